@@ -2,7 +2,7 @@
 
 The folder of this file, the repository's root, is the package (docs/decisions/0011-the-repository-is-the-package.md).
 
-PYTEST_DONT_REWRITE: a program may use zoolet and then call pytest, which would warn that zoolet was there before it.
+PYTEST_DONT_REWRITE: pytest would otherwise warn a program that imports zoolet before it calls pytest.
 """
 
 from __future__ import annotations

@@ -1,13 +1,18 @@
-"""One misbehaving client against a daemon, and what a well-behaved one notices: a fresh daemon for each attack.
+"""Attacks a daemon with a misbehaving client, and measures the effect on a well-behaved one. Each attack gets a daemon.
 
     make attacks                              everything; about nine minutes while attacks succeed
     python benchmarks/attacks.py --only 7     the attacks whose name is, or starts with, 7
     python benchmarks/attacks.py --apache     the same on Debian's ZooKeeper 3.8.0, where they make sense
 
-Each row gives the worst latency of a neighbour (exists("/") every 5 ms over its own connection, from its own process),
-its worst latency before the attack (what the machine itself adds: distrust a row where that is high), the daemon's
-resident memory before and its peak, and what the attacker got. A neighbour that got no answer for 30 s, or was
-disconnected, is "lost". Exit code 1 if a bar is missed. The attacks are in ``adversary/cases``.
+A neighbour sends exists("/") every 5 ms over its own connection, from its own process. Each row shows:
+
+- the neighbour's worst latency during the attack, or "lost" if it got no answer for 30 s or was disconnected,
+- its worst latency before the attack, which the machine itself adds (distrust a row where it is high),
+- the maximum CPU time that the server used during one of the neighbour's requests,
+- the daemon's resident memory before the attack, and its peak,
+- the result of the attacker.
+
+The exit code is 1 if a limit is exceeded. The attacks are in ``adversary/cases``.
 """
 
 from __future__ import annotations
@@ -28,11 +33,11 @@ from adversary.target import ApacheTarget, Measured, Target
 
 assert every_case  # importing it fills CASES
 
-HEADER = f"{'attack':23} {'worst':>9} {'(idle)':>8} {'RSS MB':>12}  result  what the attacker got"
+HEADER = f"{'attack':23} {'worst':>9} {'(idle)':>8} {'CPU ms':>6} {'RSS MB':>12}  result  what the attacker got"
 
 
 def run(case: Case, jaas: str, *, apache: bool) -> dict[str, Any]:
-    """Run one attack on a server of its own; return a row of the report."""
+    """Run one attack on a new server, and return a row of the report."""
     properties = {name: value.replace("{jaas}", jaas) for name, value in case.properties.items()}
     options = [*case.options, "--secure-port", "0"] if "--tls-cert" in case.options else case.options
     target = ApacheTarget(properties) if apache else Target(properties, options, case.descriptors)
@@ -55,6 +60,7 @@ def run(case: Case, jaas: str, *, apache: bool) -> dict[str, Any]:
         "attack": case.name,
         **{name: value if math.isfinite(value) else None for name, value in asdict(measured).items()},
         "bar_ms": case.latency_ms,
+        "bar_cpu_ms": case.cpu_ms,
         "bar_mb": case.rss_mb,
         "got": report.got,
         "failures": report.failures,
@@ -64,9 +70,11 @@ def run(case: Case, jaas: str, *, apache: bool) -> dict[str, Any]:
 
 
 def judge(case: Case, measured: Measured, report: Report) -> None:
-    """Hold what was measured against the bars."""
+    """Compare the measurements with the limits."""
     if case.latency_ms is not None and measured.worst_ms > case.latency_ms:
         report.failures.append(f"over {case.latency_ms:g} ms")
+    if case.cpu_ms is not None and measured.worst_cpu_ms > case.cpu_ms:
+        report.failures.append(f"over {case.cpu_ms:g} ms of CPU")
     if case.rss_mb is not None and measured.peak_mb > case.rss_mb:
         report.failures.append(f"over {case.rss_mb:g} MB")
 
@@ -76,9 +84,9 @@ def line(row: dict[str, Any]) -> str:
     worst = "lost" if row["worst_ms"] is None else f"{row['worst_ms']:,.0f} ms" if row["worst_ms"] else "-"
     idle = f"{row['idle_ms']:.0f} ms" if row["idle_ms"] else "-"
     memory = f"{row['base_mb']:,.0f} > {row['peak_mb']:,.0f}" if row["base_mb"] else "-"
-    text = (
-        f"{row['attack']:23} {worst:>9} {idle:>8} {memory:>12}  {'FAIL' if row['failures'] else 'pass'}    {row['got']}"
-    )
+    verdict = "FAIL" if row["failures"] else "pass"
+    cpu = f"{row['worst_cpu_ms']:.0f}"
+    text = f"{row['attack']:23} {worst:>9} {idle:>8} {cpu:>6} {memory:>12}  {verdict}    {row['got']}"
     text += f"; {row['tracebacks']} tracebacks in the log" if row["tracebacks"] else ""
     return text + (f"  [{'; '.join(row['failures'])}]" if row["failures"] else "")
 

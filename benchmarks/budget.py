@@ -1,22 +1,23 @@
-"""What each row may cost: exit 1 if one costs more CPU than ``budget.toml`` allows.
+"""Checks the cost of each row. The exit code is 1 if a row costs more CPU than ``budget.toml`` allows.
 
     make budget                                all rows; about two minutes
     python benchmarks/budget.py --only get     rows that contain one of these words
     python benchmarks/budget.py --write        measure, and write the limits again
 
-Counted are the instructions of the process, with valgrind where it is installed: the same within a thousandth, whatever
-else the machine does. Without it, the best of several measurements of CPU time, which may be half above the limit, of
-all rows except the cold ones. Costs are in units of :func:`inproc.piece_of_work`, measured in the same way, so that the
-limits hold for other machines.
+If valgrind is installed, it counts the instructions of the process, which vary by less than a thousandth whatever else
+the machine does. Otherwise the cost is the best of several measurements of CPU time, the cold rows are left out, and a
+row may exceed its limit by half. Costs are in units of :func:`inproc.piece_of_work`, measured in the same way, so the
+limits are valid for all machines.
 
-Rows are requests in process: ``warm``, the same with the tables of 3.8, the first 64 of a process (``cold``); and
-calls of the client, without the server's part.
+Rows are requests in process, and calls of the client without the server's part. Requests are measured ``warm``, warm
+with the tables of 3.8, and ``cold``: the first 64 of a process.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import re
 import shutil
@@ -33,9 +34,9 @@ import load
 
 BUDGET: Final = Path(__file__).with_name("budget.toml")
 ROOM: Final = 1.1
-"""How far above what was measured a limit is written."""
+"""Ratio of a new limit to the measured cost."""
 ROOM_FOR_TIME: Final = 1.5
-"""How far above its limit a row may be where only time can be measured."""
+"""Permitted ratio of a row's cost to its limit where only time can be measured."""
 HEADER: Final = """\
 # What a request may cost, in units of the fixed piece of work in `inproc.py`: 10 % more than `make budget` counted when
 # this was written (`python benchmarks/budget.py --write`).
@@ -43,13 +44,13 @@ HEADER: Final = """\
 
 
 class Row(NamedTuple):
-    """What is measured.
+    """A row to measure. Its cost is the difference between *many* and *few* operations.
 
     Args:
-        table: The table of budget.toml.
-        name: The row of it.
-        few: How many operations are made to warm up.
-        many: How many are made in all; what the difference costs is the figure.
+        table: Table of budget.toml.
+        name: Row of the table.
+        few: Number of operations to warm up.
+        many: Total number of operations.
     """
 
     table: str
@@ -60,9 +61,9 @@ class Row(NamedTuple):
 
 UNIT: Final = Row("", "unit", 100, 2_100)
 CLIENTS: Final = {"client get": 200, "client create": 100, "client lock": 50, "client get, 1,000 in flight": 2}
-"""The clients' rows whose cost does not depend on threads, and how many operations of each are enough."""
+"""The clients' rows whose cost does not depend on threads, with sufficient numbers of operations."""
 PARTS: Final = {"client get, 1,000 in flight": compare.IN_FLIGHT}
-"""How many calls an operation of a row consists of, where it is more than one."""
+"""Number of calls per operation, for rows where it is more than one."""
 
 
 def rows() -> list[Row]:
@@ -72,7 +73,7 @@ def rows() -> list[Row]:
     return [*warm, *cold, *(Row("client", name, count, 3 * count) for name, count in CLIENTS.items())]
 
 
-# --- counted with valgrind: each part in a process of its own, which prints its instructions when it ends ---
+# --- counted with valgrind: each part in a separate process, which prints its instructions when it exits ---
 
 
 def counted(wanted: list[Row], hosts: str) -> dict[Row, float]:
@@ -94,7 +95,7 @@ def counted(wanted: list[Row], hosts: str) -> dict[Row, float]:
 
 
 def count(hosts: str, wanted: list[Row]) -> None:
-    """Run each row twice, few and many operations, in processes of their own; print their ids."""
+    """Run each row in two processes, with few and with many operations, and print the process ids."""
     for row in wanted:
         for operations in (row.few, row.many):
             pid = os.fork()
@@ -108,7 +109,7 @@ def count(hosts: str, wanted: list[Row]) -> None:
 
 
 def perform(row: Row, operations: int, hosts: str) -> None:
-    """Make so many operations of a row."""
+    """Execute a number of operations of a row."""
     if row == UNIT:
         work = inproc.piece_of_work()
         for _ in range(operations):
@@ -124,7 +125,9 @@ def perform(row: Row, operations: int, hosts: str) -> None:
             runner.run(compare.CLIENTS[row.name](hosts, times))
     else:
         connection = inproc.fresh(row.name, _release(row), row.many)
-        for batch in inproc.batches(row.name, row.many)[: operations // inproc.BATCH]:
+        batches = inproc.batches(row.name, row.many)[: operations // inproc.BATCH]
+        gc.disable()  # whether a collection falls into 64 requests depends on earlier allocations
+        for batch in batches:
             connection.receive_data(batch)
             connection.data_to_send()
 
@@ -137,7 +140,7 @@ def _release(row: Row) -> str:
 
 
 def timed(wanted: list[Row], hosts: str) -> dict[Row, float]:
-    """Return the CPU of one operation of each row, the best of some; the unit is 1."""
+    """Return the CPU of one operation of each row, the best of three measurements. The unit row costs 1."""
     return {row: min(_once(row, hosts) for _ in range(3)) for row in wanted}
 
 
@@ -156,7 +159,7 @@ def _once(row: Row, hosts: str) -> float:
 
 
 def measured(wanted: list[Row], *, counts: bool) -> dict[Row, float]:
-    """Return what one operation of each row costs, in units: counted or timed."""
+    """Return the cost of one operation of each row in units, counted or timed."""
     with load.zoolet() as daemon:
         hosts = f"127.0.0.1:{daemon.port}"
         costs = (counted if counts else timed)([UNIT, *wanted], hosts)
@@ -165,13 +168,13 @@ def measured(wanted: list[Row], *, counts: bool) -> dict[Row, float]:
 
 
 def limits(room: float = 1) -> dict[Row, float]:
-    """Return the limit of each row, without some room."""
+    """Return the limit of each row, divided by *room*."""
     tables = tomllib.loads(BUDGET.read_text())
     return {row: tables[row.table][row.name] / room for row in rows()}
 
 
 def write(costs: dict[Row, float]) -> None:
-    """Write limits that leave some room above what was measured."""
+    """Write limits that are above the measured costs by ``ROOM``."""
     text = HEADER
     for table in dict.fromkeys(row.table for row in costs):
         lines = [f'"{row.name}" = {cost * ROOM:.2f}' for row, cost in costs.items() if row.table == table]

@@ -1,9 +1,9 @@
-"""Clients for Python beside each other, on the same zoolet server: zoolet's own, kazoo and aiozk.
+"""Compares clients for Python on the same zoolet server: zoolet's own, kazoo and aiozk.
 
     python benchmarks/clients.py              three rounds in turns; prints a table, writes benchmarks/out/clients.json
 
-kazoo and aiozk (``pip install kazoo aiozk``) are left out, and said so, where they are missing. The asyncio clients run
-on uvloop if it is there, both of them. Sequential: one get after the other. Pipelined: 1,000 gets in flight.
+If kazoo or aiozk (``pip install kazoo aiozk``) is missing, it is left out with a message. Both asyncio clients run on
+uvloop if it is installed. Sequential: one get after the other. Pipelined: 1,000 gets in flight.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PATH = "/bench"
 
 
 async def zoolet_sequential(hosts: str) -> float:
-    """Measure our client, one get after the other."""
+    """Measure zoolet's client, one get after the other."""
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
@@ -38,7 +38,7 @@ async def zoolet_sequential(hosts: str) -> float:
 
 
 async def zoolet_pipelined(hosts: str) -> float:
-    """Measure our client with many gets in flight."""
+    """Measure zoolet's client with many gets in flight."""
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
@@ -115,7 +115,7 @@ GOALS = {"sequential": 2.0, "pipelined": 5.0}
 
 
 def run(measure: Callable[[str], Any], hosts: str) -> float:
-    """Run one measurement, an asyncio one on uvloop if it is there."""
+    """Run one measurement. asyncio clients run on uvloop if it is installed."""
     result = measure(hosts)
     if not asyncio.iscoroutine(result):
         return float(result)
@@ -123,7 +123,7 @@ def run(measure: Callable[[str], Any], hosts: str) -> float:
 
 
 def on_fastest_loop(main: Coroutine[Any, Any, float]) -> float:
-    """Run a coroutine on uvloop, or on asyncio's own loop where there is none."""
+    """Run a coroutine on uvloop, or on asyncio's own loop if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -147,7 +147,7 @@ def available(names: list[str]) -> list[str]:
 
 def daemon() -> tuple[subprocess.Popen[str], str]:
     """Start a zoolet daemon, and return it with its address."""
-    command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "-Dzookeeper.maxClientCnxns=0"]
+    command = [sys.executable, "-m", "zoolet", "serve", "--port", "0", "-Dzookeeper.maxClientCnxns=0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     return process, process.stdout.readline().split()[-1]
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", nargs=3, metavar=("ROW", "CLIENT", "HOSTS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:  # in a process of its own, so that no client pays for another one's threads
+    if options.one:  # in a separate process, because a client's threads would slow down the other clients
         row, client, hosts = options.one
         print(run(ROWS[row][client], hosts))
         return
@@ -172,7 +172,7 @@ def main() -> None:
 
 
 def measure(hosts: str, rounds: int) -> dict[str, dict[str, float]]:
-    """Return the median operations a second of each row and client."""
+    """Return the median number of operations per second of each row and client."""
     from zoolet.client.blocking import Client
 
     with Client(hosts) as zk:

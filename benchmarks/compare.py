@@ -1,12 +1,13 @@
-"""Two revisions in turns: the CPU that one operation costs in the checkout, beside that of another commit.
+"""Compares the CPU cost of operations in the checkout with a different commit, in turns.
 
     make bench-compare REV=HEAD~1             all rows, seven rounds; about ten minutes
     python benchmarks/compare.py REV --only get,lock --rounds 5
 
-Three kinds of rows: requests in process (no socket), a daemon under load (its CPU, from /proc), and clients (theirs).
-Each round measures a row on both, one right after the other, so that a machine that gets slower does so for both. A
-row is slower or faster if the median of the ratios says so by more than 3 % and nearly all of five or more rounds
-agree; the exit code is 1 if any row is slower. A row that the other commit cannot run is said to be missing there.
+There are three kinds of rows: requests in process (no socket), a daemon under load (the daemon's CPU, from /proc), and
+clients (the client's CPU). Each round measures a row on both revisions, one right after the other, because the speed of
+the machine may change. A row is slower or faster if the median of the ratios differs from 1 by more than 3 %, and
+nearly all of five or more rounds agree. The exit code is 1 if any row is slower. A row that the other commit cannot run
+is marked as missing.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ import load
 
 HERE: Final = Path(__file__).parent
 THRESHOLD: Final = 0.03
-"""How far the median ratio must be from 1 for a verdict."""
+"""Minimum difference of the median ratio from 1 for a verdict."""
 MIN_ROUNDS: Final = 5
-"""The fewest rounds that give a verdict."""
+"""Minimum number of rounds for a verdict."""
 SHARE: Final = 0.8
-"""The part of the rounds that must agree."""
+"""Share of the rounds that must agree."""
 REQUESTS: Final = 40_000
-"""The most requests that one round makes of a row in load.py."""
+"""Maximum number of requests that one round makes of a row in load.py."""
 LEAST_REQUESTS: Final = 15_000
-"""The fewest, so that the CPU is far above the clock's resolution; sessions and fan-outs cost enough."""
+"""Minimum number of requests, to exceed the clock's resolution by far. Sessions and fan-outs cost enough anyway."""
 
 
 class Verdict(NamedTuple):
@@ -44,9 +45,9 @@ class Verdict(NamedTuple):
 
     Args:
         word: ``slower``, ``faster`` or ``equal``.
-        ratio: The median ratio, checkout to other commit.
-        low: The lowest ratio.
-        high: The highest ratio.
+        ratio: Median ratio of the checkout's cost to the other commit's cost.
+        low: Lowest ratio.
+        high: Highest ratio.
     """
 
     word: str
@@ -69,7 +70,7 @@ def verdict(here: list[float], there: list[float]) -> Verdict:
     return Verdict(word, middle, min(ratios), max(ratios))
 
 
-# --- what is measured: nanoseconds of CPU for an operation ---
+# --- measurements: nanoseconds of CPU per operation ---
 
 
 def in_process(row: str) -> float:
@@ -80,10 +81,10 @@ def in_process(row: str) -> float:
 
 
 IN_FLIGHT: Final = 1_000
-"""Calls that are in flight in the row that says so."""
+"""Number of calls in flight in the pipelined row."""
 Operation = Callable[[], Any]
 Measure = Callable[..., Any]
-"""Runs an operation that consists of some parts so many times, as :func:`cpu` does, and returns the row's result."""
+"""Function with the parameters of :func:`cpu`, which runs an operation repeatedly and returns the row's result."""
 
 
 async def gets(hosts: str, measure: Measure) -> Any:
@@ -111,7 +112,7 @@ async def creates(hosts: str, measure: Measure) -> Any:
 
 
 async def locks(hosts: str, measure: Measure) -> Any:
-    """Measure acquiring and releasing a lock that nobody else wants."""
+    """Measure acquiring and releasing a lock without contention."""
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
@@ -125,9 +126,9 @@ async def locks(hosts: str, measure: Measure) -> Any:
 
 
 async def embedded(hosts: str, measure: Measure) -> Any:
-    """Measure sets on a server in the same process, its part included."""
+    """Measure sets on a server in the same process, including the server's part."""
     from zoolet.client import Client
-    from zoolet.server import Server
+    from zoolet.testing import Server
 
     async with Server() as server, Client(server.hosts) as zk:
         return await measure(2_000, lambda: zk.set("/", b"x" * 100))
@@ -147,7 +148,7 @@ async def blocking(hosts: str, measure: Measure) -> Any:
 
 
 async def cpu(count: int, do: Operation, parts: int = 1) -> float:
-    """Return the nanoseconds of CPU of a part of one of many operations, after some to warm up."""
+    """Run an operation *count* times after a warm-up, and return the nanoseconds of CPU per part of an operation."""
     for _ in range(max(1, count // 10)):
         await do()
     started = time.process_time_ns()
@@ -181,11 +182,11 @@ def one(row: str, hosts: str) -> float:
 
 
 class Revision:
-    """One of the two, with a daemon of its own.
+    """One of the two revisions, with its own daemon.
 
     Args:
-        folder: The folder that has its package, ``zoolet``.
-        stack: What ends its daemon.
+        folder: Folder that contains the revision's package, ``zoolet``.
+        stack: Exit stack that stops the daemon.
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -193,7 +194,7 @@ class Revision:
         self.daemon = stack.enter_context(load.zoolet(environment=self._environment))
 
     def one(self, row: str, hosts: str) -> float | None:
-        """Measure a row in a process of its own; None if this revision cannot run it."""
+        """Measure a row in a separate process. Return None if this revision cannot run it."""
         command = [sys.executable, __file__, "--one", row, hosts]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -202,7 +203,7 @@ class Revision:
         return float(done.stdout)
 
     def under_load(self, generator: list[str], row: load.Row) -> float:
-        """Measure the daemon's CPU for an operation of a load."""
+        """Measure the daemon's CPU per operation under a load."""
         total = row.total if row.op in ("fanout", "connect") else min(max(row.total, LEAST_REQUESTS), REQUESTS)
         before = self.daemon.cpu_ns()
         load.run(generator, self.daemon, row, total)
@@ -210,7 +211,7 @@ class Revision:
 
 
 def checked_out(commit: str, folder: Path) -> Path:
-    """Write a commit's files where they can be imported; return the folder."""
+    """Write a commit's files to a place where they can be imported, and return the folder."""
     package = folder / "zoolet"
     package.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", commit], cwd=HERE.parent, capture_output=True, check=True).stdout
@@ -219,14 +220,14 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 
 def linked(folder: Path) -> Path:
-    """Link the checkout where it can be imported; return the folder."""
+    """Link the checkout to a place where it can be imported, and return the folder."""
     folder.mkdir()
     (folder / "zoolet").symlink_to(HERE.parent)
     return folder
 
 
 def measures(generator: list[str], hosts: str) -> dict[str, Callable[[Revision], float | None]]:
-    """Return what measures each row."""
+    """Return the function that measures each row."""
     found: dict[str, Callable[[Revision], float | None]] = {}
     for row in [*(f"in process {name}" for name in IN_PROCESS), *CLIENTS]:
         found[row] = lambda revision, row=row: revision.one(row, hosts)  # type: ignore[misc]
@@ -236,7 +237,7 @@ def measures(generator: list[str], hosts: str) -> dict[str, Callable[[Revision],
 
 
 def compare(commit: str, rounds: int, only: list[str]) -> bool:
-    """Measure and print each row; return whether any is slower."""
+    """Measure and print each row, and return whether any is slower."""
     generator = load.generator()
     slower = False
     with ExitStack() as stack:

@@ -1,33 +1,31 @@
-"""Many processes contend for one kazoo Lock: how fast it goes round, and whether it ever has two holders.
+"""Many processes contend for one kazoo Lock: how fast it changes hands, and whether it ever has two holders.
 
     python benchmarks/contention.py --hosts 127.0.0.1:2181 --processes 8 --rounds 200
     python benchmarks/contention.py --hosts 127.0.0.1:2181 --processes 8 --rounds 200 --kill-every 3 --session-timeout 2
 
-Every worker is a process with a session of its own. In each round it takes the lock, finds the node ``/holder`` empty,
-writes its name there, reads ``/counter`` and writes it back plus one, both without a version, finds ``/holder`` still
-its own, empties it, and releases the lock. Only the lock keeps two of them apart, so two holders at once show in three
-ways: as a foreign name in ``/holder`` (a *violation*), as a number written twice, or as a count that is too low.
+Every worker is a process with its own session. In each round it takes the lock, finds the node ``/holder`` empty,
+writes its name there, reads ``/counter`` and writes it back plus one, both without a version, finds its name still in
+``/holder``, empties it, and releases the lock. Only the lock keeps the workers apart, so two simultaneous holders show
+in three ways: as a different name in ``/holder`` (a *violation*), as a number written twice, or as too low a count.
 
-With ``--kill-every`` the parent stops a current holder (SIGSTOP), makes sure that it is still the holder, writes its
-name down under ``/dead``, and only then sends SIGKILL: so it always dies inside the critical section, and the next
-holder may find its name in ``/holder`` without being a violation. A new worker takes over the rounds that the dead one
-had not begun.
+With ``--kill-every`` the parent stops a current holder (SIGSTOP), makes sure that it is still the holder, records its
+name under ``/dead``, and only then sends SIGKILL. So a worker always dies inside the critical section, and it is not a
+violation if the next holder finds its name in ``/holder``. A new worker takes over the remaining rounds.
 
-What must hold. Each worker keeps a journal in a file, which outlives it: ``begun`` once it has the lock, ``done N``
-when the server has acknowledged the count N. The only update that may be missing or unacknowledged is the one a killed
-worker had in flight: it has begun, and nobody knows more. Hence
+Each worker keeps a journal in a file, which outlives it. It writes ``begun`` once it has the lock, and ``done N`` when
+the server has acknowledged the count N. If a worker is killed after ``begun``, it is unknown whether its update was
+applied. Only such an update may be missing or unacknowledged. Therefore these rules must hold:
 
-- no number is acknowledged twice, and none is above the final count (an acknowledged update is never lost);
-- of the numbers up to the count, at most one a kill is acknowledged to nobody (it was applied, the reply came too
-  late);
-- the count is at most processes times rounds, and without kills exactly that;
-- there are no violations, and no worker fails;
-- after a kill the next holder is in within the session timeout plus one tick. (ZooKeeper rounds a session's end up to
-  a whole tick.) ``ALLOWANCE_S`` on top is for the clients: one watch event and five round trips until the parent sees
-  it.
+- No number is acknowledged twice, and none is above the final count: an acknowledged update is never lost.
+- At most one number per kill, up to the count, is not acknowledged: its update was applied, but the reply was too late.
+- The count is at most processes times rounds, and without kills exactly that.
+- There are no violations, and no worker fails.
+- After a kill the next holder takes the lock within the session timeout plus one tick, because ZooKeeper rounds the
+  expiry of a session up to a whole tick. ``ALLOWANCE_S`` is added for the clients: one watch event and five round trips
+  until the parent sees the new holder.
 
-Prints one line of JSON; the exit code is 0 if all of that holds. ``--session-timeout`` and ``--tick`` are seconds and
-must be what the server really grants and has: a timeout below its minSessionTimeout would be raised behind our back.
+Prints one line of JSON. The exit code is 0 if all rules hold. ``--session-timeout`` and ``--tick`` are seconds and must
+match the server's settings: the server would silently raise a timeout below its minSessionTimeout.
 """
 
 from __future__ import annotations
@@ -50,20 +48,20 @@ from typing import Final
 from kazoo.client import KazooClient
 
 ALLOWANCE_S: Final = 0.25
-DEADLINE_S: Final = 600.0  # the whole run; only ever reached on failure
+DEADLINE_S: Final = 600.0  # for the whole run; reached only on failure
 
 # --- a worker ---
 
 
 def work(hosts: str, name: str, rounds: int, journal: Path, session_timeout: float) -> None:
-    """Take the lock *rounds* times and count; runs in a process of its own.
+    """Take the lock *rounds* times and count. Runs in a separate process.
 
     Args:
-        hosts: Where the server is; ends with the chroot of this run.
-        name: Who this is; unique in this run.
-        rounds: How often to increment.
-        journal: The file that tells the parent what was done.
-        session_timeout: Seconds.
+        hosts: Address of the server, with the chroot of this run.
+        name: Name of the worker, unique in this run.
+        rounds: Number of increments.
+        journal: File that the worker reports its progress in.
+        session_timeout: Session timeout in seconds.
     """
     client = KazooClient(hosts, timeout=session_timeout)
     client.start()
@@ -79,7 +77,7 @@ def work(hosts: str, name: str, rounds: int, journal: Path, session_timeout: flo
 
 
 def increment(client: KazooClient, me: bytes, log: Callable[[bytes], object]) -> None:
-    """Count one up, within the lock, and look whether somebody else is within it too."""
+    """Increment the counter while holding the lock, and check that no other worker holds it."""
     holder, _ = client.get("/holder")
     if holder and not client.exists(f"/dead/{name_of(holder)}"):
         log(b"violation: entered while it was held by %b\n" % holder)
@@ -97,7 +95,7 @@ def increment(client: KazooClient, me: bytes, log: Callable[[bytes], object]) ->
 
 
 def name_of(holder: bytes) -> str:
-    """Return the worker's name of what ``/holder`` says: name, space, pid."""
+    """Return the worker's name from the data of ``/holder``: name, space, pid."""
     return holder.decode().split()[0]
 
 
@@ -106,18 +104,18 @@ def name_of(holder: bytes) -> str:
 
 @dataclass(slots=True)
 class Result:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
-        count: What the counter says at the end.
+        count: Final value of the counter.
         expected: Processes times rounds.
-        acknowledged: How many increments the server has confirmed.
-        seconds: From the opening of the gate to the end of the last worker.
-        kills: How many holders were killed.
-        worst_handover_s: The longest from a kill to the next holder; None if nobody was killed.
-        limit_s: What no handover may exceed: session timeout, tick, and ``ALLOWANCE_S``.
-        violations: How often two holders were seen.
-        broken: Which of the rules in this module's docstring do not hold, in words.
+        acknowledged: Number of increments that the server has acknowledged.
+        seconds: Seconds from the opening of the gate to the exit of the last worker.
+        kills: Number of killed holders.
+        worst_handover_s: Maximum number of seconds from a kill to the next holder, or None without kills.
+        limit_s: Maximum number of seconds of a handover: session timeout, tick, and ``ALLOWANCE_S``.
+        violations: Number of times that two holders were seen.
+        broken: Descriptions of the broken rules. The rules are in this module's docstring.
     """
 
     processes: int
@@ -134,14 +132,14 @@ class Result:
 
 
 class Worker:
-    """A worker as its parent sees it: a process and a journal.
+    """The parent's view of a worker: a process and a journal.
 
     Args:
-        hosts: Where the server is; ends with the chroot of this run.
-        name: Who it is; unique in this run.
-        rounds: How often it is to increment.
-        folder: Where its journal goes.
-        session_timeout: Seconds.
+        hosts: Address of the server, with the chroot of this run.
+        name: Name of the worker, unique in this run.
+        rounds: Number of increments.
+        folder: Folder for the journal.
+        session_timeout: Session timeout in seconds.
     """
 
     def __init__(self, hosts: str, name: str, rounds: int, folder: Path, session_timeout: float) -> None:
@@ -155,7 +153,7 @@ class Worker:
 
     @property
     def running(self) -> bool:
-        """Whether the process has not ended yet."""
+        """Whether the process is running."""
         return self.process.poll() is None
 
     @property
@@ -165,29 +163,29 @@ class Worker:
 
     @property
     def left(self) -> int:
-        """How many rounds it has not begun."""
+        """Number of rounds that the worker has not started."""
         return self.rounds - self.lines.count("begun")
 
     def freeze(self) -> None:
-        """Stop the process where it is; returns when all its threads stand still, or it has ended."""
+        """Pause the process. Return when all its threads have stopped, or when it has exited."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
-        """End the process, now."""
+        """Kill the process immediately."""
         self.killed_at = time.monotonic()
         self.process.kill()
         self.process.wait()
 
 
 class Crew:
-    """All workers of a run, the dead included.
+    """All workers of a run, including the killed ones.
 
     Args:
-        hosts: Where the server is.
-        base: The chroot of this run.
-        folder: Where the journals go.
-        session_timeout: Seconds; of the workers.
+        hosts: Address of the server.
+        base: Chroot of this run.
+        folder: Folder for the journals.
+        session_timeout: Session timeout of the workers in seconds.
     """
 
     def __init__(self, hosts: str, base: str, folder: Path, session_timeout: float) -> None:
@@ -200,7 +198,7 @@ class Crew:
 
     @property
     def running(self) -> bool:
-        """Whether any worker has not ended yet.
+        """Whether any worker is running.
 
         Raises:
             TimeoutError: The run has lasted ``DEADLINE_S``.
@@ -210,24 +208,24 @@ class Crew:
         return any(worker.running for worker in self.workers.values())
 
     def hire(self, rounds: int) -> None:
-        """Start one more worker."""
+        """Start an additional worker."""
         name = f"worker-{len(self.workers)}"
         self.workers[name] = Worker(self.hosts, name, rounds, self.folder, self.session_timeout)
 
     def open_gate(self) -> None:
-        """Allow the workers to begin once every one of them is connected."""
+        """Wait until all workers are connected, and allow them to start."""
         while self.running and len(self.client.get_children("/ready")) < len(self.workers):
             time.sleep(0.01)
         self.client.delete("/gate")
 
     def wait(self, seconds: float) -> None:
-        """Return after some time, or as soon as no worker runs."""
+        """Wait for some seconds, or until no worker is running."""
         end = time.monotonic() + seconds
         while self.running and time.monotonic() < end:
             time.sleep(0.01)
 
     def kill_holder(self) -> Worker | None:
-        """Kill the holder of the lock while it holds it; None if all workers have ended."""
+        """Kill the holder while it holds the lock, and return it. Return None if all workers have exited."""
         while self.running:
             holder, _ = self.client.get("/holder")
             worker = self.workers[name_of(holder)] if holder else None
@@ -242,7 +240,7 @@ class Crew:
         return None
 
     def time_handover(self, victim: Worker) -> float | None:
-        """Return how many seconds after the kill somebody else is in; None if all workers end first."""
+        """Return the seconds from the kill to the next holder, or None if all workers exit first."""
         changed = threading.Event()
 
         def wake(_: object) -> None:
@@ -253,11 +251,17 @@ class Crew:
             holder, _ = self.client.get("/holder", watch=wake)
             if victim.killed_at is not None and holder and name_of(holder) != victim.name:
                 return time.monotonic() - victim.killed_at
-            changed.wait(0.1)  # the timeout is for the end of the last worker, which no watch tells
+            changed.wait(0.1)  # with a timeout, because no watch reports the exit of the last worker
         return None
 
     def kill_some(self, every: float, most: int | None, result: Result) -> None:
-        """Kill a holder, measure the handover, hire a new worker; and again, till *most* or till the work is done."""
+        """Repeatedly kill a holder, hire a new worker and measure the handover, until the work is done or *most* times.
+
+        Args:
+            every: Seconds to wait before each kill.
+            most: Maximum number of kills, or None for no limit.
+            result: Result to add the kills and handovers to.
+        """
         while most is None or result.kills < most:
             self.wait(every)
             victim = self.kill_holder()
@@ -271,7 +275,7 @@ class Crew:
                 result.worst_handover_s = max(handover, result.worst_handover_s or 0.0)
 
     def dismiss(self) -> None:
-        """End what still runs."""
+        """Stop the workers that are still running."""
         for worker in self.workers.values():
             if worker.running:
                 worker.kill()
@@ -287,19 +291,19 @@ def contend(
     session_timeout: float = 4.0,
     tick: float = 2.0,
 ) -> Result:
-    """Run the workers until they end, and return what was counted.
+    """Run the workers until they exit, and return the result.
 
     Args:
-        hosts: Where the server is.
-        processes: How many workers contend at a time.
-        rounds: How often each is to increment.
-        kill_every: Seconds from a handover to the next kill; None kills nobody.
-        kills: How many to kill at most; None has no limit.
-        session_timeout: Seconds; of the workers.
-        tick: Seconds; the server's tickTime.
+        hosts: Address of the server.
+        processes: Number of workers that contend at the same time.
+        rounds: Number of increments per worker.
+        kill_every: Seconds from a handover to the next kill, or None for no kills.
+        kills: Maximum number of kills, or None for no limit.
+        session_timeout: Session timeout of the workers in seconds.
+        tick: The server's tickTime in seconds.
 
     Raises:
-        TimeoutError: It lasted ``DEADLINE_S``.
+        TimeoutError: The run lasted ``DEADLINE_S``.
     """
     result = Result(
         processes, rounds, expected=processes * rounds, limit_s=round(session_timeout + tick + ALLOWANCE_S, 3)
@@ -334,7 +338,7 @@ def contend(
 
 
 def judge(result: Result, workers: list[Worker]) -> None:
-    """Hold the journals against the count; what does not fit is put into ``result.broken``."""
+    """Compare the journals with the count, and add the broken rules to ``result.broken``."""
     lines = [line for worker in workers for line in worker.lines]
     numbers = [int(line.removeprefix("done ")) for line in lines if line.startswith("done ")]
     distinct = set(numbers)
@@ -359,7 +363,7 @@ def judge(result: Result, workers: list[Worker]) -> None:
 
 
 def main() -> int:
-    """Run from the command line; the exit code says whether all rules hold."""
+    """Run from the command line. The exit code is 0 if all rules hold."""
     parser = argparse.ArgumentParser(description="Contend for one kazoo Lock from many processes.")
     parser.add_argument("--hosts", required=True, help="where the server is, host:port")
     parser.add_argument("--processes", type=int, default=8, help="how many workers (default 8)")

@@ -1,9 +1,8 @@
-"""Writes with a data directory, beside the same without one, and beside Apache ZooKeeper with forceSync on the same
-disk.
+"""Compares writes with a data directory, without one, and to Apache ZooKeeper with forceSync on the same disk.
 
     make bench-disk FOLDER=/mnt/disk      about two minutes
 
-All servers get each row's load in turns, in one run.
+All servers get the load of each row in turns, in one run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Nanoseconds of CPU a request costs in process: frames in, frames out, no socket. Steady even on a busy machine.
+"""Measures the nanoseconds of CPU per request in process, without a socket. Stable even on a busy machine.
 
-The last column is in units of a fixed piece of work, measured beside each figure, for machines differ and do not stay
-as fast as they are. ``budget.py`` checks what each row may cost.
+The last column is in units of a fixed piece of work, which is measured next to each row, because machines differ and
+their speed changes. ``budget.py`` checks the limits of the rows.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ WORK: dict[str, Callable[[int], bytes]] = {
 
 
 def fresh(op: str, compat: str = "3.9", count: int = COUNT) -> ServerConnection:
-    """Return a connection to an engine with what so many operations of a kind need."""
+    """Return a connection to an engine with the nodes for *count* operations of a kind."""
     connection = ServerConnection(Engine(Settings(compat=BY_NAME[compat]), rng=Random(0)), ClientConnection())
     connection.receive_data(frame(ConnectRequest().encode()) + create("/dir"))
     connection.receive_data(b"".join([create(f"/k{k}") for k in range(100)]))
@@ -78,13 +78,13 @@ def fresh(op: str, compat: str = "3.9", count: int = COUNT) -> ServerConnection:
 
 
 def measure(op: str, compat: str = "3.9", runs: int = 3) -> float:
-    """Return the nanoseconds of CPU that one request of a kind costs, the best of some runs."""
+    """Return the nanoseconds of CPU per request of a kind, the best of some runs."""
     made = batches(op, COUNT)
     return min(_run(op, made, compat) for _ in range(runs))
 
 
 def batches(op: str, count: int) -> list[bytes]:
-    """Return so many requests of a kind, in batches."""
+    """Return *count* requests of a kind, in batches."""
     return [b"".join([WORK[op](k) for k in range(at, at + BATCH)]) for at in range(0, count, BATCH)]
 
 
@@ -111,7 +111,7 @@ def unit() -> float:
 
 
 def piece_of_work() -> Callable[[], None]:
-    """Return a fixed piece of work that is much like a request's: what the budget is counted in."""
+    """Return a fixed piece of work that resembles the work of a request: the unit of the budget."""
     unpack, pack = struct.Struct(">iii").unpack_from, struct.Struct(">iiqi").pack
     buf, out = create("/dir/n123456"), []
     known = {f"/dir/n{k}": k for k in range(1000)}

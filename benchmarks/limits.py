@@ -1,11 +1,11 @@
-"""Zoolet's daemon beside a server that does nothing but the input and output of a row: how far it is from the limit.
+"""Compares zoolet's daemon with a server that does only the input and output of a row, which is the limit.
 
     make limits                               every row that has a goal; about two minutes
     python benchmarks/limits.py --only get    rows whose operation is one of these
 
-The other server (:class:`Nothing`, run in a process of its own) uses uvloop, finds the frames, and answers each with
-bytes that were made before: it does no more than a server has to. Figures are CPU of the server's process for an
-operation, measured in turns; the last column is how many times the limit zoolet takes.
+The other server (:class:`Nothing`, in a separate process) uses uvloop, finds the frames, and answers each with prepared
+bytes. It does no more than any server must do. Results are the CPU of the server's process per operation, measured in
+turns. The last column is the ratio of zoolet's cost to the limit.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ GOALS: Final = {
     "sessions opened and closed": 2.0,
     "one change to 1,000 watchers": 1.25,
 }
-"""How many times the cost of a server that does nothing each row may take."""
+"""Goal for each row: maximum ratio of zoolet's cost to the cost of a server that does nothing."""
 LEAST: Final = 30_000
-"""The fewest requests that a turn makes of a row, so that the CPU is far above the clock's resolution."""
+"""Minimum number of requests of a row per turn, to exceed the clock's resolution by far."""
 
 _LENGTH: Final = struct.Struct(">i").unpack_from
 _REQUEST: Final = struct.Struct(">iii").unpack_from
@@ -48,7 +48,7 @@ class Nothing(asyncio.Protocol):
     """A connection to the server that does nothing.
 
     Args:
-        watchers: The transports that asked for a watch, shared by all connections.
+        watchers: Transports that have set a watch, shared by all connections.
     """
 
     def __init__(self, watchers: set[asyncio.WriteTransport]) -> None:
@@ -57,7 +57,7 @@ class Nothing(asyncio.Protocol):
         self._greeted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what to write to."""
+        """Keep the transport for the answers."""
         self._transport = cast(asyncio.WriteTransport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -109,7 +109,7 @@ async def serve(port: int) -> None:
 
 
 def measure(rows: list[load.Row], rounds: int) -> bool:
-    """Measure and print each row; return whether all reach their goals."""
+    """Measure and print each row, and return whether all reach their goals."""
     generator = load.generator()
     reached = True
     nothing = load.Server([sys.executable, __file__, "--serve", "{port}"])
@@ -134,7 +134,7 @@ def measure(rows: list[load.Row], rounds: int) -> bool:
 
 
 def main() -> int:
-    """Measure, or be the server that does nothing."""
+    """Measure, or run as the server that does nothing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="turns for each row (default 5)")
     parser.add_argument("--only", default="", help="rows whose operation is one of these, comma between")

@@ -1,11 +1,12 @@
-"""Zoolet beside Apache ZooKeeper, the same load on both, in turns: ratios, pauses, memory, start-up.
+"""Compares zoolet with Apache ZooKeeper under the same load, in turns: ratios, pauses, memory, start-up.
 
     make bench                     everything; about five minutes
     python benchmarks/load.py --rounds 3 --only get,set
 
-The load generator is ``zkload.c``, built here; without a C compiler ``pyload.py`` takes its place and is the bottleneck
-itself, so that ratios come out too small. Apache ZooKeeper is Debian's package ``zookeeper``, stand-alone, its data on
-a RAM disk and without fsync; where it is missing, only zoolet's figures are given. Results go to ``benchmarks/out/``.
+The load generator is ``zkload.c``, which this script compiles. Without a C compiler it uses ``pyload.py``, which is
+itself the bottleneck and makes the ratios too small. Apache ZooKeeper is Debian's package ``zookeeper``, stand-alone,
+without fsync and with its data on a RAM disk. If it is missing, only zoolet is measured. Results are written to
+``benchmarks/out/``.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ JARS = Path("/usr/share/java")
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: an operation, the connections it comes over, how many in flight on each, and the ratio to
-    reach.
+    """One line of the table: an operation, the number of connections and of requests in flight on each, and the goal
+    for the ratio.
     """
 
     name: str
@@ -71,11 +72,15 @@ ROWS = [
     Row("sessions opened and closed", "connect", 8, 1, 4_000, 3),
     Row("one change to 1,000 watchers", "fanout", 1000, 1, 10, 1.7),
 ]
+README_ROWS = frozenset(
+    {"get", "set", "create", "multi of three", "get, 32 connections x 1", "set, 32 connections x 1"}
+)
+"""Names of the rows that README.md shows. docs/speed.md shows all rows."""
 
 
 @dataclass
 class Result:
-    """What was measured for a row: operations a second, of each round."""
+    """The measurements of a row: operations per second in each round."""
 
     row: Row
     zoolet: list[float] = field(default_factory=list)
@@ -90,7 +95,7 @@ class Result:
 
 
 def free_port() -> int:
-    """Find a port that nobody listens on."""
+    """Find a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -100,10 +105,10 @@ class Server:
     """A server process as a context manager.
 
     Args:
-        command: What to run; ``{port}`` and ``{home}`` stand for its port and a directory of its own.
-        config: The text of ``{home}/zoo.cfg``, with the same.
-        folder: Where that directory is created; by default in memory.
-        environment: Its environment variables; by default those of this process.
+        command: Command to run. ``{port}`` and ``{home}`` stand for the server's port and its own directory.
+        config: Text of ``{home}/zoo.cfg``, with the same placeholders.
+        folder: Folder for the directory, by default in memory.
+        environment: Environment variables of the server, by default the same as for this process.
     """
 
     def __init__(
@@ -133,7 +138,7 @@ class Server:
         return self
 
     def ask(self, word: bytes) -> bytes:
-        """Send a four-letter word; the answer is empty while nobody listens."""
+        """Send a four-letter word, and return the answer. It is empty if the server is not listening."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as link:
                 link.sendall(word)
@@ -166,12 +171,12 @@ class Server:
 
 def zoolet(*options: str, folder: str | None = None, environment: dict[str, str] | None = None) -> Server:
     """Return a zoolet daemon that is not started yet."""
-    command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "{port}", "-Dzookeeper.maxClientCnxns=0"]
+    command = [sys.executable, "-m", "zoolet", "serve", "--port", "{port}", "-Dzookeeper.maxClientCnxns=0"]
     return Server([*command, *options], folder=folder, environment=environment)
 
 
 def apache(force_sync: str = "no", folder: str | None = None) -> Server | None:
-    """Return an Apache ZooKeeper that is not started yet; None where it is not installed."""
+    """Return an Apache ZooKeeper that is not started yet, or None if it is not installed."""
     if not shutil.which("java") or not (JARS / "zookeeper.jar").exists():
         return None
     jars = ":".join(str(jar) for jar in sorted(JARS.glob("*.jar")))
@@ -189,7 +194,10 @@ def apache(force_sync: str = "no", folder: str | None = None) -> Server | None:
 
 
 def generator() -> list[str]:
-    """Build the load generator; return the command that runs it."""
+    """Build the load generator, and return its command. It may open as many files as the system allows."""
+    from zoolet.server.admin.descriptors import raise_limit  # not in other commits, which compare.py runs
+
+    raise_limit()
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         print(
@@ -203,7 +211,7 @@ def generator() -> list[str]:
 
 
 def run(load: list[str], server: Server, row: Row, total: int | None = None) -> dict[str, Any]:
-    """Put one row's load on a server; return what the generator reports."""
+    """Put the load of a row on a server, and return the generator's report."""
     count = row.total if total is None else total
     arguments = ["-n", str(count), "-k", "100"]
     arguments += (
@@ -253,7 +261,7 @@ def line(result: Result) -> str:
 
 
 def big_tree(load: list[str], nodes: int) -> dict[str, float]:
-    """Create so many nodes of 100 bytes in an empty zoolet; return memory and the worst request."""
+    """Create *nodes* nodes of 100 bytes in an empty zoolet, and return the memory use and the slowest request."""
     with zoolet() as server:
         report = run(load, server, Row("create", "create", 4, 16, nodes, 0))
         return {
@@ -278,13 +286,13 @@ def start_up(times: int = 5) -> float:
 
 
 def machine() -> str:
-    """Return what this was measured on."""
+    """Return a description of this machine and its Python."""
     model = ""
     if Path("/proc/cpuinfo").exists():
         names = [text for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")]
         model = names[0].partition(":")[2].strip() if names else ""
     options = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    # Distributions optimize with a profile in ways that these options do not show: hence the place, too.
+    # Include the prefix, because distributions use profile-guided builds in ways that these options do not show.
     build = "with" if "--enable-optimizations" in options else "without"
     python = f"Python {platform.python_version()} of {sys.base_prefix}, configured {build} --enable-optimizations"
     return f"{os.cpu_count()} cores {model or platform.machine()}, {python}"
@@ -310,17 +318,24 @@ def chart(results: list[Result]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def table(report: dict[str, Any]) -> str:
-    """Return the report as the README's table."""
+def table(report: dict[str, Any], names: frozenset[str] | None = None) -> str:
+    """Return the report as a table in Markdown.
+
+    Args:
+        report: Results that :func:`main` has written.
+        names: Names of the rows to include, or None for all rows.
+    """
     lines = [
         f"Measured {report['date'][:10]} on {report['machine']}; medians of {len(report['rows'][0]['zoolet'])} turns.",
         "",
     ]
     lines += [
-        "| 8 connections x 64 in flight, unless said | zoolet /s | Apache 3.8 /s | ratio |",
+        "| 8 connections x 64 in flight, unless stated | zoolet /s | Apache 3.8 /s | ratio |",
         "|---|---:|---:|---:|",
     ]
     for row in report["rows"]:
+        if names is not None and row["row"]["name"] not in names:
+            continue
         ours, theirs = statistics.median(row["zoolet"]), statistics.median(row["apache"] or [0])
         ratio = f"{row['ratio']:.1f}" if row["ratio"] else ""
         lines.append(f"| {row['row']['name']} | {ours:,.0f} | {theirs:,.0f} | {ratio} |")
@@ -331,12 +346,18 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def replace_table(page: Path, text: str) -> None:
+    """Replace the text between the markers of a page."""
+    before, _, rest = page.read_text().partition("<!-- bench -->")
+    page.write_text(f"{before}<!-- bench -->\n{text}\n<!-- /bench -->{rest.partition('<!-- /bench -->')[2]}")
+
+
 def publish(report: dict[str, Any]) -> None:
-    """Put the table and the chart into the README and docs/."""
-    readme = HERE.parent / "README.md"
-    before, _, rest = readme.read_text().partition("<!-- bench -->")
-    readme.write_text(f"{before}<!-- bench -->\n{table(report)}\n<!-- /bench -->{rest.partition('<!-- /bench -->')[2]}")
-    shutil.copy(OUT / "load.svg", HERE.parent / "docs" / "load.svg")
+    """Write six rows into the README, and the whole table and the chart into docs/."""
+    root = HERE.parent
+    replace_table(root / "README.md", table(report, README_ROWS))
+    replace_table(root / "docs" / "speed.md", table(report))
+    shutil.copy(OUT / "load.svg", root / "docs" / "load.svg")
 
 
 def main() -> None:

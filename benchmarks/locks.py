@@ -1,11 +1,11 @@
-"""Locks beside each other: zoolet's, kazoo's, the textbook ones with the herd effect, and what people use instead.
+"""Lock benchmarks: zoolet's locks, kazoo's lock, textbook locks with the herd effect, and common alternatives.
 
     python benchmarks/locks.py [--rounds 3] [--publish]
 
-Uncontended: acquire and release, one after the other, the median of each in microseconds. Crowded: 200 wait, and pass
-the lock on; milliseconds a hand-over. Redis (``redis-server``, redis-py's asyncio lock), memcached (``add``) and SQLite
-(a row with a version) run on this machine on free ports; what is missing is left out with a reason. They are other
-things than a ZooKeeper lock: the table's last column says what each knows of its own loss.
+Uncontended: acquire and release, one after the other, the median of each in microseconds. Crowded: 200 clients wait and
+pass the lock on, in milliseconds per hand-over. Redis (``redis-server``, redis-py's asyncio lock), memcached (``add``)
+and SQLite (a row with a version) run on this machine on free ports. Missing programs are left out with a reason. These
+alternatives differ from a ZooKeeper lock: the last column of the table shows how each holder learns of its loss.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def free_port() -> int:
 
 @contextmanager
 def process(*command: str, port: int) -> Iterator[None]:
-    """Run a server until the end, from when its port answers."""
+    """Run a server during the block, which starts when its port answers."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         try:
             for _ in range(500):
@@ -72,11 +72,11 @@ def process(*command: str, port: int) -> Iterator[None]:
             running.terminate()
 
 
-# --- uncontended: seconds of each turn ---
+# --- uncontended: seconds per turn ---
 
 
 async def zoolet_lock(hosts: str) -> list[float]:
-    """Measure our lock."""
+    """Measure zoolet's lock."""
     from zoolet.client import Client
 
     taken = []
@@ -90,7 +90,7 @@ async def zoolet_lock(hosts: str) -> list[float]:
 
 
 async def zoolet_waiting(hosts: str) -> list[float]:
-    """Measure our lock when the end waits for the server's answer, which the end of the block does not."""
+    """Measure zoolet's lock with ``release()``, which waits for the server's answer, unlike the end of a block."""
     from zoolet.client import Client
 
     taken = []
@@ -105,7 +105,7 @@ async def zoolet_waiting(hosts: str) -> list[float]:
 
 
 async def zoolet_trylock(hosts: str) -> list[float]:
-    """Measure our unfair lock."""
+    """Measure zoolet's unfair lock."""
     from zoolet.client import Client
     from zoolet.client.recipes import TryLock
 
@@ -138,7 +138,7 @@ def kazoo_lock(hosts: str) -> list[float]:
 
 
 async def redis_lock(hosts: str) -> list[float]:
-    """Measure redis-py's lock on a Redis of its own."""
+    """Measure redis-py's lock on a separate Redis."""
     import redis.asyncio
 
     port = free_port()
@@ -172,7 +172,7 @@ async def memcached_add(hosts: str) -> list[float]:
 
 
 def sqlite_row(hosts: str) -> list[float]:
-    """Measure a row that is taken and freed by compare-and-set, in a file, as an application would have it."""
+    """Measure a row in a file that is locked and freed by compare-and-set, as in an application."""
     taken = []
     with tempfile.TemporaryDirectory() as home:
         db = sqlite3.connect(f"{home}/locks.db", isolation_level=None)
@@ -190,7 +190,7 @@ def sqlite_row(hosts: str) -> list[float]:
     return taken
 
 
-# --- crowded: seconds a hand-over ---
+# --- crowded: seconds per hand-over ---
 
 
 async def _crowd(hosts: str, make: Callable[[Any], Any]) -> float:
@@ -216,7 +216,7 @@ async def _crowd(hosts: str, make: Callable[[Any], Any]) -> float:
 
 
 async def _settled(zk: Any) -> None:
-    """Wait until all are in line: nothing new is asked for a while."""
+    """Wait until all contenders are in line: the zxid does not change for a while."""
     quiet, last = 0, -1
     while quiet < 5:
         await asyncio.sleep(0.02)
@@ -225,7 +225,7 @@ async def _settled(zk: Any) -> None:
 
 
 def zoolet_crowd(hosts: str) -> Coroutine[Any, Any, float]:
-    """Measure our lock."""
+    """Measure zoolet's lock."""
     return _crowd(hosts, lambda zk: zk.lock("/crowd"))
 
 
@@ -235,12 +235,12 @@ def node_crowd(hosts: str) -> Coroutine[Any, Any, float]:
 
 
 def children_crowd(hosts: str) -> Coroutine[Any, Any, float]:
-    """Measure the textbook lock where all watch the list."""
+    """Measure the textbook lock whose contenders all watch the list of nodes."""
     return _crowd(hosts, lambda zk: ChildrenLock(zk, "/crowd"))
 
 
 def kazoo_crowd(hosts: str) -> float:
-    """Measure kazoo's lock: a thread for each who waits."""
+    """Measure kazoo's lock, with one thread per contender."""
     from kazoo.client import KazooClient
 
     zk = KazooClient(hosts, timeout=30)
@@ -286,7 +286,7 @@ CROWDED: dict[str, tuple[Callable[[str], Any], str]] = {
 
 
 def lacks(needs: str) -> str | None:
-    """Return what is missing, of modules and programs."""
+    """Return the missing module or program, or None."""
     for need in needs.split():
         if shutil.which(need) is None:
             try:
@@ -303,7 +303,7 @@ def run(measure: Callable[[str], Any], hosts: str) -> Any:
 
 
 def measure(rounds: int) -> dict[str, dict[str, float]]:
-    """Measure all in turns; return the medians: microseconds uncontended, milliseconds a hand-over crowded."""
+    """Measure all locks in turns. Return the medians: microseconds uncontended, milliseconds per hand-over crowded."""
     server, hosts = daemon()
     found: dict[str, dict[str, float]] = {"uncontended_us": {}, "crowded_ms": {}}
     try:
@@ -327,7 +327,7 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def table(found: dict[str, dict[str, float]]) -> str:
-    """Return the figures as a Markdown table."""
+    """Return the results as a Markdown table."""
     alone, crowd = found["uncontended_us"], found["crowded_ms"]
     lines = ["| | acquire + release, p50 | 200 wait: a hand-over | knows of its loss |", "|---|---:|---:|---|"]
     for name in (*alone, *(name for name in crowd if name not in alone)):
@@ -338,7 +338,7 @@ def table(found: dict[str, dict[str, float]]) -> str:
 
 
 def goals(found: dict[str, dict[str, float]]) -> list[str]:
-    """Return a line for each goal: the ratio, and whether the goal is reached."""
+    """Return a line for each goal, with the ratio and whether the goal is reached."""
     alone, crowd = found["uncontended_us"], found["crowded_ms"]
     lines = []
     if "kazoo Lock" in alone:
@@ -353,7 +353,7 @@ def goals(found: dict[str, dict[str, float]]) -> list[str]:
 
 
 def draw(found: dict[str, dict[str, float]]) -> str:
-    """Draw the uncontended figures as an SVG bar chart."""
+    """Draw the uncontended results as an SVG bar chart."""
     bars = sorted(found["uncontended_us"].items(), key=lambda one: one[1])
     longest = max(value for _, value in bars)
     parts = [
@@ -377,7 +377,7 @@ def main() -> None:
     parser.add_argument("--publish", action="store_true", help="write the chart to docs/locks.svg")
     parser.add_argument("--one", nargs=3, metavar=("TABLE", "ROW", "HOSTS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:  # in a process of its own
+    if options.one:  # in a separate process
         title, name, hosts = options.one
         rows = UNCONTENDED if title == "uncontended_us" else CROWDED
         result = run(rows[name][0], hosts)

@@ -1,9 +1,9 @@
-"""The load generator for machines without a C compiler: zkload.c's command line and report, and most of its operations.
+"""Load generator for machines without a C compiler, with zkload.c's command line and report, and most operations.
 
     python benchmarks/pyload.py PORT OP [-c conns] [-d depth] [-n total] [-s bytes] [-k keys] [-w watchers]
 
-Frames are built before the clock starts, and replies are only counted, but it is Python: it is slower than the server
-it measures, so ratios between servers come out nearer to 1 than they are. Latencies are those of whole windows of
+Frames are built before the clock starts, and replies are only counted. But Python is slower than the servers under
+test, so the ratios between servers are closer to 1 than with zkload.c. Latencies are measured for whole windows of
 ``depth`` requests.
 """
 
@@ -38,7 +38,7 @@ class Link:
         self.call(frame(ConnectRequest(timeout_ms=30_000).encode()), 1)
 
     def receive(self) -> tuple[int, int]:
-        """Read what has arrived; return the number of replies or events, and of errors among them."""
+        """Read the available data, and return the number of replies or events, and of errors among them."""
         data = self.socket.recv(1 << 18)
         if not data:
             raise SystemExit("pyload: the server closed a connection")
@@ -46,7 +46,7 @@ class Link:
         return len(payloads), sum(payload[12:16] != b"\0\0\0\0" for payload in payloads)
 
     def call(self, data: bytes, replies: int) -> None:
-        """Send, and wait for so many replies."""
+        """Send data, and wait for a number of replies."""
         self.socket.sendall(data)
         while replies > 0:
             replies -= self.receive()[0]
@@ -58,7 +58,7 @@ def request(op: int, body: bytes = b"", xid: int = 1) -> bytes:
 
 
 def maker(op: str, base: str, keys: int, payload: bytes) -> Callable[[int], bytes]:
-    """Return what writes the k-th request of a kind."""
+    """Return a function that builds the k-th request of a kind."""
 
     def create(path: str, flags: int = 0) -> r.CreateRequest:
         return r.CreateRequest(path, payload, OPEN_ACL_UNSAFE, flags)
@@ -96,7 +96,7 @@ def maker(op: str, base: str, keys: int, payload: bytes) -> Callable[[int], byte
 
 
 def windows(make: Callable[[int], bytes], first: int, step: int, total: int, depth: int) -> list[tuple[bytes, int]]:
-    """Return every step-th request from the first on, in windows of *depth*."""
+    """Return every step-th request, starting with *first*, in windows of *depth*."""
     numbers = range(first, total, step)
     return [
         (b"".join([make(k) for k in numbers[at : at + depth]]), len(numbers[at : at + depth]))
@@ -105,7 +105,7 @@ def windows(make: Callable[[int], bytes], first: int, step: int, total: int, dep
 
 
 def drive(links: list[Link], work: list[list[tuple[bytes, int]]]) -> tuple[float, list[float], int]:
-    """Send all windows, each when the one before is answered; return seconds, latencies of the windows, and errors."""
+    """Send all windows, each after the answers to the previous one. Return seconds, window latencies, and errors."""
     selector = selectors.DefaultSelector()
     latencies: list[float] = []
     errors = 0
@@ -127,7 +127,7 @@ def drive(links: list[Link], work: list[list[tuple[bytes, int]]]) -> tuple[float
 
 
 def advance(link: Link) -> None:
-    """Send a link's next window, if there is one."""
+    """Send the next window of a link, if any is left."""
     data, link.waiting = next(link.windows, (b"", 0))
     link.since = time.perf_counter()
     link.socket.sendall(data)
@@ -147,7 +147,7 @@ def sessions(port: int, total: int) -> tuple[float, list[float], int]:
 
 
 def fan_out(port: int, base: str, watchers: int, rounds: int) -> tuple[float, list[float], int]:
-    """Change one node that many watch; only the time until all have heard counts."""
+    """Change one node that many clients watch. Only the time until all have received the event counts."""
     links, setter = [Link(port) for _ in range(watchers)], Link(port)
     latencies = []
     for _ in range(rounds):

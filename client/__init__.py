@@ -6,20 +6,12 @@
 if __name__ != "zoolet.client":
     raise ImportError("import zoolet.client, not client")
 
-# Under names that completion does not offer among those of the package.
+# The underscores keep these modules out of the names that completion offers for the package.
 import importlib as _importlib
 import typing as _typing
 
-from zoolet.client import acl, serializers
-from zoolet.client.aio.call import Call
-from zoolet.client.aio.hooks import RequestHook, RequestInfo
-from zoolet.client.aio.watcher import Watcher
-from zoolet.client.serializers import UndecodableError
-from zoolet.client.wire.backoff import Backoff
-from zoolet.client.wire.states import Event, State, WatchOverflowError
-from zoolet.client.wire.transaction import Transaction
-from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import (
+from ..protocol.enums import EventType
+from ..protocol.errors import (
     AuthFailedError,
     BadVersionError,
     ClosedError,
@@ -35,11 +27,19 @@ from zoolet.protocol.errors import (
     ThrottledOpError,
     ZooKeeperError,
 )
-from zoolet.protocol.records import Stat
+from ..protocol.records import Stat
+from . import acl, serializers
+from .aio.call import Call
+from .aio.hooks import RequestHook, RequestInfo
+from .aio.watcher import Watcher
+from .serializers import UndecodableError
+from .wire.backoff import Backoff
+from .wire.states import Event, State, WatchOverflowError
+from .wire.transaction import Transaction
 
 if _typing.TYPE_CHECKING:
-    from zoolet.client.aio.client import Client
-    from zoolet.client.recipes import LockLostError
+    from .aio.client import Client
+    from .recipes import LockLostError
 
 __all__ = [
     "AuthFailedError",
@@ -75,17 +75,29 @@ __all__ = [
 ]
 
 _LATER: _typing.Final = {"Client": "zoolet.client.aio.client", "LockLostError": "zoolet.client.recipes"}
-"""Imported lazily, because it loads all recipes, which a command of the shell does without."""
+"""Names that are imported lazily: they load all recipes, which a shell command does not need."""
+
+
+def _publish(value: _typing.Any) -> None:
+    """Set the module of a class to the one that programs import it from, for tracebacks, ``repr`` and help."""
+    if isinstance(value, type) and value.__module__.startswith(f"{__name__}."):
+        value.__module__ = __name__
+
+
+for _name in set(__all__) - set(_LATER):
+    _publish(globals()[_name])
 
 
 def __dir__() -> list[str]:
     return __all__
 
 
-if not _typing.TYPE_CHECKING:  # type checkers would take every name for one that is there
+if not _typing.TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> _typing.Any:
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(_importlib.import_module(_LATER[name]), name)
+        if name == "Client":
+            _publish(value)
         return value

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, Id, digest_id
-from zoolet.protocol.distinguished_name import WRITTEN_FORM, is_written_as_shown
-from zoolet.protocol.enums import Perm
+from ..protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, Id, digest_id
+from ..protocol.distinguished_name import WRITTEN_FORM, is_written_as_shown
+from ..protocol.enums import Perm
 
 READ: Final = Perm.READ
 WRITE: Final = Perm.WRITE
@@ -20,49 +20,63 @@ ADMIN: Final = Perm.ADMIN
 ALL: Final = Perm.ALL
 
 OPEN: Final = OPEN_ACL_UNSAFE
-"""Everyone has all permissions: what a node has unless something else is asked for."""
+"""All permissions for everyone. This is the default for new nodes."""
 READ_ONLY: Final = READ_ACL_UNSAFE
 """Everyone may read."""
 CREATOR_ALL: Final = CREATOR_ALL_ACL
-"""The identities of the client that creates the node have all permissions."""
+"""All permissions for the identities of the client that creates the node."""
 
 
 def _permit(permissions: int, identity: Id) -> AclList:
     if not isinstance(permissions, int) or not 0 < permissions <= ALL:
-        raise ValueError(f"permissions are READ, WRITE, CREATE, DELETE, ADMIN, joined with |, not {permissions!r}")
+        raise ValueError(f"permissions must be READ, WRITE, CREATE, DELETE, ADMIN, joined with |, not {permissions!r}")
     return (ACL(permissions, identity),)
 
 
 def digest(user: str, password: str, permissions: int = ALL) -> AclList:
-    """Return a list that permits something to the clients that have added ``digest`` credentials.
+    """Return a list that grants permissions to clients with these ``digest`` credentials.
 
     Args:
         user: The user.
-        password: The password; the list has only a hash of it.
+        password: The password. The list contains only a hash of it.
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
 
     Raises:
-        ValueError: The permissions are others; so it is for all lists.
+        ValueError: *permissions* is not a combination of these.
     """
     return _permit(permissions, Id("digest", digest_id(f"{user}:{password}".encode())))
 
 
 def ip(network: str, permissions: int = ALL) -> AclList:
-    """Return a list that permits something to the clients of an address or a network, such as ``10.0.0.0/8``."""
+    """Return a list that grants permissions to clients with an address, or in a network such as ``10.0.0.0/8``.
+
+    Args:
+        network: The address or network.
+        permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
+
+    Raises:
+        ValueError: *network* is neither, or *permissions* is not a combination of these.
+    """
+    from ipaddress import ip_network  # the import takes 3 ms
+
+    try:
+        ip_network(network, strict=False)
+    except ValueError:
+        raise ValueError(f"network must be an address or a network such as 10.0.0.0/8, not {network!r}") from None
     return _permit(permissions, Id("ip", network))
 
 
 def x509(name: str, permissions: int = ALL) -> AclList:
-    """Return a list that permits something to the clients whose TLS certificate is of a distinguished name.
+    """Return a list that grants permissions to clients whose TLS certificate has a distinguished name.
 
     Args:
-        name: The name as the server writes it (``who_am_i``): the most specific part first, no space behind commas,
-            such as ``CN=shop,O=Example``.
+        name: The name in the server's notation (as in ``who_am_i``): the most specific part first, no space after
+            commas, such as ``CN=shop,O=Example``.
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
 
     Raises:
-        ValueError: The name is written in another way: no client would have it.
+        ValueError: *name* is in a different notation, which matches no client, or *permissions* is invalid.
     """
     if not is_written_as_shown(name):
-        raise ValueError(f"{name!r} is not a name as the server writes it: {WRITTEN_FORM}")
+        raise ValueError(f"{name!r} is not in the server's notation for distinguished names: {WRITTEN_FORM}")
     return _permit(permissions, Id("x509", name))

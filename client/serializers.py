@@ -1,10 +1,27 @@
-"""How values become a node's bytes: bytes as they are, or typed values as JSON or msgpack."""
+"""Serializers convert between values and a node's bytes: plain bytes, or typed values as JSON or msgpack."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+if TYPE_CHECKING:  # Python 3.13 introduced defaults of type variables, and type checkers know them for every version
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=bytes)
+    """Type of a client's values: ``Client`` without an argument is a client of bytes."""
+    C = TypeVar("C", default=Any)
+    """Type of something that has any type unless the program names it."""
+else:
+    from typing import TypeVar
+
+    V, C = TypeVar("V"), TypeVar("C")
+
+__all__ = ["Serializer", "UndecodableError", "json", "msgpack", "raw"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class UndecodableError(ValueError):
@@ -14,7 +31,7 @@ class UndecodableError(ValueError):
         path: The node.
         serializer: The serializer's name.
         data: The bytes.
-        reason: What is wrong with them.
+        reason: The serializer's error message.
     """
 
     def __init__(self, path: str | None, serializer: str, data: bytes, reason: str) -> None:
@@ -26,28 +43,31 @@ class UndecodableError(ValueError):
 
     def __str__(self) -> str:
         shown = repr(self.data[:40]) + ("..." if len(self.data) > 40 else "")
-        return f"{self.path}: the data is not {self.serializer}: {self.reason}; it is {shown}"
+        return f"{self.path}: the data is not {self.serializer}: {self.reason}; found {shown}"
 
 
-@dataclass(frozen=True, slots=True)
-class Serializer:
-    """A way to write values.
+class Serializer(Generic[C]):
+    """A pair of functions that encode values to bytes and decode them.
 
     Args:
-        name: For errors.
-        encode: From a value to bytes; TypeError or ValueError for values it cannot write.
-        decode: From bytes to a value; any ValueError or TypeError means that the bytes are not its own.
+        name: Name of the format, for error messages.
+        encode: Function from a value to bytes. It raises TypeError or ValueError for unsupported values.
+        decode: Function from bytes to a value. A ValueError or TypeError means that the bytes are in another format.
     """
 
-    name: str
-    encode: Callable[[Any], bytes]
-    decode: Callable[[bytes], Any]
+    def __init__(self, name: str, encode: Callable[[C], bytes], decode: Callable[[bytes], C]) -> None:
+        self.name: Final = name
+        self.encode: Final = encode
+        self.decode: Final = decode
 
-    def read(self, path: str | None, data: bytes | None) -> Any:
-        """Decode what a node holds; null counts as empty.
+    def __repr__(self) -> str:
+        return f"<Serializer {self.name}>"
+
+    def read(self, path: str | None, data: bytes | None) -> C:
+        """Decode a node's data. Null counts as empty.
 
         Raises:
-            UndecodableError: The bytes are not this serializer's.
+            UndecodableError: The serializer cannot decode the bytes.
         """
         try:
             return self.decode(data or b"")
@@ -94,9 +114,9 @@ def _decode_msgpack(data: bytes) -> Any:
         raise ValueError(str(error) or type(error).__name__) from None
 
 
-raw = Serializer("bytes", _encode_bytes, bytes)
-"""Bytes as they are."""
-json = Serializer("JSON", _encode_json, _decode_json)
-"""Whatever JSON can say; an empty node is None."""
-msgpack = Serializer("msgpack", _encode_msgpack, _decode_msgpack)
-"""Whatever msgpack can say; an empty node is None."""
+raw: Serializer[bytes] = Serializer("bytes", _encode_bytes, bytes)
+"""Plain bytes."""
+json: Serializer[Any] = Serializer("JSON", _encode_json, _decode_json)
+"""Values that JSON supports. An empty node is None."""
+msgpack: Serializer[Any] = Serializer("msgpack", _encode_msgpack, _decode_msgpack)
+"""Values that msgpack supports. An empty node is None."""

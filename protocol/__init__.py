@@ -3,11 +3,11 @@
 if __name__ != "zoolet.protocol":
     raise ImportError("import zoolet.protocol, not protocol")
 
-from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id, digest_id
-from zoolet.protocol.enums import AddWatchMode, CreateMode, EventType, KeeperState, Perm
-from zoolet.protocol.errors import ErrorCode, ZooKeeperError
-from zoolet.protocol.operations import OpCode
-from zoolet.protocol.records import Stat
+from .acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id, digest_id
+from .enums import AddWatchMode, CreateMode, EventType, KeeperState, Perm
+from .errors import ErrorCode, ZooKeeperError
+from .operations import OpCode
+from .records import Stat
 
 __all__ = [
     "ACL",

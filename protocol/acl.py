@@ -1,11 +1,9 @@
 """Access control lists: their records, the common ones, and digest identities."""
 
-import base64
-import hashlib
 from typing import Annotated, Final
 
-from zoolet.protocol.codec import NULL, Codec, Int, Record, count_at, pack_int, record
-from zoolet.protocol.enums import Perm
+from .codec import NULL, Codec, Int, Record, count_at, pack_int, record
+from .enums import Perm
 
 
 @record
@@ -34,18 +32,18 @@ AclList = tuple[ACL, ...]
 
 ANYONE: Final = Id("world", "anyone")
 OPEN_ACL_UNSAFE: Final[AclList] = (ACL(Perm.ALL, ANYONE),)
-"""Everyone has all permissions."""
+"""Everyone may do everything."""
 READ_ACL_UNSAFE: Final[AclList] = (ACL(Perm.READ, ANYONE),)
-"""Everyone may read; nobody may write."""
+"""Everyone may read, but not write."""
 CREATOR_ALL_ACL: Final[AclList] = (ACL(Perm.ALL, Id("auth", "")),)
-"""The identities of the client that creates the node have all permissions."""
+"""Only the identities of the client that creates the node may use it; they may do everything."""
 
 _OPEN_BYTES: Final = pack_int(1) + OPEN_ACL_UNSAFE[0].encode()
 
 
 def _read(buf: bytes, offset: int, end: int) -> tuple[AclList | None, int]:
-    """Read a vector of ACLs. OPEN_ACL_UNSAFE, which nearly all creates carry, is recognised by its bytes, because
-    decoding it would cost a third of a create.
+    """Read a vector of ACLs. Nearly all creates carry OPEN_ACL_UNSAFE. It is recognised by its bytes, because decoding
+    it would cost a third of a create.
     """
     if buf.startswith(_OPEN_BYTES, offset, end):
         return OPEN_ACL_UNSAFE, offset + len(_OPEN_BYTES)
@@ -74,10 +72,13 @@ def digest_id(credentials: bytes, algorithm: str = "sha1") -> str:
     """Return the id of ``user:password`` in scheme ``digest``: ``user:base64(hash(user:password))``.
 
     Args:
-        credentials: The bytes of ``user:password``; without a colon they are the user's name.
-        algorithm: A name that ``hashlib`` knows.
+        credentials: The bytes of ``user:password``, or of the user's name alone, without a colon.
+        algorithm: Name of a ``hashlib`` algorithm.
 
     Source: DigestAuthenticationProvider.generateDigest.
     """
+    import base64
+    import hashlib  # most clients have no digest identity
+
     user = credentials.partition(b":")[0].decode("utf-8", "replace")
     return f"{user}:{base64.b64encode(hashlib.new(algorithm, credentials).digest()).decode()}"

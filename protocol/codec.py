@@ -1,30 +1,31 @@
 """Compile a record's declared fields into straight-line encode and decode functions.
 
-A record is declared once, as a class with annotated fields; :func:`record` writes its functions from that declaration
-when the record is first used. Neighbouring fixed-size fields share one ``struct.Struct``. The generated source is
-registered with ``linecache``, so that tracebacks show it.
+A record is declared once, as a class with annotated fields. :func:`record` generates its functions from that
+declaration when the record is first used. Neighbouring fixed-size fields share one ``struct.Struct``. Tracebacks show
+the generated source, because it is registered with ``linecache``.
 
 ========================  =======================================================================
 annotation                on the wire
 ========================  =======================================================================
-``Byte Int Long Bool``    1, 4, 8 and 1 bytes, big-endian; any byte but 0 reads as true
-``str``                   int length, UTF-8; null (length -1) does not decode
-``bytes``                 int length, bytes; null does not decode
+``Byte Int Long Bool``    1, 4, 8 and 1 bytes, big-endian. Any byte but 0 reads as true
+``str``                   int length, UTF-8. Null (length -1) does not decode
+``bytes``                 int length, bytes. Null does not decode
 ``str | None`` ...        the same, with null as None
 a record class            its fields in order
-``list[T]``               int count, items; a count below -1 reads as no items; null as for ``str``
+``list[T]``               int count, items. A count below -1 reads as no items. Null as for ``str``
 ``list[str | None]``      the same, with null as None among the items
-``Annotated[T, Codec]``   as the two functions of the ``Codec`` read and write it
+``Annotated[T, Codec]``   the format that the two functions of the ``Codec`` read and write
 ========================  =======================================================================
 
 For any bytes, decoding returns a record or raises :class:`MarshallingError`, in time and memory linear in their number.
 
-Source: zookeeper.jute; BinaryInputArchive.
+Source: zookeeper.jute, BinaryInputArchive.
 """
 
 from __future__ import annotations
 
 import codecs
+import functools
 import inspect
 import linecache
 import struct
@@ -44,7 +45,7 @@ from typing import (
     get_origin,
 )
 
-from zoolet.protocol.errors import MarshallingError
+from .errors import MarshallingError
 
 Byte = Annotated[int, "b"]
 Int = Annotated[int, "i"]
@@ -62,8 +63,8 @@ class Codec(NamedTuple):
     """The functions that read and write a field whose type alone does not determine its format.
 
     Args:
-        read: ``(buf, offset, end) -> (value, next_offset)``; raises MarshallingError.
-        write: ``value -> bytes``.
+        read: A function ``(buf, offset, end) -> (value, next_offset)`` that raises MarshallingError.
+        write: A function ``value -> bytes``.
     """
 
     read: Callable[[bytes, int, int], tuple[Any, int]]
@@ -71,14 +72,14 @@ class Codec(NamedTuple):
 
 
 class Record:
-    """Base of every wire record; :func:`record` replaces the three functions by compiled ones."""
+    """Base of every wire record. :func:`record` replaces the three functions by compiled ones."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def fields(cls) -> dict[str, Any]:
-        """Return the declared fields in their order on the wire, each with its annotation."""
+        """Return the annotations of the declared fields by name, in their order on the wire."""
         return inspect.get_annotations(cls, eval_str=True)
 
     def __repr__(self) -> str:
@@ -87,16 +88,16 @@ class Record:
 
     @classmethod
     def decode(cls, buf: bytes, offset: int = 0, end: int | None = None) -> Self:
-        """Read one record from ``buf[offset:end]``; bytes behind it are ignored.
+        """Read one record from ``buf[offset:end]``. Bytes after the record are ignored.
 
         Raises:
-            MarshallingError: The bytes end early, a length is negative, or a field that must not be null is.
+            MarshallingError: The record is truncated, a length is negative, or a required field is null.
         """
         raise TypeError(f"{cls.__name__} is not decorated with @record")
 
     @classmethod
     def read_from(cls, buf: bytes, offset: int, end: int) -> tuple[Self, int]:
-        """Read one record and return it with the offset behind it; errors as for :meth:`decode`."""
+        """Read one record, and return it with the offset of its end. Errors are as for :meth:`decode`."""
         raise TypeError(f"{cls.__name__} is not decorated with @record")
 
     def encode(self) -> bytes:
@@ -105,9 +106,9 @@ class Record:
 
 
 def _malformed(error: UnicodeError) -> tuple[str, int]:
-    """Replace malformed UTF-8 by U+FFFD, taking as many bytes at a time as Java does.
+    """Replace malformed UTF-8 by U+FFFD, with as many bytes for each replacement as in Java.
 
-    Python and Java agree except for an encoded surrogate (``ED A0..BF xx``), which Java replaces as one.
+    Python and Java agree except for an encoded surrogate (``ED A0..BF xx``), which Java replaces by one U+FFFD.
     """
     assert isinstance(error, UnicodeDecodeError)
     raw, offset = error.object, error.start
@@ -121,7 +122,7 @@ codecs.register_error("zoolet.java", _malformed)
 
 
 def text(raw: bytes) -> str:
-    """Decode malformed UTF-8 as Java's ``new String(bytes, UTF_8)`` does; slow, for what ``bytes.decode`` rejects."""
+    """Decode malformed UTF-8 like Java's ``new String(bytes, UTF_8)``. It is slow: try ``bytes.decode`` first."""
     return raw.decode("utf-8", "zoolet.java")
 
 
@@ -129,7 +130,7 @@ def str_at(buf: bytes, offset: int, end: int) -> tuple[str, int]:
     """Read a string that must not be null."""
     value, offset = str_or_null_at(buf, offset, end)
     if value is None:
-        raise MarshallingError(detail="a string that must not be null is null")
+        raise MarshallingError(detail="a required string is null")
     return value, offset
 
 
@@ -148,28 +149,28 @@ def bytes_at(buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
     """Read a buffer that must not be null."""
     value, offset = bytes_or_null_at(buf, offset, end)
     if value is None:
-        raise MarshallingError(detail="a buffer that must not be null is null")
+        raise MarshallingError(detail="a required buffer is null")
     return value, offset
 
 
 def bytes_or_null_at(buf: bytes, offset: int, end: int) -> tuple[bytes | None, int]:
     """Read a buffer or null."""
     if offset + 4 > end:
-        raise MarshallingError(detail="the bytes end inside a length")
+        raise MarshallingError(detail="unexpected end of data in a length")
     (size,) = int_at(buf, offset)
     offset += 4
     if size == -1:
         return None, offset
     value_end = offset + size
     if size < 0 or value_end > end:
-        raise MarshallingError(detail=f"a length of {size} where {end - offset} bytes are left")
+        raise MarshallingError(detail=f"invalid length {size}: {end - offset} bytes are left")
     return buf[offset:value_end], value_end
 
 
 def count_at(buf: bytes, offset: int, end: int) -> int:
     """Read the count of a vector: -1 for null, 0 or more for items."""
     if offset + 4 > end:
-        raise MarshallingError(detail="the bytes end inside a count")
+        raise MarshallingError(detail="unexpected end of data in a count")
     (count,) = int_at(buf, offset)
     return -1 if count == -1 else max(count, 0)
 
@@ -202,7 +203,7 @@ _WRITERS: dict[Any, str] = {str: "put_str", bytes: "put_bytes"}
 
 
 def _fixed_code(hint: Any) -> str | None:
-    """Return the ``struct`` letter of a fixed-size field, None for any other."""
+    """Return the ``struct`` letter of a fixed-size field; None for a field of variable size."""
     meta = get_args(hint)[1] if get_origin(hint) is Annotated else None
     return meta if isinstance(meta, str) else None
 
@@ -217,8 +218,8 @@ def _optional(hint: Any) -> tuple[Any, bool]:
 class _Compiler:
     """Generates the source of a record's functions, and the globals that it needs."""
 
-    # The cache of a record marked by cached_decode: from the bytes of a body to the record. No entry ever becomes
-    # invalid, because equal bytes decode to equal records; the whole cache is cleared when it has 4,096 entries.
+    # The cache of a record marked by cached_decode maps the bytes of a body to the record. No entry ever becomes
+    # invalid, because equal bytes decode to equal records. The whole cache is cleared when it contains 4,096 entries.
     CACHE_LOOKUP = (
         "    raw = buf[offset:end]",
         "    record = cache.get(raw)",
@@ -240,8 +241,8 @@ class _Compiler:
         self.reads: list[str] = []
         self.writes: list[str] = []
 
-    def source(self) -> str:
-        """Return the source of the methods that are compiled for the record."""
+    def read_fields(self) -> None:
+        """Collect the statements that read and write the fields."""
         run: list[tuple[str, str]] = []
         for name, hint in self.hints.items():
             if code := _fixed_code(hint):
@@ -251,14 +252,24 @@ class _Compiler:
             run = []
             self.variable(name, hint)
         self.fixed(run)
-        names = ", ".join(self.hints)
-        body = [f"        {line}" for line in self.reads]
-        guard = [
+
+    def reading(self) -> list[str]:
+        """Return the statements that read all fields into local names, from *buf* between *offset* and *end*."""
+        problem = f"raise MarshallingError(detail='unexpected end of data in {self.cls.__name__}')"
+        body = (f"        {line}" for line in [*self.reads, "pass"])
+        guard = (
             "    except StructError:",
-            f"        raise MarshallingError(detail='the bytes end inside {self.cls.__name__}') from None",
+            f"        {problem} from None",
             "    if offset > end:",
-            f"        raise MarshallingError(detail='the bytes end inside {self.cls.__name__}')",
-        ]
+            f"        {problem}",
+        )
+        return ["    try:", *body, *guard]
+
+    def source(self) -> str:
+        """Return the source of the methods that are compiled for the record."""
+        self.read_fields()
+        names = ", ".join(self.hints)
+        reading = self.reading()
         own = "".join(f"self.{name}, " for name in self.hints)
         others = "".join(f"other.{name}, " for name in self.hints)
         parts = [
@@ -268,19 +279,13 @@ class _Compiler:
             f"def __eq__(self, other): return ({own}) == ({others}) if type(other) is cls else NotImplemented",
             f"def __hash__(self): return hash(({own}))",
             "def read_from(buf, offset, end):",
-            "    try:",
-            *body,
-            "        pass",
-            *guard,
+            *reading,
             f"    return cls({names}), offset",
             "def decode(buf, offset=0, end=None):",
             "    if end is None:",
             "        end = len(buf)",
             *(self.CACHE_LOOKUP if self.cls in _cached_decode else ()),
-            "    try:",
-            *body,
-            "        pass",
-            *guard,
+            *reading,
             *(
                 (f"    record = cls({names})", *self.CACHE_STORE)
                 if self.cls in _cached_decode
@@ -317,7 +322,7 @@ class _Compiler:
             self.nested(name, inner)
 
     def nested(self, name: str, item: type[Record]) -> None:
-        """Read and write a record; one of fixed size is read inline, for a Stat comes with most replies."""
+        """Read and write a record. Records of fixed size are read inline, because most replies contain a Stat."""
         self.env[f"item_{name}"] = item
         if all(_fixed_code(hint) for hint in item.fields().values()):
             packed = struct_of(item)
@@ -328,28 +333,23 @@ class _Compiler:
         self.writes.append(f"self.{name}.encode()")
 
     def scalar(self, name: str, kind: type, optional: bool) -> None:
-        """Read a string or buffer inline: one call each would cost a fifth of a read request."""
+        """Read a string or buffer inline, because one call for each would cost a fifth of a read request."""
         reader = _READERS[(kind, None) if optional else kind]
-        self.reads += [
-            "size, = int_at(buf, offset)",
-            "value_end = offset + 4 + size",
-            "if size < 0 or value_end > end:",
-        ]
-        self.reads += [f"    {name}, offset = {reader}(buf, offset, end)", "else:"]
+        self.reads += ["size, = int_at(buf, offset)", "start = offset + 4", "offset = start + size"]
+        self.reads += ["if size < 0 or offset > end:", f"    {name}, offset = {reader}(buf, start - 4, end)", "else:"]
         if kind is str:
             self.reads += [
                 "    try:",
-                f"        {name} = buf[offset + 4:value_end].decode()",
+                f"        {name} = buf[start:offset].decode()",
                 "    except UnicodeDecodeError:",
+                f"        {name} = text(buf[start:offset])",
             ]
-            self.reads += [f"        {name} = text(buf[offset + 4:value_end])"]
         else:
-            self.reads.append(f"    {name} = buf[offset + 4:value_end]")
-        self.reads.append("    offset = value_end")
+            self.reads.append(f"    {name} = buf[start:offset]")
         self.writes.append(f"{_WRITERS[kind]}(self.{name})")
 
     def vector(self, name: str, item: Any, optional: bool) -> None:
-        """Read and write a vector: a count, and so many items."""
+        """Read and write a vector: a count, followed by that number of items."""
         self.env[f"item_{name}"] = item
         kind, nullable = _optional(item)
         reader = _READERS.get((kind, None) if nullable else item) or f"item_{name}.read_from"
@@ -364,22 +364,19 @@ class _Compiler:
             f"    {name} = []",
         ]
         self.reads.append("    for _ in range(size):")
-        if item is str:  # inline, as for a single string, because lists of children are long
-            self.reads += ["        length, = int_at(buf, offset)", "        value_end = offset + 4 + length"]
+        if item is str:  # inlined like a single string, because lists of children are long
             self.reads += [
-                "        if length < 0 or value_end > end:",
-                "            value, offset = str_at(buf, offset, end)",
-            ]
-            self.reads += [
+                "        length, = int_at(buf, offset)",
+                "        start = offset + 4",
+                "        offset = start + length",
+                "        if length < 0 or offset > end:",
+                "            value, offset = str_at(buf, start - 4, end)",
                 "        else:",
                 "            try:",
-                "                value = buf[offset + 4:value_end].decode()",
-            ]
-            self.reads += [
+                "                value = buf[start:offset].decode()",
                 "            except UnicodeDecodeError:",
-                "                value = text(buf[offset + 4:value_end])",
+                "                value = text(buf[start:offset])",
             ]
-            self.reads.append("            offset = value_end")
         else:
             self.reads.append(f"        value, offset = {reader}(buf, offset, end)")
         self.reads.append(f"        {name}.append(value)")
@@ -393,14 +390,14 @@ StructError = struct.error
 
 
 def struct_of(*parts: Any) -> struct.Struct:
-    """Return the ``Struct`` of consecutive fixed-size fields, so that hot paths need not repeat a record's declaration.
+    """Return the ``Struct`` of consecutive fixed-size fields. It saves hot paths from repeating a record's declaration.
 
     Args:
         *parts: ``Byte``, ``Int``, ``Long``, ``Bool``, or a record class, which stands for its leading fixed-size
         fields.
 
     Raises:
-        TypeError: A part before the last has a field whose size varies.
+        TypeError: A part before the last contains a field of variable size.
     """
     letters = ""
     varies = False
@@ -421,9 +418,9 @@ def struct_of(*parts: Any) -> struct.Struct:
 def record(cls: type[R]) -> type[R]:
     """Turn an annotated class into a slotted record with compiled methods.
 
-    The result is what ``dataclass(slots=True)`` would create, with the three functions of :class:`Record`. Compiling
-    takes half a millisecond a record, and most programs need only a few of the sixty, so each is compiled when it is
-    first used.
+    The result is the class that ``dataclass(slots=True)`` would create, with the three functions of :class:`Record`.
+    Each record is compiled when it is first used, because compiling takes half a millisecond per record, and most
+    programs need only a few of the sixty.
     """
     hints = inspect.get_annotations(cls, eval_str=True)
     kept = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
@@ -444,27 +441,59 @@ _cached_decode: set[type[Record]] = set()
 
 
 def cached_decode(cls: type[R]) -> type[R]:
-    """Make ``decode`` return the same object for the same bytes: for small requests that are repeated.
+    """Make ``decode`` return the same object for the same bytes. Use it for small requests that are repeated.
 
     Such a record must not be modified. The cache keeps up to 4,096 records of up to 256 bytes each, about 2 MB in all,
-    and is cleared when it is full. Measured: a read costs a third less CPU.
+    and is cleared when it is full. It saves a third of the measured CPU time of a read.
     """
     _cached_decode.add(cls)
     return cls
 
 
 def compiled(cls: type[R]) -> type[R]:
-    """Compile a record's functions unless that has been done. Call this before keeping a reference to one of them."""
+    """Compile a record's functions unless they are compiled. Call this before keeping a reference to one of them."""
     if cls in _compiled:
         return cls
     compiler = _Compiler(cls, cls.fields())
-    source = compiler.source()
-    filename = f"<record {cls.__qualname__}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    exec(compile(source, filename, "exec"), compiler.env)
+    _execute(compiler.source(), f"<record {cls.__qualname__}>", compiler.env)
     for name in ("__init__", "__eq__", "__hash__", "encode"):
         setattr(cls, name, compiler.env[name])
     for name in ("decode", "read_from"):
         setattr(cls, name, staticmethod(compiler.env[name]))
-    _compiled.add(cls)  # last: a class that could not be compiled is not taken for one that was
+    _compiled.add(cls)  # added last, because a class that failed to compile must not count as compiled
     return cls
+
+
+def compiled_reader(cls: type[Record], arguments: str, result: str, **names: Any) -> Callable[..., Any]:
+    """Compile a function that reads the fields of a record and uses them without creating the record.
+
+    Args:
+        cls: The record.
+        arguments: The arguments of the function; ``buf``, ``offset`` and ``end`` must be among them.
+        result: The statements after the fields are read. ``{fields}`` stands for their names, joined with commas.
+        **names: Further names that *result* uses.
+
+    Returns:
+        The function. It raises MarshallingError if the bytes are not such a record.
+    """
+    compiler = _Compiler(cls, cls.fields())
+    compiler.read_fields()
+    tail = [f"    {line}" for line in result.format(fields=", ".join(compiler.hints)).splitlines()]
+    source = "\n".join([f"def read({arguments}):", *compiler.reading(), *tail, ""])
+    env = {**compiler.env, **names}
+    _execute(source, f"<reader of {cls.__qualname__}: {result}>", env)
+    return cast(Callable[..., Any], env["read"])
+
+
+@functools.cache
+def compiled_expression(expression: str, arguments: str, **names: Any) -> Callable[..., Any]:
+    """Compile a function that returns an expression of its arguments and of other names."""
+    env = dict(names)
+    _execute(f"def evaluate({arguments}):\n    return {expression}\n", f"<{expression}>", env)
+    return cast(Callable[..., Any], env["evaluate"])
+
+
+def _execute(source: str, filename: str, env: dict[str, Any]) -> None:
+    """Execute generated source; tracebacks and debuggers show it."""
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    exec(compile(source, filename, "exec"), env)

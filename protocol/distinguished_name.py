@@ -1,12 +1,12 @@
-"""Distinguished names: who a certificate is of, as text, the id of scheme ``x509``.
+"""Distinguished names: the subject of a certificate as text, which is the id of scheme ``x509``.
 
-Source: X509AuthenticationProvider; javax.security.auth.x500.X500Principal (its constructor, and getName of RFC 2253).
+Source: X509AuthenticationProvider, javax.security.auth.x500.X500Principal (its constructor, and getName of RFC 2253).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 KEYWORDS: Final = {
@@ -20,50 +20,69 @@ KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-"""The attributes that have a name in RFC 2253; others are shown by their numbers, and their values in hexadecimal."""
+"""The attributes with a name in RFC 2253. Others are shown as their numbers, with values in hexadecimal."""
 _READ: Final = (
     *KEYWORDS.values(),
     *("S", "T", "IP", "DNQ", "DNQUALIFIER", "SURNAME", "GIVENNAME", "INITIALS", "GENERATION"),
     *("EMAIL", "EMAILADDRESS", "SERIALNUMBER"),
 )
-"""The names of attributes that are read; those that are not in RFC 2253 are Java's."""
-# The quantifiers are possessive (a plus behind them): what they have taken they keep, so that each character is looked
-# at once. Names come from clients, and a name that can be read in many ways would be read in all of them.
-_SPACE: Final = r"[ \n]*+"
-_NUMBER: Final = r"[0-2](?:\.[0-9]++)++"
-_HEX: Final = r"\#(?:[0-9a-fA-F]{2})++"
+"""The names of attributes that are read. Names that are not in RFC 2253 come from Java."""
+# A name is read piece by piece, and each piece once. Names come from clients, and backtracking would try every way to
+# read an ambiguous name. Possessive quantifiers would also prevent that, but early releases of 3.11 misread them.
+_SPACE: Final = r"[ \n]*"
+_NUMBER: Final = r"[0-2](?:\.[0-9]+)+"
+_HEX: Final = r"\#(?:[0-9a-fA-F]{2})+"
 _ESCAPED: Final = r'\\(?:[0-9a-fA-F]{2}|[,=\n+<>\#;\\" ])'
-_PLAIN: Final = rf'(?:[^,+<>;"\\\#]|{_ESCAPED})(?:[^,+<>;"\\]++|{_ESCAPED})*+'
-_VALUE: Final = rf'(?>{_HEX}{_SPACE}|"(?:[^"\\]++|\\.)*+"{_SPACE}|{_PLAIN}|)'
-_PART: Final = rf"{_SPACE}(?:{'|'.join(_READ)}|(?:OID\.)?{_NUMBER}){_SPACE}={_SPACE}{_VALUE}"
-_NAME: Final = re.compile(rf"(?:{_PART}(?:[,;+]{_PART})*+)?", re.IGNORECASE | re.DOTALL)
-_WRITTEN_PART: Final = rf"(?:{'|'.join(KEYWORDS.values())}|{_NUMBER})=(?! )(?>{_HEX}|{_PLAIN}|)(?<!(?<!\\) )"
-_WRITTEN: Final = re.compile(rf"{_WRITTEN_PART}(?:[,+]{_WRITTEN_PART})*+", re.DOTALL)
+_PLAIN: Final = rf'(?:[^,+<>;"\\\#]|{_ESCAPED})(?:[^,+<>;"\\]|{_ESCAPED})*'
+_TYPE: Final = rf"(?i){_SPACE}(?:{'|'.join(_READ)}|(?:OID\.)?{_NUMBER}){_SPACE}={_SPACE}"
+_VALUE: Final = rf'(?s){_HEX}{_SPACE}|"(?:[^"\\]|\\.)*"{_SPACE}|{_PLAIN}|'
+_WRITTEN_TYPE: Final = rf"(?:{'|'.join(KEYWORDS.values())}|{_NUMBER})=(?! )"
+_WRITTEN_VALUE: Final = rf"(?s){_HEX}|{_PLAIN}|"
 WRITTEN_FORM: Final = "the most specific part first, without spaces between the parts, such as CN=shop,O=Example"
-"""How :func:`show` writes a name, in words."""
-_SPECIAL: Final = re.compile(r'[,=+<>#;"\\]')
+"""A description of the output of :func:`show`."""
+_SPECIAL: Final = r'[,=+<>#;"\\]'
 
 Attribute = tuple[str, str | bytes]
-"""The number of an attribute, and its value: bytes, which are shown in hexadecimal, if it is not text."""
+"""The number of an attribute, and its value. A value that is not text is bytes, which are shown in hexadecimal."""
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a distinguished name, as Java's constructor says; only of texts with control characters,
-    and with numbers that no attribute can have, it may say otherwise.
+    """Return whether a text is a distinguished name. Java's constructor agrees, except perhaps for texts with control
+    characters or with numbers that no attribute can have.
     """
-    return _NAME.fullmatch(text) is not None
+    return not text or all(_parts(text, _TYPE, _VALUE, ",;+"))
 
 
 def is_written_as_shown(text: str) -> bool:
-    """Return whether a text is a name as :func:`show` writes it. Names are compared as text, so another is nobody's."""
-    return _WRITTEN.fullmatch(text) is not None
+    """Return whether a text is a name as :func:`show` writes it. A name in any other form never matches an identity,
+    because names are compared as text.
+    """
+    parts = _parts(text, _WRITTEN_TYPE, _WRITTEN_VALUE, ",+")
+    return all(part is not None and (part[-1:] != " " or part[-2:-1] == "\\") for part in parts)
+
+
+def _parts(text: str, type_pattern: str, value_pattern: str, separators: str) -> Iterator[str | None]:
+    """Yield the parts of a name, such as ``CN=shop``. The last item is None if the rest is not a part."""
+    types, values = re.compile(type_pattern), re.compile(value_pattern)  # kept by re after the first call
+    start = 0
+    while (found := types.match(text, start)) is not None:
+        value = values.match(text, found.end())
+        assert value is not None  # both patterns match an empty value
+        end = value.end()
+        if end < len(text) and text[end] not in separators:
+            break
+        yield text[start:end]
+        if end == len(text):
+            return
+        start = end + 1
+    yield None
 
 
 def show(name: Sequence[Sequence[Attribute]]) -> str:
     """Return the text of a name, the most specific part first.
 
     Args:
-        name: The parts as a certificate has them, the most general first; nearly all have one attribute.
+        name: The parts in the order of a certificate, the most general first. Nearly every part has one attribute.
     """
     return ",".join("+".join(_show_attribute(*attribute) for attribute in part) for part in reversed(name))
 
@@ -71,7 +90,7 @@ def show(name: Sequence[Sequence[Attribute]]) -> str:
 def _show_attribute(number: str, value: str | bytes) -> str:
     if isinstance(value, bytes):
         return f"{KEYWORDS.get(number, number)}=#{value.hex()}"
-    text = _SPECIAL.sub(r"\\\g<0>", value).replace("\0", r"\00")
+    text = re.sub(_SPECIAL, r"\\\g<0>", value).replace("\0", r"\00")
     inner = text.strip(" \r")
     leading = len(text) - len(text.lstrip(" \r")) if inner else len(text)
     before, after = text[:leading], text[leading + len(inner) :]

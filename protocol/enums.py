@@ -26,7 +26,7 @@ EPHEMERAL_MODES: Final = frozenset({1, 3})
 TTL_MODES: Final = frozenset({5, 6})
 MODES: Final = frozenset(map(int, CreateMode))
 PLAIN_MODES: Final = MODES - TTL_MODES
-"""Those whose create has no TTL."""
+"""The modes of nodes without a TTL."""
 MAX_TTL: Final = (1 << 40) - 1
 """The longest TTL, in milliseconds."""
 
@@ -44,7 +44,7 @@ def is_ttl(seconds: float) -> bool:
 class EventType(IntEnum):
     """The change that a watch event reports.
 
-    The server sends 1 to 4; clients generate the others for their own watchers.
+    The server sends 1 to 4. Clients generate the others for their own watchers.
 
     Source: Watcher.Event.EventType.
     """
@@ -89,7 +89,7 @@ class Perm(IntFlag):
 
 
 PERM_LETTERS: Final = {"c": Perm.CREATE, "d": Perm.DELETE, "r": Perm.READ, "w": Perm.WRITE, "a": Perm.ADMIN}
-"""The letters for permissions in texts, in the order in which they are written."""
+"""The letters for permissions in texts, in output order."""
 
 
 class AddWatchMode(IntEnum):
@@ -103,7 +103,7 @@ class AddWatchMode(IntEnum):
 
 
 class WatcherType(IntEnum):
-    """The kind of watches that a checkWatches or removeWatches request names.
+    """The kind of watches in a checkWatches or removeWatches request.
 
     Source: Watcher.WatcherType.
     """

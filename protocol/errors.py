@@ -2,7 +2,7 @@
 
 ::
 
-    ZooKeeperError                    has ``code`` and ``path``
+    ZooKeeperError                    base class, with ``code`` and ``path``
     +-- ServerError                   -1
     +-- RuntimeInconsistencyError     -2
     +-- DataInconsistencyError        -3
@@ -34,9 +34,9 @@
     +-- SessionClosedRequireAuthError -124
     +-- QuotaExceededError            -125
     +-- ThrottledOpError              -127
-    +-- ClosedError                   the application closed the client; never on the wire
+    +-- ClosedError                   the application closed the client (never on the wire)
 
-The server raises them to answer with a code; the client raises them when it receives one.
+The server raises them to answer with a code. The client raises them when it receives a code.
 """
 
 from __future__ import annotations
@@ -85,16 +85,28 @@ class ErrorCode(IntEnum):
     THROTTLED_OP = -127
 
 
+_BY_CODE: dict[int, type[ZooKeeperError]] = {}
+
+
 class ZooKeeperError(Exception):
     """An operation failed.
 
+    A subclass is declared with its code. Its meaning is the first line of its docstring. With ``python -OO``, which
+    discards docstrings, it is the name of the class.
+
     Args:
         path: The path of the node, if the operation has one.
-        detail: What was expected and what was found; by default the meaning of the code.
+        detail: The expected and the found value, or another explanation; by default the meaning of the code.
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.SYSTEM_ERROR
     meaning: ClassVar[str] = "the operation failed"
+
+    def __init_subclass__(cls, code: ErrorCode | None = None) -> None:
+        if code is not None:
+            sentence = (cls.__doc__ or "").partition("\n")[0].removesuffix(".")
+            cls.code, cls.meaning = code, sentence[:1].lower() + sentence[1:] or cls.__name__
+            _BY_CODE[code] = cls
 
     def __init__(self, path: str | None = None, detail: str = "") -> None:
         super().__init__(path, detail)
@@ -106,29 +118,20 @@ class ZooKeeperError(Exception):
         return f"{self.path}: {message}" if self.path is not None else message
 
 
-class ServerError(ZooKeeperError):
-    """The server met an error of its own."""
-
-    code = ErrorCode.SYSTEM_ERROR
-    meaning = "the server met an error of its own"
+class ServerError(ZooKeeperError, code=ErrorCode.SYSTEM_ERROR):
+    """Internal error of the server."""
 
 
-class RuntimeInconsistencyError(ZooKeeperError):
-    """An operation of a transaction was not tried because an earlier one failed."""
-
-    code = ErrorCode.RUNTIME_INCONSISTENCY
-    meaning = "an operation of a transaction was not tried because an earlier one failed"
+class RuntimeInconsistencyError(ZooKeeperError, code=ErrorCode.RUNTIME_INCONSISTENCY):
+    """An operation of a transaction was not tried because an earlier operation failed."""
 
 
-class DataInconsistencyError(ZooKeeperError):
-    """The server found its data inconsistent."""
-
-    code = ErrorCode.DATA_INCONSISTENCY
-    meaning = "the server found its data inconsistent"
+class DataInconsistencyError(ZooKeeperError, code=ErrorCode.DATA_INCONSISTENCY):
+    """Parts of the server's data contradict each other."""
 
 
-class ConnectionLossError(ZooKeeperError):
-    """The connection broke before the answer came: the operation may have happened.
+class ConnectionLossError(ZooKeeperError, code=ErrorCode.CONNECTION_LOSS):
+    """The connection was lost before the reply arrived; the operation may have been applied.
 
     Attributes:
         maybe_applied: False if the request was certainly not sent.
@@ -136,215 +139,135 @@ class ConnectionLossError(ZooKeeperError):
 
     maybe_applied: bool = True
 
-    code = ErrorCode.CONNECTION_LOSS
-    meaning = "the connection broke before the answer came: the operation may have happened"
+
+class MarshallingError(ZooKeeperError, code=ErrorCode.MARSHALLING_ERROR):
+    """The data cannot be decoded."""
 
 
-class MarshallingError(ZooKeeperError):
-    """The bytes do not make sense."""
-
-    code = ErrorCode.MARSHALLING_ERROR
-    meaning = "the bytes do not make sense"
+class UnimplementedError(ZooKeeperError, code=ErrorCode.UNIMPLEMENTED):
+    """The server does not support this operation."""
 
 
-class UnimplementedError(ZooKeeperError):
-    """The server does not offer this operation."""
-
-    code = ErrorCode.UNIMPLEMENTED
-    meaning = "the server does not offer this operation"
-
-
-class OperationTimeoutError(ZooKeeperError):
+class OperationTimeoutError(ZooKeeperError, code=ErrorCode.OPERATION_TIMEOUT):
     """The operation took longer than its limit."""
 
-    code = ErrorCode.OPERATION_TIMEOUT
-    meaning = "the operation took longer than its limit"
 
-
-class BadArgumentsError(ZooKeeperError):
+class BadArgumentsError(ZooKeeperError, code=ErrorCode.BAD_ARGUMENTS):
     """The path, the flags or another argument is not allowed."""
 
-    code = ErrorCode.BAD_ARGUMENTS
-    meaning = "the path, the flags or another argument is not allowed"
 
-
-class UnknownSessionError(ZooKeeperError):
+class UnknownSessionError(ZooKeeperError, code=ErrorCode.UNKNOWN_SESSION):
     """The server does not know the session."""
 
-    code = ErrorCode.UNKNOWN_SESSION
-    meaning = "the server does not know the session"
 
-
-class NewConfigNoQuorumError(ZooKeeperError):
+class NewConfigNoQuorumError(ZooKeeperError, code=ErrorCode.NEW_CONFIG_NO_QUORUM):
     """No quorum of the new configuration is connected."""
 
-    code = ErrorCode.NEW_CONFIG_NO_QUORUM
-    meaning = "no quorum of the new configuration is connected"
 
-
-class ReconfigInProgressError(ZooKeeperError):
+class ReconfigInProgressError(ZooKeeperError, code=ErrorCode.RECONFIG_IN_PROGRESS):
     """Another reconfiguration is in progress."""
 
-    code = ErrorCode.RECONFIG_IN_PROGRESS
-    meaning = "another reconfiguration is in progress"
+
+class APIError(ZooKeeperError, code=ErrorCode.API_ERROR):
+    """The request failed without a more specific code.
+
+    ZooKeeper's servers do not send this code. It is the first of the codes of API errors.
+    """
 
 
-class APIError(ZooKeeperError):
-    """An error of the API."""
-
-    code = ErrorCode.API_ERROR
-    meaning = "an error of the API"
-
-
-class NoNodeError(ZooKeeperError):
+class NoNodeError(ZooKeeperError, code=ErrorCode.NO_NODE):
     """The node does not exist."""
 
-    code = ErrorCode.NO_NODE
-    meaning = "the node does not exist"
+
+class NoAuthError(ZooKeeperError, code=ErrorCode.NO_AUTH):
+    """The ACL does not allow this operation."""
 
 
-class NoAuthError(ZooKeeperError):
-    """The ACL does not allow it."""
-
-    code = ErrorCode.NO_AUTH
-    meaning = "the ACL does not allow it"
+class BadVersionError(ZooKeeperError, code=ErrorCode.BAD_VERSION):
+    """The given version is not the current version of the node or its ACL."""
 
 
-class BadVersionError(ZooKeeperError):
-    """The version is not the expected one."""
-
-    code = ErrorCode.BAD_VERSION
-    meaning = "the version is not the expected one"
-
-
-class NoChildrenForEphemeralsError(ZooKeeperError):
+class NoChildrenForEphemeralsError(ZooKeeperError, code=ErrorCode.NO_CHILDREN_FOR_EPHEMERALS):
     """An ephemeral node may not have children."""
 
-    code = ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
-    meaning = "an ephemeral node may not have children"
+
+class NodeExistsError(ZooKeeperError, code=ErrorCode.NODE_EXISTS):
+    """The node already exists."""
 
 
-class NodeExistsError(ZooKeeperError):
-    """The node exists already."""
-
-    code = ErrorCode.NODE_EXISTS
-    meaning = "the node exists already"
-
-
-class NotEmptyError(ZooKeeperError):
+class NotEmptyError(ZooKeeperError, code=ErrorCode.NOT_EMPTY):
     """The node has children."""
 
-    code = ErrorCode.NOT_EMPTY
-    meaning = "the node has children"
+
+class SessionExpiredError(ZooKeeperError, code=ErrorCode.SESSION_EXPIRED):
+    """The session expired, and its ephemeral nodes were deleted."""
 
 
-class SessionExpiredError(ZooKeeperError):
-    """The session is over: its ephemeral nodes are gone."""
+class InvalidCallbackError(ZooKeeperError, code=ErrorCode.INVALID_CALLBACK):
+    """The callback is invalid.
 
-    code = ErrorCode.SESSION_EXPIRED
-    meaning = "the session is over: its ephemeral nodes are gone"
-
-
-class InvalidCallbackError(ZooKeeperError):
-    """The callback is not valid."""
-
-    code = ErrorCode.INVALID_CALLBACK
-    meaning = "the callback is not valid"
+    Servers do not send this code. Clients in other languages use it.
+    """
 
 
-class InvalidACLError(ZooKeeperError):
-    """The ACL list is not valid."""
+class InvalidACLError(ZooKeeperError, code=ErrorCode.INVALID_ACL):
+    """The ACL list is too long, empty, or contains an invalid entry.
 
-    code = ErrorCode.INVALID_ACL
-    meaning = "the ACL list is not valid"
-
-
-class AuthFailedError(ZooKeeperError):
-    """The server refused the credentials."""
-
-    code = ErrorCode.AUTH_FAILED
-    meaning = "the server refused the credentials"
+    The entry ``auth`` is invalid for a client that has not authenticated.
+    """
 
 
-class SessionMovedError(ZooKeeperError):
+class AuthFailedError(ZooKeeperError, code=ErrorCode.AUTH_FAILED):
+    """The server rejected the credentials."""
+
+
+class SessionMovedError(ZooKeeperError, code=ErrorCode.SESSION_MOVED):
     """The session is served by another server."""
 
-    code = ErrorCode.SESSION_MOVED
-    meaning = "the session is served by another server"
+
+class NotReadOnlyError(ZooKeeperError, code=ErrorCode.NOT_READ_ONLY):
+    """The operation writes, but the server is in read-only mode."""
 
 
-class NotReadOnlyError(ZooKeeperError):
-    """The server is in read-only mode and the operation writes."""
-
-    code = ErrorCode.NOT_READ_ONLY
-    meaning = "the server is in read-only mode and the operation writes"
-
-
-class EphemeralOnLocalSessionError(ZooKeeperError):
+class EphemeralOnLocalSessionError(ZooKeeperError, code=ErrorCode.EPHEMERAL_ON_LOCAL_SESSION):
     """A local session may not have ephemeral nodes."""
 
-    code = ErrorCode.EPHEMERAL_ON_LOCAL_SESSION
-    meaning = "a local session may not have ephemeral nodes"
 
-
-class NoWatcherError(ZooKeeperError):
+class NoWatcherError(ZooKeeperError, code=ErrorCode.NO_WATCHER):
     """No such watch is set."""
 
-    code = ErrorCode.NO_WATCHER
-    meaning = "no such watch is set"
 
-
-class RequestTimeoutError(ZooKeeperError):
+class RequestTimeoutError(ZooKeeperError, code=ErrorCode.REQUEST_TIMEOUT):
     """The request took longer than its limit."""
 
-    code = ErrorCode.REQUEST_TIMEOUT
-    meaning = "the request took longer than its limit"
+
+class ReconfigDisabledError(ZooKeeperError, code=ErrorCode.RECONFIG_DISABLED):
+    """Reconfiguration is disabled."""
 
 
-class ReconfigDisabledError(ZooKeeperError):
-    """Reconfiguration is switched off."""
-
-    code = ErrorCode.RECONFIG_DISABLED
-    meaning = "reconfiguration is switched off"
+class SessionClosedRequireAuthError(ZooKeeperError, code=ErrorCode.SESSION_CLOSED_REQUIRE_AUTH):
+    """The server requires authentication."""
 
 
-class SessionClosedRequireAuthError(ZooKeeperError):
-    """The server demands authentication."""
-
-    code = ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
-    meaning = "the server demands authentication"
+class QuotaExceededError(ZooKeeperError, code=ErrorCode.QUOTA_EXCEEDED):
+    """The quota of a parent node is exceeded."""
 
 
-class QuotaExceededError(ZooKeeperError):
-    """The quota of a node above is used up."""
-
-    code = ErrorCode.QUOTA_EXCEEDED
-    meaning = "the quota of a node above is used up"
-
-
-class ThrottledOpError(ZooKeeperError):
+class ThrottledOpError(ZooKeeperError, code=ErrorCode.THROTTLED_OP):
     """The server is overloaded and did not try the operation."""
-
-    code = ErrorCode.THROTTLED_OP
-    meaning = "the server is overloaded and did not try the operation"
 
 
 class ClosedError(ZooKeeperError):
-    """The client was closed by its owner."""
+    """The application closed the client."""
 
     code = ErrorCode.CONNECTION_LOSS
     meaning = "the client is closed"
 
 
-_BY_CODE: dict[int, type[ZooKeeperError]] = {
-    cls.code: cls for cls in ZooKeeperError.__subclasses__() if cls is not ClosedError
-}
-
-
 def error_for(code: int, path: str | None = None) -> ZooKeeperError:
     """Return the exception for the ``err`` field of a reply.
 
-    A number that no release of ZooKeeper has sent becomes a plain :class:`ZooKeeperError` that names it.
+    An unknown number becomes a plain :class:`ZooKeeperError` that contains it.
     """
     cls = _BY_CODE.get(code)
     return cls(path) if cls is not None else ZooKeeperError(path, f"the server answered with unknown error code {code}")

@@ -1,6 +1,6 @@
-"""Frames: a four-byte length, then as many bytes of payload, in both directions.
+"""Frames: a four-byte length followed by the payload, in both directions.
 
-The server splits received bytes in place (``server/core/server_connection.py``); :class:`Frames` is for the client and
+The server splits received bytes in place (``server/core/server_connection.py``). :class:`Frames` is for the client and
 for tests.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from zoolet.protocol.codec import int_at, pack_int
-from zoolet.protocol.enums import MAX_FRAME
-from zoolet.protocol.errors import MarshallingError
+from .codec import int_at, pack_int
+from .enums import MAX_FRAME
+from .errors import MarshallingError
 
 
 def frame(payload: bytes) -> bytes:
-    """Return a payload with its length before it."""
+    """Return a payload with its length in front."""
     return pack_int(len(payload)) + payload
 
 
@@ -22,7 +22,7 @@ class Frames:
     """Splits a byte stream into payloads.
 
     Args:
-        limit: The longest payload that is accepted, in bytes; None for no limit.
+        limit: Maximum length of a payload in bytes; None for no limit.
     """
 
     def __init__(self, limit: int | None = MAX_FRAME) -> None:
@@ -31,14 +31,14 @@ class Frames:
         self._missing = 4
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Receive bytes and return the payloads that are complete now.
+        """Receive bytes, and return the payloads that they complete.
 
         Raises:
             MarshallingError: A length is negative or above the limit. The stream cannot be continued after that.
         """
         size = len(data)
         self._missing -= size
-        if self._missing > 0:  # join the parts once, not with each of them: a frame of n bytes costs n
+        if self._missing > 0:  # the parts are joined only once, so a frame of n bytes costs O(n)
             self._parts.append(data)
             return []
         if self._parts:
@@ -50,7 +50,7 @@ class Frames:
         while size - offset >= 4:
             (length,) = int_at(data, offset)
             if length < 0 or (self._limit is not None and length > self._limit):
-                raise MarshallingError(detail=f"a frame of {length} bytes, the limit is {self._limit}")
+                raise MarshallingError(detail=f"invalid frame length {length}, the limit is {self._limit}")
             end = offset + 4 + length
             if end > size:
                 missing = 4 + length
@@ -67,7 +67,7 @@ _HTTP: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"PRI ", b"CONN")
 
 
 def other_protocol(length: int) -> str | None:
-    """Return the protocol whose first four bytes were read as the length of a first frame; None if it is not known."""
+    """Return the protocol whose first four bytes were read as the length of a first frame; None if it is unknown."""
     first = (length & 0xFFFFFFFF).to_bytes(4, "big")
     if first.startswith(b"\x16\x03"):
         return "TLS"

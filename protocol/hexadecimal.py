@@ -1,4 +1,4 @@
-"""Zxids and session ids as people read them."""
+"""Zxids and session ids as hexadecimal text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Transactions on the wire: the operations of a request and the results of a reply.
 
-Each operation or result follows a MultiHeader of nine bytes (type, done, err); a MultiHeader with ``done`` set ends the
-list.
-
+Each operation or result follows a MultiHeader of nine bytes (type, done, err). The last item of the list is a
+MultiHeader with ``done`` set.
 
 Source: MultiOperationRecord, MultiResponse.
 """
@@ -12,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from zoolet.protocol.codec import Record, str_or_null_at, struct_of
-from zoolet.protocol.errors import MarshallingError
-from zoolet.protocol.operations import OPERATIONS, OpCode
-from zoolet.protocol.records import ErrorResponse, MultiHeader
+from .codec import Record, str_or_null_at, struct_of
+from .errors import MarshallingError
+from .operations import OPERATIONS, OpCode
+from .records import ErrorResponse, MultiHeader
 
-END: Final = MultiHeader(-1, True, -1).encode()
+_HEADER = struct_of(MultiHeader)
+_header_at: Final = _HEADER.unpack_from
+END: Final = _HEADER.pack(-1, True, -1)
 WRITES: Final = frozenset(OpCode(row.code) for row in OPERATIONS.values() if row.in_multi)
 """The operations that a multi may contain."""
 READS: Final = frozenset(OpCode(row.code) for row in OPERATIONS.values() if row.in_multi_read)
 """The operations that a multiRead may contain."""
 
-_HEADER = struct_of(MultiHeader).unpack_from
 _KINDS: Final = {int(op): (op, request) for op in WRITES | READS if (request := OPERATIONS[op].request) is not None}
 
 
@@ -36,37 +36,37 @@ def iter_operations(buf: bytes, offset: int, end: int, allowed: frozenset[OpCode
     """Yield the operations of a multi or multiRead request, each as it is read.
 
     Raises:
-        MarshallingError: An operation is not allowed here or does not decode, or the end is missing.
+        MarshallingError: An operation is not in *allowed* or cannot be decoded, or the final header is missing.
     """
     while True:
         if offset + 9 > end:
-            raise MarshallingError(detail="the end of the operations is missing")
-        kind, done, _ = _HEADER(buf, offset)
+            raise MarshallingError(detail="unexpected end of data in a list of operations")
+        kind, done, _ = _header_at(buf, offset)
         if done:
             return
         if kind not in allowed:
-            raise MarshallingError(detail=f"operation {kind} is not allowed here")
+            raise MarshallingError(detail=f"operation {kind} is not allowed in this request")
         op, request = _KINDS[kind]
         body, offset = request.read_from(buf, offset + 9, end)
         yield op, body
 
 
 def read_operations(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, Record]]:
-    """Return the operations of a multi: :func:`iter_operations` with ``WRITES``, without its generator, which would
-    cost a small multi 3 %.
+    """Return the operations of a multi. It is :func:`iter_operations` with ``WRITES``, but without a generator, which
+    would cost a small multi 3 %.
 
     Raises:
-        MarshallingError: As for :func:`iter_operations`.
+        MarshallingError: An operation is not a write or cannot be decoded, or the final header is missing.
     """
     operations: list[tuple[OpCode, Record]] = []
     while True:
         if offset + 9 > end:
-            raise MarshallingError(detail="the end of the operations is missing")
-        kind, done, _ = _HEADER(buf, offset)
+            raise MarshallingError(detail="unexpected end of data in a list of operations")
+        kind, done, _ = _header_at(buf, offset)
         if done:
             return operations
         if kind not in WRITES:
-            raise MarshallingError(detail=f"operation {kind} is not allowed here")
+            raise MarshallingError(detail=f"operation {kind} is not allowed in this request")
         op, request = _KINDS[kind]
         body, offset = request.read_from(buf, offset + 9, end)
         operations.append((op, body))
@@ -76,19 +76,19 @@ def iter_reads(buf: bytes, offset: int, end: int) -> Iterator[tuple[OpCode, str 
     """Yield the operations of a multiRead request with their paths, which may be null.
 
     Raises:
-        MarshallingError: An operation is not a read or does not decode, or the end is missing.
+        MarshallingError: An operation is not a read or cannot be decoded, or the final header is missing.
     """
     while True:
         if offset + 9 > end:
-            raise MarshallingError(detail="the end of the operations is missing")
-        kind, done, _ = _HEADER(buf, offset)
+            raise MarshallingError(detail="unexpected end of data in a list of operations")
+        kind, done, _ = _header_at(buf, offset)
         if done:
             return
         if kind not in READS:
-            raise MarshallingError(detail=f"operation {kind} is not allowed here")
+            raise MarshallingError(detail=f"operation {kind} is not allowed in this request")
         path, offset = str_or_null_at(buf, offset + 9, end)
         if offset >= end:
-            raise MarshallingError(detail="the bytes end inside a read")
+            raise MarshallingError(detail="unexpected end of data in a read of a multiRead")
         yield OpCode(kind), path
         offset += 1  # the watch flag, which a multiRead ignores
 
@@ -99,7 +99,7 @@ def result(kind: int, body: bytes) -> bytes:
 
 
 def error_result(code: int) -> bytes:
-    """Write the result of an operation that failed or was not tried; it contains the code twice."""
+    """Write the result of an operation that failed or was not tried. The code is written twice."""
     return MultiHeader(-1, False, code).encode() + ErrorResponse(code).encode()
 
 
@@ -107,10 +107,10 @@ def decode_results(buf: bytes, offset: int = 0) -> list[tuple[int, Record]]:
     """Read the body of a multi or multiRead reply.
 
     Returns:
-        For each operation its result type and response record; with type -1 that is an :class:`ErrorResponse`.
+        The result type and the response record of each operation. For type -1 that is an :class:`ErrorResponse`.
 
     Raises:
-        MarshallingError: A result type is unknown, or the bytes end early.
+        MarshallingError: A result type is unknown, or a result is truncated.
     """
     results: list[tuple[int, Record]] = []
     while True:
@@ -122,7 +122,7 @@ def decode_results(buf: bytes, offset: int = 0) -> list[tuple[int, Record]]:
         else:
             operation = OPERATIONS.get(header.type)
             if operation is None or operation.response is None:
-                raise MarshallingError(detail=f"a result of unknown type {header.type}")
+                raise MarshallingError(detail=f"unknown result type {header.type}")
             kind = operation.response
         body, offset = kind.read_from(buf, offset, len(buf))
         results.append((header.type, body))

@@ -1,9 +1,9 @@
-"""Nodes as JSON, for people: what is exported from a server or a data directory, and loaded again.
+"""The human-readable JSON format of nodes, for exports from a server or a data directory, and for loading them.
 
-A node is its data: text, null, or ``{"base64": "..."}`` if that is not UTF-8. With more, it is an object with ``$data``
-(or ``$base64``), ``$ttl`` (seconds), ``$container``, ``$acl`` (a list of ``scheme:id:permissions``) and
-``$children_created`` (how many children were created below it before those that it has). Its other keys are its
-children by name, so that a file may be nested; what is written has one key for each path.
+A node is written as its data: text, null, or ``{"base64": "..."}`` if the data is not UTF-8. A node with settings is an
+object with ``$data`` (or ``$base64``), ``$ttl`` (seconds), ``$container``, ``$acl`` (a list of
+``scheme:id:permissions``) and ``$children_created`` (the number of children created before the current ones). Its other
+keys are its children by name, so input may be nested. Output has one key for each path.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import base64
 from typing import Any, Final, NamedTuple
 
-from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
-from zoolet.protocol.enums import PERM_LETTERS
-from zoolet.protocol.node_spec import node_problem
+from .acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
+from .enums import PERM_LETTERS
+from .node_spec import node_problem
 
 _SETTINGS: Final = ("$data", "$base64", "$ttl", "$container", "$acl", "$children_created")
 
@@ -26,11 +26,11 @@ class JsonNode(NamedTuple):
     """A node in JSON.
 
     Args:
-        data: The data; None for null.
-        acl: The ACL list; None if nothing is said of it.
-        ttl: Seconds without change after which it is deleted; None for never.
-        container: Whether it is a container.
-        children_created: How many children were created below it before those that it has.
+        data: Data of the node; None for null.
+        acl: ACL list of the node; None if it is not specified.
+        ttl: Time to live without a change, in seconds; None for a node without a ttl.
+        container: Whether the node is a container.
+        children_created: Number of children that were created below the node before its current children.
     """
 
     data: bytes | None
@@ -44,10 +44,10 @@ class JsonNode(NamedTuple):
 
 
 def data_of(value: object) -> bytes | None:
-    """Return the data that a JSON value stands for.
+    """Return the data of a JSON value.
 
     Raises:
-        NodeJsonError: It is neither text, null nor ``{"base64": "..."}``.
+        NodeJsonError: The value is not text, null or ``{"base64": "..."}``.
     """
     if value is None:
         return None
@@ -55,33 +55,33 @@ def data_of(value: object) -> bytes | None:
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise NodeJsonError(f"data is not text: {error}") from None
+            raise NodeJsonError(f"data is not valid text: {error}") from None
     if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
         try:
             return base64.b64decode(value["base64"], validate=True)
-        except ValueError as error:  # binascii.Error, or a letter that is not ASCII
-            raise NodeJsonError(f"{value['base64']!r} is not base64: {error}") from None
-    raise NodeJsonError(f'data is {value!r}; it must be text, null, or {{"base64": "..."}}')
+        except ValueError as error:  # the error is a binascii.Error, or the text is not ASCII
+            raise NodeJsonError(f"data is not valid base64: {value['base64']!r}: {error}") from None
+    raise NodeJsonError(f'data must be text, null, or {{"base64": "..."}}, not {value!r}')
 
 
 def check_tree(value: object, path: str = "") -> dict[str, Any]:
-    """Return *value* if it can be the nodes below a path, by path or name.
+    """Return *value* if it describes the nodes below a path, by path or name.
 
     Raises:
-        NodeJsonError: It cannot.
+        NodeJsonError: The value does not describe a tree.
     """
     if not isinstance(value, dict):
-        raise NodeJsonError(f"{path or 'the tree'} is {value!r}; it must be an object of nodes by path or name")
+        raise NodeJsonError(f"{path or 'the tree'} must be an object of nodes by path or name, not {value!r}")
     if unknown := [name for name in value if name.startswith("$")]:
-        raise NodeJsonError(f"{path or 'the tree'} has {', '.join(unknown)}, which belongs to a node")
+        raise NodeJsonError(f"{path or 'the tree'}: {', '.join(unknown)}: only allowed inside a node")
     return value
 
 
 def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
-    """Return the node that a JSON value stands for, and what it has of children.
+    """Return the node that a JSON value describes, and its children.
 
     Raises:
-        NodeJsonError: It is not a node.
+        NodeJsonError: The value does not describe a node.
     """
     if not isinstance(value, dict) or set(value) == {"base64"}:
         try:
@@ -90,7 +90,7 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
             raise NodeJsonError(f"{path}: {error}") from None
     settings = {name: value[name] for name in value if name.startswith("$")}
     if unknown := sorted(set(settings) - set(_SETTINGS)):
-        raise NodeJsonError(f"{path} has {', '.join(unknown)}; a node has {', '.join(_SETTINGS)}, and children")
+        raise NodeJsonError(f"{path}: keys must be {', '.join(_SETTINGS)} or children, not {', '.join(unknown)}")
     container, ttl = settings.get("$container", False), settings.get("$ttl")
     encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
     acl = acl_of(settings["$acl"], path) if "$acl" in settings else None
@@ -105,20 +105,20 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
 
 
 def acl_of(value: object, path: str) -> AclList:
-    """Return the ACL list that a JSON value stands for: ``["scheme:id:permissions"]``, or one such text.
+    """Return the ACL list that a JSON value describes: ``["scheme:id:permissions"]``, or one such text.
 
     Raises:
-        NodeJsonError: It is none; the path is named in the message.
+        NodeJsonError: The value is not an ACL list. The message names the path.
     """
     entries = []
     if value == []:
-        raise NodeJsonError(f"{path}: $acl is empty; an entry is scheme:id:permissions, such as world:anyone:cdrwa")
+        raise NodeJsonError(f"{path}: $acl must be scheme:id:permissions, such as world:anyone:cdrwa, not []")
     for entry in value if isinstance(value, list) else [value]:
         scheme, colon, rest = entry.partition(":") if isinstance(entry, str) else ("", "", "")
         name, _, letters = rest.rpartition(":")
         if not colon or not name or not letters or set(letters) - set(PERM_LETTERS):
             raise NodeJsonError(
-                f"{path}: $acl has {entry!r}; an entry is scheme:id:permissions, such as world:anyone:cdrwa"
+                f"{path}: $acl must be scheme:id:permissions, such as world:anyone:cdrwa, not {entry!r}"
             )
         entries.append(ACL(sum(PERM_LETTERS[letter] for letter in set(letters)), Id(scheme, name)))
     return tuple(entries)
@@ -142,7 +142,7 @@ def acl_text(acl: ACL) -> str:
 
 
 def node_json(node: JsonNode) -> Any:
-    """Return a node, without its children, as :func:`node_of` reads it."""
+    """Return a node, without its children, in the form that :func:`node_of` reads."""
     encoded = None if node.data is None else data_json(node.data)
     settings: dict[str, Any] = {"$base64": encoded["base64"]} if isinstance(encoded, dict) else {"$data": encoded}
     if node.ttl is not None:

@@ -1,28 +1,28 @@
-"""The description of a node to create, as JSON, dumps and tests give it: one check of what can be."""
+"""The common check of a node to create, for the descriptions in JSON, dumps and tests."""
 
 from __future__ import annotations
 
-from zoolet.protocol.enums import MAX_TTL, is_ttl
+from .enums import MAX_TTL, is_ttl
 
 
 def node_problem(data: object, ttl: object, container: object, children_created: object) -> str | None:
-    """Return the reason why a node cannot be so; None if it can.
+    """Return the reason why a node with these values is invalid; None if it is valid.
 
     Args:
         data: Bytes, or None.
-        ttl: Seconds without change after which it is deleted; None for never.
-        container: Whether it is a container, which has no ttl.
-        children_created: How many children were created below it before those that it has; a number of 32 bits.
+        ttl: Time to live without a change, in seconds; None for a node without a ttl.
+        container: Whether the node is a container, which cannot have a ttl.
+        children_created: Number of children that were created below the node before its current children (32 bits).
     """
     if data is not None and not isinstance(data, bytes):
-        return f"the data is {data!r}; it must be bytes, text or null"
+        return f"data must be bytes, text or None, not {data!r}"
     if not isinstance(container, bool):
-        return f"the container is {container!r}; it must be true or false"
+        return f"container must be true or false, not {container!r}"
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not is_ttl(ttl)):
-        return f"the ttl is {ttl!r}; it must be from 0.001 to {MAX_TTL / 1000} seconds"
+        return f"ttl must be from 0.001 to {MAX_TTL / 1000:,} seconds, not {ttl!r}"
     if container and ttl is not None:
-        return "it is a container, which has no ttl"
+        return "a container cannot have a ttl"
     created = children_created
     if isinstance(created, bool) or not isinstance(created, int) or not -(1 << 31) <= created < 1 << 31:
-        return f"the number of children created is {created!r}; it must be from -2**31 to 2**31 - 1"
+        return f"children_created must be from -2**31 to 2**31 - 1, not {created!r}"
     return None

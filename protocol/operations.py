@@ -1,23 +1,23 @@
-"""The table of operations: one row each, from which server, client, faults and documentation take their facts.
+"""The table of operations. It is the common source for server, client, faults and documentation.
 
-A new operation is a row here, its records, and a handler in ``server/core/ops``: ``@reads``, or for a write
-``@prepares``, ``@applies`` and a transaction record; inside a multi it needs a member of :class:`OpCode` too. From
-the row come the server's dispatch and read-only tables, what the client encodes in ``call`` and repeats, the names in
-faults, views and ``cons``, and docs/compatibility.md. ``Client.call(name, record)`` sends it; a method of its own is
-written in ``client/aio/surface.py``, and without ``await`` in ``client/blocking/client.py``. An example that adds one
-is ``tests/architecture/test_one_table.py``.
+A new operation needs a row here, its records, and a handler in ``server/core/ops``: ``@reads``, or for a write
+``@prepares``, ``@applies`` and a transaction record. Inside a multi it also needs a member of :class:`OpCode`. The row
+determines the server's dispatch and read-only tables, the records that the client encodes in ``call``, the requests
+that it repeats, the names in faults, views and ``cons``, the kinds of changes in the history and in the audit log, and
+docs/compatibility.md. ``Client.call(name, record)`` sends the operation. A separate method belongs in
+``client/aio/client.py``, the source of the blocking client. ``tests/architecture/test_one_table.py`` adds an operation
+as an example.
 
-Source: ZooDefs.OpCode; Request.op2String; RequestHeader and the request records of zookeeper.jute.
+Source: ZooDefs.OpCode, Request.op2String, RequestHeader and the request records of zookeeper.jute.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-from zoolet.protocol import records as r
-from zoolet.protocol.codec import Record
+from . import records as r
+from .codec import Record
 
 
 class OpCode(IntEnum):
@@ -57,33 +57,39 @@ class OpCode(IntEnum):
     WHO_AM_I = 107
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+Changes = Literal["create", "set", "delete", "acl", "several", ""]
+"""The effect of an operation: it changes a node, the data or the ACL of a node, several of these, or no node."""
+
+
+class Operation(NamedTuple):
     """One row of the table.
 
     Args:
-        code: Its op code.
-        name: ZooKeeper's name for it.
-        short: Its abbreviation as ``cons`` shows the last operation of a connection; empty where that shows ``NA``.
-        since: The first release that has it.
-        request: The record of its body; None where the body is a list (multi) or there is no such request.
-        response: The record of its reply's body; None where that is a list or there is none.
-        takes_zxid: It changes the tree or the sessions and takes a zxid; a read-only server refuses it.
-        in_multi: A multi may contain it.
-        in_multi_read: A multiRead may contain it.
-        idempotent: A client may send it again if the connection is lost before the reply arrives.
-        path: The field of the request that has the node's path; None if there is none.
-        aliases: Other names that mean this operation, some of them several: ``children`` is getChildren and
-            getChildren2.
-        note: How the server answers it, for the documentation.
+        code: The op code.
+        name: ZooKeeper's name of the operation.
+        since: The first release with the operation.
+        short: Abbreviation that ``cons`` shows for the last operation of a connection; empty if it shows ``NA``.
+        request: Record of the request's body; None if the body is a list (multi) or there is no such request.
+        response: Record of the reply's body; None if the body is a list or missing.
+        changes: Kind of change in the tree.
+        takes_zxid: Whether the operation changes the tree or the sessions and uses a zxid. A read-only server rejects
+            it.
+        in_multi: Whether a multi may contain the operation.
+        in_multi_read: Whether a multiRead may contain the operation.
+        idempotent: Whether a client may repeat the operation if the connection is lost before the reply arrives.
+        path: Field of the request with the node's path; None if there is no such field.
+        aliases: Other names of this operation. Some of them stand for several operations: ``children`` means
+            getChildren and getChildren2.
+        note: Note about the server's reply, for the documentation.
     """
 
     code: int
     name: str
-    short: str = ""
     since: str
+    short: str = ""
     request: type[Record] | None = None
     response: type[Record] | None = None
+    changes: Changes = ""
     takes_zxid: bool = False
     in_multi: bool = False
     in_multi_read: bool = False
@@ -105,6 +111,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.0",
         request=r.CreateRequest,
         response=r.CreateResponse,
+        changes="create",
         takes_zxid=True,
         in_multi=True,
     ),
@@ -115,6 +122,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.0",
         request=r.DeleteRequest,
         response=r.EmptyResponse,
+        changes="delete",
         takes_zxid=True,
         in_multi=True,
     ),
@@ -145,6 +153,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.0",
         request=r.SetDataRequest,
         response=r.StatResponse,
+        changes="set",
         takes_zxid=True,
         in_multi=True,
         aliases=("set",),
@@ -165,6 +174,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.0",
         request=r.SetACLRequest,
         response=r.StatResponse,
+        changes="acl",
         takes_zxid=True,
     ),
     Operation(
@@ -215,13 +225,14 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         request=r.CheckVersionRequest,
         response=r.EmptyResponse,
         in_multi=True,
-        note="exact inside multi; outside it refused with Unimplemented and a close, as 3.8.5 and 3.9.3 do",
+        note="exact inside multi. Outside, Unimplemented and the connection is closed, as in 3.8.5 and 3.9.3",
     ),
     Operation(
         code=OpCode.MULTI,
         name="multi",
         short="MULT",
         since="3.4",
+        changes="several",
         takes_zxid=True,
         path=None,
         aliases=("transaction",),
@@ -233,6 +244,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.5",
         request=r.CreateRequest,
         response=r.Create2Response,
+        changes="create",
         takes_zxid=True,
         in_multi=True,
         aliases=("create",),
@@ -244,9 +256,10 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.5",
         request=r.ReconfigRequest,
         response=r.GetDataResponse,
+        changes="set",
         takes_zxid=True,
         path=None,
-        note="exact while disabled; with `reconfigEnabled=true` as the only voter of an ensemble",
+        note="exact while disabled. With `reconfigEnabled=true`, like the only voter of an ensemble",
     ),
     Operation(
         code=OpCode.CHECK_WATCHES,
@@ -272,6 +285,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.5",
         request=r.CreateRequest,
         response=r.Create2Response,
+        changes="create",
         takes_zxid=True,
         in_multi=True,
         aliases=("create",),
@@ -280,9 +294,10 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         code=OpCode.DELETE_CONTAINER,
         name="deleteContainer",
         since="3.5",
+        changes="delete",
         takes_zxid=True,
         path=None,
-        note="refused: Apache ZooKeeper deletes any node without children, without a permission check",
+        note="rejected: Apache ZooKeeper deletes any node without children, without a permission check",
     ),
     Operation(
         code=OpCode.CREATE_TTL,
@@ -291,10 +306,11 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.5",
         request=r.CreateTTLRequest,
         response=r.Create2Response,
+        changes="create",
         takes_zxid=True,
         in_multi=True,
         aliases=("create",),
-        note="exact; enabled by default (`extendedTypesEnabled=false` disables it)",
+        note="exact. Enabled by default (`extendedTypesEnabled=false` disables it)",
     ),
     Operation(code=OpCode.MULTI_READ, name="multiRead", short="MLTR", since="3.6", idempotent=True, path=None),
     Operation(
@@ -322,7 +338,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         request=r.GetSASLRequest,
         response=r.SetSASLResponse,
         path=None,
-        note="DIGEST-MD5; no Kerberos",
+        note="DIGEST-MD5, no Kerberos",
     ),
     Operation(
         code=OpCode.GET_EPHEMERALS,
@@ -379,6 +395,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.0",
         request=r.EmptyRequest,
         response=r.EmptyResponse,
+        changes="several",
         takes_zxid=True,
         path=None,
         aliases=("close",),
@@ -389,16 +406,21 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
         since="3.0",
         takes_zxid=True,
         path=None,
-        note="the first frame of a connection, which has no header; the op code stands in the transaction log only",
+        note="the first frame of a connection, without a header. The op code occurs only in the transaction log",
     ),
 )
-"""All operations by op code; ``connect`` stands for the first frame of a connection, which has no op code."""
+"""All operations by op code. ``connect`` stands for the first frame of a connection, which has no op code."""
+
+
+def changing(what: Changes) -> frozenset[int]:
+    """Return the op codes with this value in the column ``changes``."""
+    return frozenset(code for code, row in OPERATIONS.items() if row.changes == what)
 
 
 def codes_named(name: str) -> frozenset[int]:
-    """Return the op codes that a name stands for, ignoring case and underscores; empty for an unknown name.
+    """Return the op codes for a name, ignoring case and underscores; empty for an unknown name.
 
-    A name that clients use for several op codes stands for all of them; ``create2`` and the like stand for one.
+    A name that clients use for several op codes stands for all of them. Names such as ``create2`` stand for one.
     """
     plain_name = _plain(name)
     by_alias = {code for code, row in OPERATIONS.items() if plain_name in map(_plain, row.aliases)}
@@ -411,7 +433,7 @@ def names() -> list[str]:
 
 
 def name_of(code: int) -> str:
-    """Return the name of an operation, ``op 999`` for one that is unknown."""
+    """Return the name of an operation, or for example ``op 999`` if the op code is unknown."""
     row = OPERATIONS.get(code)
     return row.name if row is not None else f"op {code}"
 

@@ -1,90 +1,89 @@
-"""The text of quotas: how many nodes and bytes may be in a subtree, and how many are.
+"""The text of quotas, which limit the number of nodes and bytes in a subtree.
 
 A quota on ``/a/b`` is the pair of ordinary nodes ``/zookeeper/quota/a/b/zookeeper_limits`` and ``.../zookeeper_stats``.
-The first has the limits, the second the present amounts, both as text::
+The first contains the limits, and the second the current amounts, both as text::
 
     count=3,bytes=800=;byteHardLimit=1000;countHardLimit=5
 
-``count`` and ``bytes`` of the limits are soft. A missing number, or -1, means no limit.
+``count`` and ``bytes`` are soft limits. A missing number, or -1, means no limit.
 
-Source: StatsTrack; Quotas.
+Source: StatsTrack, Quotas.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 LIMITS: Final = "/zookeeper_limits"
 STATS: Final = "/zookeeper_stats"
 MAX_TEXT: Final = 256
-"""The most bytes of a limits or stats node; all four numbers at their longest have 117."""
+"""Maximum size of a limits or stats node in bytes. The longest text with all four numbers has 117 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """The numbers of a limits or stats node; -1 means none."""
+class Amount(NamedTuple):
+    """The numbers of a limits or stats node. -1 means no number."""
 
-    count: int = -1
+    nodes: int = -1
     size: int = -1
     others: tuple[tuple[str, int], ...] = ()
-    """All numbers except ``count`` and ``bytes``, sorted by key; they are preserved when a stats node is updated."""
+    """All numbers except ``count`` and ``bytes``, sorted by key. They are preserved when a stats node is updated."""
 
     @property
     def count_hard(self) -> int:
-        """The most nodes that there may be."""
+        """The maximum number of nodes."""
         return self._other("countHardLimit")
 
     @property
     def size_hard(self) -> int:
-        """The most bytes that there may be."""
+        """The maximum number of bytes."""
         return self._other("byteHardLimit")
 
     def _other(self, key: str) -> int:
-        for name, number in self.others:  # no dictionary: each write below a quota asks for this
+        # A loop instead of a dictionary, because each write below a quota calls this method.
+        for name, number in self.others:
             if name == key:
                 return number
         return -1
 
     def numbers(self) -> dict[str, int]:
-        """Return all numbers by the keys that they have in the text."""
-        return {"count": self.count, "bytes": self.size, **dict(self.others)}
+        """Return all numbers by their keys in the text."""
+        return {"count": self.nodes, "bytes": self.size, **dict(self.others)}
 
     @classmethod
     def of(cls, numbers: Mapping[str, int]) -> Amount:
-        """Return the amount that has these numbers."""
+        """Return the amount with these numbers."""
         others = tuple(sorted((key, number) for key, number in numbers.items() if key not in ("count", "bytes")))
         return cls(numbers.get("count", -1), numbers.get("bytes", -1), others)
 
     @classmethod
     def parse(cls, data: bytes | None) -> Amount:
-        """Parse the text of a limits or stats node; empty data means no numbers.
+        """Parse the text of a limits or stats node. Empty data means no numbers.
 
         Raises:
-            ValueError: The data is null, too long, or not of the form ``key=number,key=number``.
+            ValueError: The data is null or too long, or its form is not ``key=number,key=number``.
 
         Source: StatsTrack.
         """
         if data is None:
-            raise ValueError("null data")
+            raise ValueError("the data is null")
         if len(data) > MAX_TEXT:
-            raise ValueError(f"a text of {len(data)} bytes; the limit is {MAX_TEXT}")
+            raise ValueError(f"the text has {len(data)} bytes (limit {MAX_TEXT})")
         return _parse(data)
 
-    def plus(self, count: int, size: int) -> Amount:
-        """Return it with more nodes and bytes; the numbers wrap around as Java's do."""
-        return replace(self, count=wrapped(self.count + count), size=wrapped(self.size + size))
+    def plus(self, nodes: int, size: int) -> Amount:
+        """Return the amount with more nodes and bytes. The numbers wrap around as in Java."""
+        return self._replace(nodes=wrapped(self.nodes + nodes), size=wrapped(self.size + size))
 
     def encode(self) -> bytes:
-        """Return the text; the = behind the bytes ends it for releases that know no further numbers."""
-        text = f"count={self.count},bytes={self.size}" + ("=" if self.others else "")
+        """Return the text. For releases without further numbers, the = after the bytes is the end of the text."""
+        text = f"count={self.nodes},bytes={self.size}" + ("=" if self.others else "")
         return (text + "".join(f";{key}={number}" for key, number in self.others)).encode()
 
 
-@lru_cache(maxsize=1024)  # by text, so nothing invalidates an entry; at most 256 kB of keys
+@lru_cache(maxsize=1024)  # entries never become invalid, because the text is the key (at most 256 kB)
 def _parse(data: bytes) -> Amount:
     if not data:
         return Amount()
@@ -92,16 +91,16 @@ def _parse(data: bytes) -> Amount:
     for pair in _split("[,;]+", data.decode("utf-8", "replace")):
         key, *texts = _split("=", pair) or [""]
         if not texts:
-            raise ValueError(f"no number in {pair!r}")
+            raise ValueError(f"expected key=number, found {pair!r}")
         number = texts[0] or "-1"
         if not re.fullmatch(r"[+-]?\d+", number) or wrapped(int(number)) != int(number):
-            raise ValueError(f"not a number of 64 bits: {number!r}")
+            raise ValueError(f"expected a 64-bit number, found {number!r}")
         numbers[key] = int(number)
     return Amount.of(numbers)
 
 
 def _split(separator: str, text: str) -> list[str]:
-    """Split as Java's String.split does: empty parts at the end are omitted."""
+    """Split like Java's String.split, which omits empty parts at the end."""
     parts = re.split(separator, text)
     while parts and not parts[-1]:
         parts.pop()
@@ -109,5 +108,5 @@ def _split(separator: str, text: str) -> list[str]:
 
 
 def wrapped(number: int) -> int:
-    """Wrap a number around as Java's long does."""
+    """Wrap a number around like Java's long."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,17 +1,17 @@
 """Every data, request and response record of ``zookeeper.jute``, declared once.
 
-A null in a field that is declared without ``None`` does not decode: the request is answered with MarshallingError.
+A null in a field that is declared without ``None`` cannot be decoded. The reply to such a request is MarshallingError.
 """
 
-from zoolet.protocol.acl import Acls
-from zoolet.protocol.codec import Bool, Int, Long, Record, cached_decode, record
+from .acl import Acls
+from .codec import Bool, Int, Long, Record, cached_decode, record
 
 
 @record
 class Stat(Record):
     """The metadata of a node.
 
-    Times are milliseconds since the epoch. ``cversion`` counts creates and deletes of children; ``ephemeralOwner``
+    Times are milliseconds since the epoch. ``cversion`` counts creates and deletes of children. ``ephemeralOwner``
     is the session id for an ephemeral node and 0 for every other kind.
     """
 
@@ -58,7 +58,7 @@ class ReplyHeader(Record):
 
 @record
 class MultiHeader(Record):
-    """Precedes each operation and each result of a transaction; ``done`` ends the list."""
+    """Precedes each operation and each result of a transaction. With ``done`` set, it is the end of the list."""
 
     type: Int
     done: Bool
@@ -67,7 +67,7 @@ class MultiHeader(Record):
 
 @record
 class WatcherEvent(Record):
-    """A watch event; it is sent as a reply with xid -1."""
+    """A watch event, which is sent as a reply with xid -1."""
 
     type: Int
     state: Int
@@ -79,12 +79,12 @@ class WatcherEvent(Record):
 
 @record
 class EmptyRequest(Record):
-    """The body of an operation without arguments; bytes behind the header are ignored."""
+    """The body of an operation without arguments. Bytes after the header are ignored."""
 
 
 @record
 class CreateRequest(Record):
-    """Create a znode; ``flags`` is a CreateMode."""
+    """Create a znode. ``flags`` is a CreateMode."""
 
     path: str | None
     data: bytes | None
@@ -94,7 +94,7 @@ class CreateRequest(Record):
 
 @record
 class CreateTTLRequest(Record):
-    """Create a znode that the server deletes when it has no children and was not changed for ``ttl`` milliseconds."""
+    """Create a znode that the server deletes when it has no children and has not changed for ``ttl`` milliseconds."""
 
     path: str | None
     data: bytes | None
@@ -105,7 +105,7 @@ class CreateTTLRequest(Record):
 
 @record
 class DeleteRequest(Record):
-    """Delete a node if its version is ``version``, or with -1 in any version."""
+    """Delete a node if its version is ``version``. -1 matches any version."""
 
     path: str | None
     version: Int
@@ -114,7 +114,7 @@ class DeleteRequest(Record):
 @cached_decode
 @record
 class ExistsRequest(Record):
-    """Ask for a node's Stat; a watch is set whether or not the node exists."""
+    """Request a node's Stat. The watch is set whether or not the node exists."""
 
     path: str
     watch: Bool
@@ -123,7 +123,7 @@ class ExistsRequest(Record):
 @cached_decode
 @record
 class GetDataRequest(Record):
-    """Ask for a node's data and Stat."""
+    """Request a node's data and Stat."""
 
     path: str
     watch: Bool
@@ -131,7 +131,7 @@ class GetDataRequest(Record):
 
 @record
 class SetDataRequest(Record):
-    """Replace a node's data if its version is ``version``, or with -1 in any version."""
+    """Replace a node's data if its version is ``version``. -1 matches any version."""
 
     path: str | None
     data: bytes | None
@@ -140,14 +140,14 @@ class SetDataRequest(Record):
 
 @record
 class GetACLRequest(Record):
-    """Ask for a node's ACL list and Stat."""
+    """Request a node's ACL list and Stat."""
 
     path: str
 
 
 @record
 class SetACLRequest(Record):
-    """Replace a node's ACL list if its ``aversion`` is ``version``, or with -1 in any version."""
+    """Replace a node's ACL list if its ``aversion`` is ``version``. -1 matches any version."""
 
     path: str | None
     acl: Acls
@@ -157,7 +157,7 @@ class SetACLRequest(Record):
 @cached_decode
 @record
 class GetChildrenRequest(Record):
-    """Ask for the names of a node's children (getChildren and getChildren2)."""
+    """Request the names of a node's children (getChildren and getChildren2)."""
 
     path: str
     watch: Bool
@@ -165,14 +165,14 @@ class GetChildrenRequest(Record):
 
 @record
 class SyncRequest(Record):
-    """Wait until everything that was sent before is applied; the reply arrives in order."""
+    """Wait until all earlier requests are applied. The reply arrives in order."""
 
     path: str | None
 
 
 @record
 class CheckVersionRequest(Record):
-    """Inside a transaction: fail unless the node exists and its version is ``version``, or with -1 any version."""
+    """Fail a transaction unless the node exists and its version is ``version``. -1 matches any version."""
 
     path: str | None
     version: Int
@@ -190,7 +190,7 @@ class ReconfigRequest(Record):
 
 @record
 class CheckWatchesRequest(Record):
-    """Ask whether a watch is set; ``type`` is a WatcherType."""
+    """Check whether a watch is set. ``type`` is a WatcherType."""
 
     path: str | None
     type: Int
@@ -198,7 +198,7 @@ class CheckWatchesRequest(Record):
 
 @record
 class RemoveWatchesRequest(Record):
-    """Remove watches; ``type`` is a WatcherType."""
+    """Remove watches. ``type`` is a WatcherType."""
 
     path: str | None
     type: Int
@@ -206,7 +206,7 @@ class RemoveWatchesRequest(Record):
 
 @record
 class AddWatchRequest(Record):
-    """Set a persistent watch; ``mode`` is an AddWatchMode."""
+    """Set a persistent watch. ``mode`` is an AddWatchMode."""
 
     path: str | None
     mode: Int
@@ -214,7 +214,7 @@ class AddWatchRequest(Record):
 
 @record
 class SetWatches(Record):
-    """Set the watches of a lost connection again; those for which a change came after ``relativeZxid`` fire at once."""
+    """Restore the watches of a lost connection. Those that missed a change since ``relativeZxid`` fire immediately."""
 
     relativeZxid: Long
     dataWatches: list[str | None] | None
@@ -236,21 +236,21 @@ class SetWatches2(Record):
 
 @record
 class GetEphemeralsRequest(Record):
-    """Ask for the paths of the session's own ephemeral nodes that start with a prefix."""
+    """Request the paths of the session's own ephemeral nodes that start with a prefix."""
 
     prefixPath: str | None
 
 
 @record
 class GetAllChildrenNumberRequest(Record):
-    """Ask for the number of nodes below a node, at any depth."""
+    """Request the number of nodes below a node, at any depth."""
 
     path: str
 
 
 @record
 class AuthPacket(Record):
-    """Add an identity to the connection; ``type`` is always 0."""
+    """Add an identity to the connection. ``type`` is always 0."""
 
     type: Int
     scheme: str | None
@@ -269,7 +269,7 @@ class GetSASLRequest(Record):
 
 @record
 class CreateResponse(Record):
-    """The path of the new node, sequence number included."""
+    """The path of the new node, including its sequence number."""
 
     path: str
 

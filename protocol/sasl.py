@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5 as ZooKeeper uses it: one challenge, one proof, no security layer.
+"""SASL DIGEST-MD5 in the form that ZooKeeper uses: one challenge, one proof, no security layer.
 
 ::
 
@@ -8,7 +8,7 @@
     username, response, ...      ->
                                  <-     rspauth
 
-Source: RFC 2831; ZooKeeperSaslServer; ZooKeeperSaslClient.
+Source: RFC 2831, ZooKeeperSaslServer, ZooKeeperSaslClient.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ from typing import Final
 REALM: Final = "zk-sasl-md5"
 URI: Final = "zookeeper/zk-sasl-md5"
 MAX_TOKEN: Final = 4096
-"""Bytes of a token; the longest that real clients send have some 300."""
-# Possessive quantifiers throughout (++ and *+): without backtracking a match takes linear time.
-_DIRECTIVE = re.compile(r'[\s,]*+([A-Za-z-]++)\s*+=\s*+(?:"((?:\\.|[^"\\])*+)"|([^,"\s]*+))\s*+(?:,|$)')
-
-_BARE = re.compile(r"[\s,]*+[A-Za-z-]++\s*+")  # at the end, a name without a value is accepted
+"""Maximum size of a token in bytes. The longest tokens of real clients have about 300 bytes."""
+# A lookahead after each repetition prevents backtracking into it, so a match takes linear time. Possessive quantifiers
+# would do the same, but are faulty in early releases of Python 3.11.
+_NAME: Final = r"[\s,]*(?![\s,])([A-Za-z-]+)(?![A-Za-z-])\s*(?!\s)"
+_DIRECTIVE: Final = rf'{_NAME}=\s*(?!\s)(?:"((?:\\.|[^"\\])*)"|([^,"\s]*)(?![^,"\s]))\s*(?!\s)(?:,|$)'
 UNIQUE: Final = frozenset(
     {"username", "realm", "nonce", "cnonce", "qop", "digest-uri", "response", "maxbuf", "charset", "cipher", "authzid"}
 )
-"""The directives that may occur only once; ``nc`` is ignored. Source: DigestMD5Base.parseDirectives."""
+"""The directives that may occur only once. ``nc`` is ignored. Source: DigestMD5Base.parseDirectives."""
 
 
 class SaslFailure(Exception):
-    """The peer failed to authenticate; the message is for a log."""
+    """The peer failed to authenticate. The message is for a log."""
 
 
 def directives(token: bytes) -> dict[str, str]:
-    """Parse ``name="value",name=value``; return the values by their names in lower case.
+    """Parse ``name="value",name=value``, and return the values by their names in lower case.
 
     Raises:
-        SaslFailure: The token is not of that form, longer than 4,096 bytes, or has a directive twice.
+        SaslFailure: The token does not have that form, is longer than 4,096 bytes, or contains a directive twice.
     """
     if len(token) > MAX_TOKEN:
-        raise SaslFailure(f"a token of {len(token)} bytes; the limit is {MAX_TOKEN}")
+        raise SaslFailure(f"the token has {len(token)} bytes (limit {MAX_TOKEN})")
     text = token.decode("utf-8", "replace")
     values: dict[str, str] = {}
+    directive, name = re.compile(_DIRECTIVE), re.compile(_NAME)
     offset = 0
     while offset < len(text):
-        match = _DIRECTIVE.match(text, offset)
-        if match is None and _BARE.fullmatch(text, offset):
+        match = directive.match(text, offset)
+        if match is None and name.fullmatch(text, offset):  # at the end, a name without a value is accepted
             break
         if match is None or (match[3] == "" and not text[offset : match.end()].endswith(",")):
-            raise SaslFailure("a token that is not a list of name=value")
+            raise SaslFailure("the token is not a list of name=value")
         if match[1].lower() in values and match[1].lower() in UNIQUE:
-            raise SaslFailure(f"{match[1].lower()!r} occurs twice")
+            raise SaslFailure(f"the token contains {match[1].lower()!r} twice")
         values[match[1].lower()] = re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else match[3]
         offset = match.end()
     return values
@@ -68,7 +69,7 @@ def proof(fields: Mapping[str, str], user: str, password: str, verb: str) -> str
     """Return the ``response`` value, hex digits that prove knowledge of the password.
 
     Args:
-        fields: The directives of the client's response: realm, nonce, cnonce, nc, qop, digest-uri, authzid.
+        fields: Directives of the client's response: realm, nonce, cnonce, nc, qop, digest-uri, authzid.
         user: The user's name.
         password: The password.
         verb: ``AUTHENTICATE:`` for the client's proof, ``:`` for the server's.

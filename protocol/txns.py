@@ -3,8 +3,13 @@
 Source: zookeeper.jute, module org.apache.zookeeper.txn.
 """
 
-from zoolet.protocol.acl import Acls
-from zoolet.protocol.codec import Bool, Int, Long, Record, record
+from typing import Final
+
+from .acl import Acls
+from .codec import Bool, Int, Long, Record, record
+
+DIGEST_VERSION: Final = 2
+"""The version of the digests of trees that ZooKeeper computes."""
 
 
 @record
@@ -20,8 +25,8 @@ class TxnHeader(Record):
 
 @record
 class CreateTxn(Record):
-    """Create a persistent or ephemeral node; ``parentCVersion`` is the number of children that were ever created in its
-    parent, this one included. It is for files: zoolet counts them itself.
+    """Create a persistent or ephemeral node. ``parentCVersion`` is the number of children ever created in its parent,
+    including this one. It is only for files, because zoolet counts the children itself.
     """
 
     path: str
@@ -61,7 +66,7 @@ class DeleteTxn(Record):
 
 @record
 class SetDataTxn(Record):
-    """Replace a node's data; ``version`` is the new one."""
+    """Replace a node's data. ``version`` is the new version."""
 
     path: str
     data: bytes | None
@@ -70,7 +75,7 @@ class SetDataTxn(Record):
 
 @record
 class CheckVersionTxn(Record):
-    """A version check that succeeded; it changes nothing."""
+    """A successful version check, which changes nothing."""
 
     path: str
     version: Int
@@ -78,7 +83,7 @@ class CheckVersionTxn(Record):
 
 @record
 class SetACLTxn(Record):
-    """Replace a node's ACL list; ``version`` is the new ``aversion``."""
+    """Replace a node's ACL list. ``version`` is the new ``aversion``."""
 
     path: str
     acl: Acls
@@ -87,7 +92,7 @@ class SetACLTxn(Record):
 
 @record
 class CreateSessionTxn(Record):
-    """Open a session; ``timeOut`` is in milliseconds."""
+    """Open a session. ``timeOut`` is in milliseconds."""
 
     timeOut: Int
 
@@ -101,7 +106,7 @@ class CloseSessionTxn(Record):
 
 @record
 class ErrorTxn(Record):
-    """A write that failed its checks: it took a zxid and changed nothing."""
+    """A write that failed its checks, used up a zxid, and changed nothing."""
 
     err: Int
 
@@ -119,3 +124,11 @@ class MultiTxn(Record):
     """All operations of a multi."""
 
     txns: list[Txn]
+
+
+@record
+class TxnDigest(Record):
+    """The digest of the whole tree after a transaction, as a signed number. It follows the transaction."""
+
+    version: Int
+    digest: Long

@@ -1,24 +1,18 @@
-"""The server: a deterministic core, a thin asyncio shell around it, and the ``zoolet`` command.
+"""The server: a deterministic core, and a thin asyncio shell around it.
 
-``from zoolet.server import Server`` imports the server for tests; see :mod:`zoolet.server.testing`.
+The server for tests is in :mod:`zoolet.testing`, the ``zoolet`` command in :mod:`zoolet.cli`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 if __name__ != "zoolet.server":
     raise ImportError("import zoolet.server, not server")
 
-if TYPE_CHECKING:
-    from zoolet.server.testing.server import Server
 
-__all__ = ["Server"]
-
-
-def __getattr__(name: str) -> Any:
-    if name != "Server":  # imported on first use: the daemon does not need it
+def __getattr__(name: str) -> object:
+    """Import ``Observer`` when it is first used, because most programs do not need it."""
+    if name != "Observer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from zoolet.server.testing.server import Server
+    from .observer import Observer
 
-    return Server
+    return Observer

@@ -1,4 +1,4 @@
-"""Assemble a server from its parts: the only place where that is done, for every kind of server."""
+"""Assemble a server from its parts. Every kind of server is assembled here, and only here."""
 
 from __future__ import annotations
 
@@ -7,39 +7,35 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from zoolet.server.admin.four_letter import four_letter_commands
-from zoolet.server.admin.observed import Observed
-from zoolet.server.config import Config
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.server_connection import ServerConnection
-from zoolet.server.core.state import first_zxid
-from zoolet.server.net.clock import Clock
-from zoolet.server.net.connections import Connections, SansIOConnection
-from zoolet.server.net.daemon import Daemon
-from zoolet.server.net.gc import GcTuner
-from zoolet.server.net.turns import TURN
+from .admin.four_letter_commands import four_letter_commands
+from .admin.observed import Observed
+from .config import Config
+from .core.client_connection import ClientConnection
+from .core.engine import Engine
+from .core.server_connection import ServerConnection
+from .core.state import first_zxid
+from .net.clock import Clock
+from .net.connections import Connections, SansIOConnection
+from .net.daemon import Daemon
+from .net.gc import GcTuner
+from .net.turns import TURN
 
 if TYPE_CHECKING:  # most servers have no files
-    from zoolet.server.storage.directory import Progress
-    from zoolet.server.storage.opening import OpenDirectory
-    from zoolet.server.storage.recovery import Recovered
+    from .storage.directory import Progress
+    from .storage.opening import OpenDirectory
+    from .storage.recovery import Recovered
 
 _log = logging.getLogger("zoolet.server")
 DEFAULT_BACKLOG: Final = 128
 
 WrapConnection = Callable[[ServerConnection, Callable[[], None]], SansIOConnection]
-"""Wraps a connection. The wrapper calls the second argument when it can receive or send more: the transport then calls
+"""Wraps a connection. The wrapper calls the second argument when it can receive or send more. The transport then calls
 ``receive_data`` and ``data_to_send`` again.
 """
 
 
-def _unwrapped(connection: ServerConnection, resume: Callable[[], None]) -> SansIOConnection:
-    return connection
-
-
 def new_engine(config: Config, clock: Clock, rng: Random, initial_zxid: int | None = None) -> Engine:
-    """Return an engine without data; arguments as for :func:`assemble`."""
+    """Return an engine without data. See :func:`assemble` for the arguments."""
     now, monotonic_ms = clock.read()
     zxid = first_zxid(now) if initial_zxid is None else initial_zxid
     return Engine(config.settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, rng=rng, log=_log.warning)
@@ -53,19 +49,19 @@ def recovered_engine(
     progress: Progress | None = None,
     initial_zxid: int | None = None,
 ) -> tuple[Engine, Recovered]:
-    """Return an engine with the data of a directory; a thread may call this, and give it to :func:`assemble`.
+    """Return an engine with the data of a directory, for :func:`assemble`. This may run in a thread.
 
     Args:
         config: The configuration.
         clock: The source of time.
         rng: The source of randomness.
         data: The directory.
-        progress: Receives how far the recovery is.
-        initial_zxid: As for :func:`assemble`, if there is no data.
+        progress: Receives the progress of the recovery.
+        initial_zxid: The last zxid used before, as in :func:`assemble`. Ignored if the directory contains data.
 
     Raises:
-        StorageError: The files are not what they should be.
-        OSError: One of them cannot be read or written.
+        StorageError: The files are damaged or inconsistent.
+        OSError: A file cannot be read or written.
     """
     engine = new_engine(config, clock, rng, initial_zxid)
     return engine, data.recover(engine, progress)
@@ -77,7 +73,7 @@ def assemble(
     clock: Clock,
     rng: Random,
     initial_zxid: int | None = None,
-    connection_factory: WrapConnection = _unwrapped,
+    connection_factory: WrapConnection | None = None,
     gc_tuner: GcTuner | None = None,
     turn: float = TURN,
     data: OpenDirectory | None = None,
@@ -92,21 +88,21 @@ def assemble(
         config: The configuration.
         clock: The source of time.
         rng: The source of randomness: ``SystemRandom`` unless the run has to be repeatable.
-        initial_zxid: The last zxid that was taken before; by default one that grows with the clock, so that zxids and
-            fencing tokens do not start over when a server is started again without its data.
+        initial_zxid: The last zxid used before. The default grows with the clock: zxids and fencing tokens do not start
+            over when a server is restarted without its data.
         connection_factory: Wraps each connection; by default connections are not wrapped.
         gc_tuner: Tunes the garbage collector, if the server owns the process.
-        turn: Seconds for which one connection is served before the others get their turn.
-        data: Where its data is, and is logged; by default everything is in memory.
-        recovered: What :func:`recovered_engine` has read there, if that was done already.
-        engine: The engine of a server in memory, if there is one already.
+        turn: Seconds that one connection is served before the others get their turn.
+        data: The data directory; by default everything is in memory.
+        recovered: The result of :func:`recovered_engine`, if the data has already been read.
+        engine: An existing engine for a server without a data directory.
 
     Returns:
-        The server, which listens after :meth:`Daemon.start`.
+        The server. It listens after :meth:`Daemon.start`.
 
     Raises:
-        StorageError: The files are not what they should be.
-        OSError: One of them cannot be read or written.
+        StorageError: The files are damaged or inconsistent.
+        OSError: A file cannot be read or written.
     """
     result = None
     if data is None:
@@ -129,7 +125,8 @@ def assemble(
     commands = four_letter_commands(allowed, lambda engine: observed)
 
     def connect(client: ClientConnection, resume: Callable[[], None]) -> SansIOConnection:
-        return connection_factory(ServerConnection(engine, client, commands), resume)
+        connection = ServerConnection(engine, client, commands)
+        return connection if connection_factory is None else connection_factory(connection, resume)
 
     connections = Connections(
         engine,
@@ -147,7 +144,7 @@ def assemble(
         configuration,
         config.file,
         data.last_snapshot if data is not None else lambda: None,
-        lambda: len(connections.turns.queued),
+        lambda: len(connections.turns.queued) + len(connections.turns.small),
         data_dir=str(data.directory.folder) if data is not None else None,
     )
     daemon = Daemon(connections, observed, backlog=backlog, gc_tuner=gc_tuner)

@@ -1,7 +1,7 @@
-"""The attacks of ``attacks.py``, and what they are made with.
+"""The attacks of ``attacks.py``, and their tools.
 
-- ``target``: the server under attack, in a process of its own.
-- ``neighbour``: a well-behaved client in another process, which measures what the attack does to it.
+- ``target``: the server under attack, in a separate process.
+- ``neighbour``: a well-behaved client in a separate process, which measures the effect of the attack.
 - ``client``, ``frames``, ``floods``: a hostile client, the frames that it sends, and floods of them.
 - ``case``: a row of the table of attacks, and the decorator that adds one.
 - ``cases``: the attacks, by subject.

@@ -17,7 +17,7 @@ JAAS: Final = 'Server {\n  org.apache.zookeeper.server.auth.DigestLoginModule re
 
 @dataclass
 class Report:
-    """What an attack says of its course."""
+    """The result of an attack, and its failures."""
 
     got: str = ""
     failures: list[str] = field(default_factory=list)
@@ -34,18 +34,20 @@ class Case:
 
     Args:
         name: Number and name.
-        run: The attack.
-        latency_ms: The neighbour's worst latency that passes; None where it is not measured or not judged.
-        rss_mb: The daemon's peak resident memory that passes; None where it is not judged.
-        properties: The server's properties; ``{jaas}`` stands for a JAAS file.
+        run: Function that attacks.
+        latency_ms: Limit for the neighbour's worst latency, or None if it is not measured or has no limit.
+        cpu_ms: Limit for the CPU time of the server during one request of the neighbour, or None for no limit.
+        rss_mb: Limit for the daemon's peak resident memory, or None for no limit.
+        properties: Properties of the server. ``{jaas}`` stands for a JAAS file.
         options: Further options of the daemon.
-        descriptors: The daemon's limit on descriptors.
+        descriptors: Maximum number of descriptors of the daemon.
         apache: Whether the attack makes sense on Apache ZooKeeper as it is started here.
     """
 
     name: str
     run: Callable[[Target, Report], None]
     latency_ms: float | None
+    cpu_ms: float | None
     rss_mb: float | None
     properties: dict[str, str]
     options: list[str]
@@ -54,7 +56,7 @@ class Case:
 
     @property
     def number(self) -> int:
-        """The number of the attack, of which this is a variant."""
+        """The number of the attack. Variants of an attack have the same number."""
         return int(self.name.partition("-")[0])
 
 
@@ -66,16 +68,17 @@ def attack(
     name: str,
     *,
     latency_ms: float | None = None,
+    cpu_ms: float | None = None,
     rss_mb: float | None = None,
     properties: dict[str, str] | None = None,
     options: list[str] | None = None,
     descriptors: int = 0,
     apache: bool = True,
 ) -> Callable[[Callable[[Target, Report], None]], Callable[[Target, Report], None]]:
-    """Add a function to the table; the arguments are those of :class:`Case`."""
+    """Add a function to the table. The arguments are the same as for :class:`Case`."""
 
     def add(run: Callable[[Target, Report], None]) -> Callable[[Target, Report], None]:
-        CASES.append(Case(name, run, latency_ms, rss_mb, properties or {}, options or [], descriptors, apache))
+        CASES.append(Case(name, run, latency_ms, cpu_ms, rss_mb, properties or {}, options or [], descriptors, apache))
         return run
 
     return add

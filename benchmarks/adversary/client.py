@@ -1,4 +1,4 @@
-"""A hostile client: one blocking connection that sends any bytes, and counts what comes back."""
+"""A hostile client: one blocking connection that sends any bytes, and counts the answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADER: Final = struct_of(ReplyHeader)
 
 @dataclass
 class Outcome:
-    """What a flood got back."""
+    """The answers to a flood."""
 
     replies: int = 0
     events: int = 0
@@ -54,7 +54,7 @@ class Replies:
         self._skip = 0
 
     def feed(self, data: bytes) -> None:
-        """Count what is in the next bytes of the stream."""
+        """Count the frames in the next bytes of the stream."""
         outcome = self.outcome
         outcome.received += len(data)
         if self._skip >= len(data):
@@ -80,10 +80,10 @@ class Peer:
 
     Args:
         port: The server's port on 127.0.0.1.
-        source: The address to come from.
-        timeout_ms: The session timeout to ask for.
-        session: Whether to open a session at once.
-        receive_buffer: The size of the kernel's receive buffer; 0 for the default.
+        source: Local address of the connection.
+        timeout_ms: Session timeout to request, in milliseconds.
+        session: Whether to open a session immediately.
+        receive_buffer: Size of the kernel's receive buffer, or 0 for the default.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Peer:
         self.close()
 
     def close(self) -> None:
-        """Close the socket; the session lives on."""
+        """Close the socket. The session stays alive."""
         self.link.close()
 
     def reset(self) -> None:
@@ -128,7 +128,7 @@ class Peer:
         self.link.setblocking(False)
         try:
             self.link.send(ping)
-            time.sleep(0.001)  # for the RST that a closed peer answers with
+            time.sleep(0.001)  # gives the RST of a closed peer time to arrive
             self.link.send(ping)
             state = self.link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
             return state != 1  # TCP_ESTABLISHED
@@ -153,7 +153,7 @@ class Peer:
         return self._exactly(int_at(self._exactly(4))[0])
 
     def call(self, op: OpCode, body: bytes | Record = b"", xid: int = 1) -> tuple[int, bytes]:
-        """Send a request and return the error code and the body of its reply; events are skipped."""
+        """Send a request, and return the error code and the body of its reply. Events are skipped."""
         self.link.sendall(request(op, body, xid))
         while True:
             data = self.payload()
@@ -172,7 +172,7 @@ class Peer:
         return self.call(OpCode.AUTH, AuthPacket(0, "digest", name.encode()), -4)[0]
 
     def closed(self) -> bool:
-        """Return whether the server has closed the connection; reads what is there."""
+        """Return whether the server has closed the connection. Reads and discards all available data."""
         self.link.settimeout(0)
         try:
             while self.link.recv(1 << 16):
@@ -194,13 +194,13 @@ class Peer:
         seconds: float = REPLY_TIMEOUT_S,
         outcome: Outcome | None = None,
     ) -> Outcome:
-        """Send bytes and read at the same time until all replies are there, the server closes, or time is over.
+        """Send and read at the same time, until all replies have arrived, the server closes, or the time is over.
 
         Args:
-            data: What to send; several pieces are sent one after the other.
-            replies: How many replies to wait for.
-            seconds: How long at most.
-            outcome: Where to count; the counts of an earlier flood go on.
+            data: Bytes, or several pieces that are sent one after the other.
+            replies: Number of replies to wait for.
+            seconds: Maximum number of seconds.
+            outcome: Outcome of an earlier flood to add to, or None for a new one.
         """
         outcome = outcome or Outcome()
         seen, goal = Replies(outcome), outcome.replies + replies

@@ -1,4 +1,4 @@
-"""Floods: pipelined requests on one connection, and what the server may do about them."""
+"""Floods: pipelined requests on one connection, and the permitted reactions of the server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def populate(target: Target, paths: list[str], data: bytes = b"") -> None:
 
 
 def flood(target: Target, report: Report, data: bytes, replies: int, *, may_close: bool = False) -> Outcome:
-    """Attack with pipelined requests on one connection; :func:`judge_flood` says what the server may do about it."""
+    """Attack with pipelined requests on one connection, and check the reaction of the server by :func:`judge_flood`."""
     with target.peer() as peer, target.under_attack():
         outcome = peer.flood(data, replies)
     report.got = str(outcome)
@@ -26,9 +26,9 @@ def flood(target: Target, report: Report, data: bytes, replies: int, *, may_clos
 
 
 def judge_flood(report: Report, outcome: Outcome, *, may_close: bool = False) -> None:
-    """Fail if the server ignores a flood, or closes the connection where that is no defence; it may take its time.
+    """Fail if the server does not answer a flood, or closes the connection without permission. It may be slow.
 
-    Every single request of most floods is legal and cheap to write; a server that closes on them breaks real clients.
+    In most floods every single request is legal and cheap to write, so closing the connection would break real clients.
     """
     if not may_close:
         report.require(not outcome.closed, "the server closed a connection whose requests are legal")

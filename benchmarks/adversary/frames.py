@@ -1,4 +1,4 @@
-"""The frames of requests, many at a time: an attack's own CPU must not slow it down."""
+"""Builds many frames of requests at a time, because an attack's own CPU must not slow it down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import CreateRequest, MultiHeader, RequestHeader
 
 CREATE_TAIL: Final = CreateRequest("", b"", OPEN_ACL_UNSAFE, 0).encode()[8:]
-"""What follows path and data in a create request: the open ACL, and flags 0."""
+"""The end of a create request, after path and data: the open ACL, and flags 0."""
 OPEN_ACL: Final = CREATE_TAIL[:-4]
 _HEAD: Final = struct_of(Int, RequestHeader)
 
@@ -24,7 +24,7 @@ def request(op: OpCode, body: bytes | Record, xid: int = 1) -> bytes:
 
 
 def creates(paths: Iterable[str], data: bytes = b"", flags: int = 0) -> bytes:
-    """Return the frames of many creates; built by hand because there are up to a million of them."""
+    """Return the frames of many creates. They are built by hand, because there are up to a million."""
     tail = put_bytes(data) + OPEN_ACL + pack_int(flags)
     fixed, pack, op, parts = 8 + len(tail), _HEAD.pack, int(OpCode.CREATE), []
     for path in paths:
@@ -43,14 +43,14 @@ def exists(paths: Iterable[str], *, watch: bool = True) -> bytes:
 
 
 def acl_vector(entries: list[tuple[int, str, str]]) -> bytes:
-    """Return an ACL list as it is on the wire."""
+    """Return an ACL list in its wire format."""
     return pack_int(len(entries)) + b"".join(ACL(perms, Id(s, i)).encode() for perms, s, i in entries)
 
 
-def multi_of(kind: OpCode, bodies: list[bytes]) -> bytes:
-    """Return the frame of a multi of one kind of operation."""
+def multi_of(kind: OpCode, bodies: list[bytes], op: OpCode = OpCode.MULTI) -> bytes:
+    """Return the frame of a multi or multiRead of one kind of operation."""
     header = MultiHeader(kind, False, -1).encode()
-    return request(OpCode.MULTI, b"".join([header + body for body in bodies]) + END)
+    return request(op, b"".join([header + body for body in bodies]) + END)
 
 
 def create_bodies(tag: str) -> list[bytes]:

@@ -1,7 +1,8 @@
-"""A well-behaved client beside the attack: it measures how long exists("/") takes, every 5 ms, in its own process.
+"""A well-behaved client during the attack: it measures the latency of exists("/") every 5 ms, in its own process.
 
-The process is this module run as a program: it writes the start and the latency of each request to a file. It shares no
-process with the attacker, so that the attacker's Python does not count as the server's delay.
+The process runs this module as a program. For each request it writes three numbers to a file: the start, the latency,
+and the CPU time that the server used. The process is separate from the attacker, because time in the attacker's Python
+must not count as the server's delay. CPU time also excludes the other programs of the machine.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import ExistsRequest
 
 PERIOD_S: Final = 0.005
-_SAMPLE: Final = struct.Struct("dd")
+_SAMPLE: Final = struct.Struct("ddd")
 
 
 class Neighbour:
-    """A client in a process of its own that measures how long exists("/") takes.
+    """A client in a separate process that measures the latency of exists("/").
 
     Args:
-        port: The server's port.
+        port: Port of the server.
+        pid: Process id of the server.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, pid: int) -> None:
         self._file = tempfile.NamedTemporaryFile(prefix="zoolet-neighbour-")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "adversary.neighbour", str(port), self._file.name],
+            [sys.executable, "-m", "adversary.neighbour", str(port), str(pid), self._file.name],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -44,8 +46,8 @@ class Neighbour:
         if not self._process.stdout.readline():
             raise RuntimeError("the neighbour could not connect")
 
-    def stop(self) -> list[tuple[float, float]]:
-        """Wait for the request in flight; return the start and the latency of each request, in seconds."""
+    def stop(self) -> list[tuple[float, float, float]]:
+        """Wait for the request in flight. Return start, latency and server's CPU time of each request, in seconds."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -57,30 +59,40 @@ class Neighbour:
             self._process.stdout.close()
         samples = list(_SAMPLE.iter_unpack(Path(self._file.name).read_bytes()))
         self._file.close()
-        return [(start, latency) for start, latency in samples]
+        return samples
 
 
-def measure(port: int, file: str) -> None:
-    """Measure until stdin is closed or the server is lost; runs in a process of its own."""
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process's main thread in seconds, or 0 if Linux does not count it."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
+def measure(port: int, pid: int, file: str) -> None:
+    """Measure until stdin is closed or the server is lost. Runs in a separate process."""
     probe = request(OpCode.EXISTS, ExistsRequest("/", False))
     with Peer(port) as peer, open(file, "wb", buffering=0) as samples:
-        peer.authenticate("neighbour:secret")  # where the server asks for it
-        for _ in range(10):  # the first requests find cold caches
+        peer.authenticate("neighbour:secret")  # some attacks need a server that requires authentication
+        for _ in range(10):  # warm up the caches
             peer.call(OpCode.EXISTS, ExistsRequest("/", False))
         gc.disable()
         print("measuring", flush=True)
         while True:
+            before = cpu_s(pid)
             start = time.monotonic()
             try:
                 peer.link.sendall(probe)
                 peer.payload()
             except OSError:
-                samples.write(_SAMPLE.pack(start, float("inf")))
+                samples.write(_SAMPLE.pack(start, float("inf"), 0.0))
                 return
-            samples.write(_SAMPLE.pack(start, time.monotonic() - start))
+            latency = time.monotonic() - start
+            samples.write(_SAMPLE.pack(start, latency, cpu_s(pid) - before))
             if select.select([0], [], [], PERIOD_S)[0]:
                 return
 
 
 if __name__ == "__main__":
-    measure(int(sys.argv[1]), sys.argv[2])
+    measure(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

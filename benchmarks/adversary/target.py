@@ -1,4 +1,4 @@
-"""The server under attack, in a process of its own, and what an attack does to it."""
+"""The server under attack, in a separate process, and the measurements during an attack."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from adversary.neighbour import Neighbour
 
 TESTS: Final = Path(__file__).parents[2] / "tests"
 ADDRESS_SPACE: Final = 4 << 30  # an attack that succeeds must not exhaust the machine's memory
-SETTLE_S: Final = 0.3  # what an attack leaves behind is measured too
+SETTLE_S: Final = 0.3  # measuring continues for this long, to include the aftermath of an attack
 READY_S: Final = 20.0
 STOP_S: Final = 10.0
 
 
 @dataclass
 class Measured:
-    """What happened to the server and to the neighbour while an attack ran."""
+    """Measurements of the server and the neighbour during an attack."""
 
     idle_ms: float = 0.0
     worst_ms: float = 0.0
+    worst_cpu_ms: float = 0.0
     slow: int = 0
     seconds: float = 0.0
     base_mb: float = 0.0
@@ -41,17 +42,17 @@ class Measured:
 
 
 class Target:
-    """A server process as a context manager; at the end of the block it is stopped with SIGTERM.
+    """A server process as a context manager. At the end of the block it is stopped with SIGTERM.
 
     Args:
         properties: ZooKeeper's properties, without the prefix ``zookeeper.``.
         options: Further words of the command line.
-        descriptors: How many descriptors the process may have; 0 for no limit of its own.
+        descriptors: Maximum number of descriptors of the process, or 0 for the inherited limit.
     """
 
     def __init__(self, properties: dict[str, str], options: list[str], descriptors: int = 0) -> None:
         defined = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*", **properties}
-        self._command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", *options]
+        self._command = [sys.executable, "-m", "zoolet", "serve", "--port", "0", *options]
         self._command += [f"-Dzookeeper.{name}={value}" for name, value in defined.items()]
         self._descriptors = descriptors
         self.port = 0
@@ -84,11 +85,11 @@ class Target:
         return self.process.pid
 
     def log(self) -> str:
-        """Return what the server wrote to stderr."""
+        """Return the server's output on stderr."""
         return Path(self._log.name).read_text(errors="replace")
 
     def alive(self) -> bool:
-        """Return whether the process still runs."""
+        """Return whether the process is running."""
         return self.process.poll() is None
 
     def __exit__(self, *exc: object) -> None:
@@ -106,14 +107,14 @@ class Target:
         self.process.stdout.close()
         self._log.close()
 
-    # --- what can be asked of it ---
+    # --- queries and actions ---
 
     def peer(self, **options: object) -> Peer:
         """Open a connection."""
         return Peer(self.port, **options)  # type: ignore[arg-type]
 
     def four_letter_command(self, command: bytes, link: socket.socket | None = None) -> str:
-        """Send a four-letter command, over a connection that is open already or over a new one."""
+        """Send a four-letter command over *link*, or over a new connection, and return the answer."""
         link = link or socket.create_connection(("127.0.0.1", self.port))
         with link:
             link.settimeout(REPLY_TIMEOUT_S)
@@ -121,7 +122,7 @@ class Target:
             return b"".join(iter(lambda: link.recv(65536), b"")).decode()
 
     def admin_port(self) -> int:
-        """Return the port of HTTP, of a daemon that was started with one; to be called once."""
+        """Return the HTTP port of a daemon that was started with one. Call it only once."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         match = re.fullmatch(r"zoolet admin on http://\S+:(\d+)/\n", line)
@@ -130,12 +131,12 @@ class Target:
         return int(match[1])
 
     def metric(self, name: str) -> int:
-        """Return a number of mntr."""
+        """Return a number from ``mntr``."""
         match = re.search(rf"^zk_{name}\t(\d+)", self.four_letter_command(b"mntr"), re.MULTILINE)
         return int(match[1]) if match else -1
 
     def memory(self, key: str) -> float:
-        """Return a line of /proc/PID/status in MB; 0 if the process is gone."""
+        """Return a line of /proc/PID/status in MB, or 0 if the process has exited."""
         with suppress(OSError):
             for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
                 if line.startswith(key + ":"):
@@ -143,7 +144,7 @@ class Target:
         return 0.0
 
     def cpu_s(self) -> float:
-        """Return the CPU time the process has used, in seconds."""
+        """Return the CPU time of the process in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -153,13 +154,13 @@ class Target:
 
     @contextmanager
     def under_attack(self, *, neighbour: bool = True) -> Iterator[Measured]:
-        """Measure what the block does to the server and, by default, to the neighbour."""
+        """Measure the effect of the block on the server and, by default, on the neighbour."""
         measured = self.measured = Measured()
-        watcher = Neighbour(self.port) if neighbour else None
+        watcher = Neighbour(self.port, self.pid) if neighbour else None
         if watcher is not None:
             time.sleep(0.5)
         with suppress(OSError):
-            Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # VmHWM starts again from here
+            Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # resets VmHWM, the peak of the memory
         measured.base_mb = self.memory("VmRSS")
         started = time.monotonic()
         high = 0.0
@@ -171,8 +172,10 @@ class Target:
             time.sleep(SETTLE_S)
             samples = watcher.stop() if watcher is not None else []
             measured.peak_mb = max(high, self.memory("VmHWM"))
-            before = [latency for start, latency in samples if start + latency < started]
-            during = [latency for start, latency in samples if start + latency >= started]
+            before = [latency for start, latency, _ in samples if start + latency < started]
+            during = [latency for start, latency, _ in samples if start + latency >= started]
+            cpu = [used for start, latency, used in samples if start + latency >= started]
+            measured.worst_cpu_ms = max(cpu, default=0.0) * 1000
             measured.idle_ms = max(before, default=0.0) * 1000
             measured.worst_ms = max(during, default=0.0 if watcher is None else float("inf")) * 1000
             measured.slow = sum(latency > 0.1 for latency in during)
@@ -207,7 +210,7 @@ class ApacheTarget(Target):
         return self
 
     def log(self) -> str:
-        """Return nothing: its log is not looked at."""
+        """Return an empty text, because the log of ZooKeeper is not checked."""
         return ""
 
     def __exit__(self, *exc: object) -> None:
@@ -215,7 +218,7 @@ class ApacheTarget(Target):
 
 
 def until(true: Callable[[], bool], seconds: float, every: float = 0.05) -> float | None:
-    """Wait for a condition; return the seconds it took, or None if it did not come true in time."""
+    """Wait for a condition. Return the elapsed seconds, or None if it did not become true in time."""
     started = time.monotonic()
     while not true():
         if time.monotonic() - started > seconds:

@@ -1,1 +1,1 @@
-"""Two textbook locks that wake everybody when one is to go on (the herd effect): to show the cost, not for use."""
+"""Two textbook locks that wake all waiting clients when one can continue (the herd effect). Not for use."""

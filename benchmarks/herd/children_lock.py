@@ -1,4 +1,4 @@
-"""The lock of the second page: sequential nodes, and all who wait watch the list of them."""
+"""The improved textbook lock: sequential nodes, and all waiting clients watch the list of nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zoolet.client import Client
 
 
 class ChildrenLock:
-    """The lowest node has the lock; whenever a node comes or goes, all list them again."""
+    """The client with the lowest node holds the lock. After each create or delete, all clients list the nodes."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client

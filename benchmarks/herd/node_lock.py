@@ -1,4 +1,4 @@
-"""The lock of the first page of many books: one ephemeral node, and all who wait watch it."""
+"""The simplest textbook lock: one ephemeral node, and all waiting clients watch it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zoolet.client import Client, NodeExistsError
 
 
 class NodeLock:
-    """The client that creates the node has the lock; when it is deleted, all try again, and one succeeds."""
+    """The client that creates the node holds the lock. When it is deleted, all clients try again, and one succeeds."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client

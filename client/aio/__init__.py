@@ -1,1 +1,1 @@
-"""The asyncio client: connection, calls, watchers, and what recipes are built of."""
+"""The asyncio client: connection, calls, watchers, and the building blocks of recipes."""

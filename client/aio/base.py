@@ -1,46 +1,56 @@
-"""A view of a client's core: its life, its state, and how calls are made; the :mod:`.client` adds the operations."""
+"""The base class of the client: start and close, state, and how calls are made.
+
+The client is one class in two modules, because one module would be too long: :mod:`.client` contains a method for each
+ZooKeeper operation, and this module contains everything else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, Self, TypeVar, overload
 
-from zoolet.client import serializers
-from zoolet.client.aio.call import Call, CompoundCall, RequestCall
-from zoolet.client.aio.core import ClientCore
-from zoolet.client.aio.hooks import RequestHook
-from zoolet.client.serializers import Serializer
-from zoolet.client.wire import arguments, operations
-from zoolet.client.wire.backoff import Backoff
-from zoolet.client.wire.hosts import Hosts
-from zoolet.client.wire.kazoo_names import no_such_attribute
-from zoolet.client.wire.states import State, StateListener
-from zoolet.protocol.acl import ACL, AclList
-from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import MAX_FRAME
-from zoolet.protocol.errors import ClosedError, ConnectionLossError
-from zoolet.protocol.operations import OPERATIONS
+from ...protocol.acl import ACL, AclList
+from ...protocol.codec import Record
+from ...protocol.enums import MAX_FRAME
+from ...protocol.errors import ClosedError, ConnectionLossError
+from ...protocol.operations import OPERATIONS
+from .. import serializers
+from ..serializers import Serializer, V
+from ..wire import arguments, operations
+from ..wire.backoff import Backoff
+from ..wire.hosts import Hosts
+from ..wire.kazoo_names import no_such_attribute
+from ..wire.states import State
+from .call import Call, CompoundCall, RequestCall
+from .core import ClientCore
+from .hooks import RequestHook
+
+if TYPE_CHECKING:  # the only import cycle, for the class of views
+    from .client import Client
 
 T = TypeVar("T")
-B = TypeVar("B", bound="BaseClient")
+B = TypeVar("B", bound="BaseClient[Any]")
+
+INTERNAL: Final = frozenset({"add_chroot", "first_round", "strip_chroot"})
+"""Members of the client that are only for the commands of this package."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """The activity of a client, for tests and debuggers.
+    """The activity of a client, for tests and debugging.
 
     Args:
-        requests_sent: Requests sent in the client's life, pings and the like not counted.
-        in_flight: Requests that were sent and are not answered.
+        requests_sent: Requests sent since the client was started, without pings and other internal requests.
+        in_flight: Requests that were sent but not answered yet.
         waiting: Requests that wait for a connection, or until the server is less busy.
-        background_tasks: Tasks that the client and its recipes run.
-        registrations: Watches that the client has.
+        background_tasks: Running tasks of the client and its recipes.
+        registrations: Active watches of the client.
         connected: Whether there is a connection now.
         keeps_connecting: Whether the task that keeps the session connected runs.
     """
@@ -55,16 +65,55 @@ class ClientStatistics:
 
     @property
     def idle(self) -> bool:
-        """Whether no request is under way, and no background task runs."""
+        """Whether no request is pending and no background task is running."""
         return not (self.in_flight or self.waiting or self.background_tasks)
 
 
-class BaseClient:
-    """A view of a core: the core with an operation timeout, a serializer, an ACL list, and whether a recipe
-    uses it; arguments as for :class:`~zoolet.client.aio.client.Client`.
+class BaseClient(Generic[V]):
+    """A view of a core with its own operation timeout, serializer, ACL list, and a flag for use by a recipe.
+
+    The arguments are the same as for :class:`~zoolet.client.aio.client.Client`.
     """
 
-    __slots__ = ("_acl", "_core", "_of_recipe", "_operation_timeout", "_serializer")
+    __slots__ = ("_acl", "_core", "_of_recipe", "_operation_timeout", "_recipe_view", "_serializer")
+
+    @overload
+    def __init__(  # type: ignore[misc] # mypy expects BaseClient, but then Client[int](hosts) would pass
+        self: Client[bytes],
+        hosts: str,
+        timeout: float = ...,
+        *,
+        operation_timeout: float | None = ...,
+        serializer: None = ...,
+        acl: Iterable[ACL] | None = ...,
+        read_only: bool = ...,
+        auth: tuple[tuple[str, bytes], ...] = ...,
+        login: tuple[str, str] | None = ...,
+        tls: ssl.SSLContext | None = ...,
+        backoff: Backoff = ...,
+        max_request: int = ...,
+        on_request: RequestHook | None = ...,
+        rng: Random | None = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        hosts: str,
+        timeout: float = ...,
+        *,
+        operation_timeout: float | None = ...,
+        serializer: Serializer[V],
+        acl: Iterable[ACL] | None = ...,
+        read_only: bool = ...,
+        auth: tuple[tuple[str, bytes], ...] = ...,
+        login: tuple[str, str] | None = ...,
+        tls: ssl.SSLContext | None = ...,
+        backoff: Backoff = ...,
+        max_request: int = ...,
+        on_request: RequestHook | None = ...,
+        rng: Random | None = ...,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -72,13 +121,13 @@ class BaseClient:
         timeout: float = 10.0,
         *,
         operation_timeout: float | None = None,
-        serializer: Serializer | None = None,
+        serializer: Serializer[Any] | None = None,
         acl: Iterable[ACL] | None = None,
         read_only: bool = False,
         auth: tuple[tuple[str, bytes], ...] = (),
         login: tuple[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
-        backoff: Backoff = Backoff(),  # noqa: B008 - it is frozen
+        backoff: Backoff = Backoff(),  # noqa: B008 - a Backoff is immutable
         max_request: int = MAX_FRAME,
         on_request: RequestHook | None = None,
         rng: Random | None = None,
@@ -87,13 +136,16 @@ class BaseClient:
         self._operation_timeout = (
             timeout if operation_timeout is None else arguments.checked_operation_timeout(operation_timeout)
         )
-        self._serializer = serializers.raw if serializer is None else arguments.checked_serializer(serializer)
+        self._serializer: Serializer[Any] = (
+            serializers.raw if serializer is None else arguments.checked_serializer(serializer)
+        )
         self._acl = arguments.checked_acl(acl)
         self._of_recipe = False
+        self._recipe_view: Self | None = None
         self._core = ClientCore(
             Hosts.parse(hosts),
             session_timeout,
-            read_only=read_only,
+            read_only=arguments.checked_flag("read_only", read_only),
             login=arguments.checked_login(login),
             auth=arguments.checked_auth(auth),
             tls=_checked_tls(tls),
@@ -103,43 +155,42 @@ class BaseClient:
             on_request=arguments.checked_hook(on_request),
         )
 
+    __init__.__qualname__ = "Client.__init__"  # the name in the error for an unexpected argument
+
     @classmethod
     def _view(
         cls,
         core: ClientCore,
         operation_timeout: float,
-        serializer: Serializer,
+        serializer: Serializer[Any],
         acl: AclList | None,
         of_recipe: bool,
     ) -> Self:
         self = cls.__new__(cls)
         self._core, self._operation_timeout, self._serializer, self._acl = core, operation_timeout, serializer, acl
-        self._of_recipe = of_recipe
+        self._of_recipe, self._recipe_view = of_recipe, None
         return self
 
     def __repr__(self) -> str:
         return repr(self._core)
 
-    if not TYPE_CHECKING:  # type checkers would take every name for one that is there
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in INTERNAL]
+
+    if not TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_such_attribute(self, name)
 
-    # --- beginning and end ---
-
-    def begin(self) -> None:
-        """Begin to connect, and do not wait for it: calls wait for the connection, each for its operation timeout.
-
-        Raises:
-            RuntimeError: It was started before.
-        """
-        self._core.begin()
+    # --- start and close ---
 
     async def first_round(self) -> str:
-        """Wait until a server was reached, or all of them have been tried once without success.
+        """Wait until a server is reached, or all servers have been tried once without success.
+
+        Commands that should not wait for the operation timeout call this before their first request.
 
         Returns:
-            Why the last server was not reached; empty if one was.
+            The reason why the last server was not reached; empty if one was reached.
         """
         connection, _ = self._core.connected_loop()
         reached = asyncio.ensure_future(self.wait_for(State.CONNECTED, State.READ_ONLY))
@@ -153,32 +204,38 @@ class BaseClient:
         finally:
             reached.cancel()
 
-    async def start(self) -> None:
+    async def start(self, *, wait: bool = True) -> None:
         """Connect; ``async with`` does this.
 
+        Args:
+            wait: Whether to wait for the connection. Without it, the client connects in the background, and each
+                operation waits for the connection, at most for its operation timeout.
+
         Raises:
-            ConnectionLossError: No server was reached within the session timeout; the message says why.
-            AuthFailedError: The credentials were refused.
-            RuntimeError: It was started before.
+            ConnectionLossError: No server was reached within the session timeout. The message contains the reason.
+            AuthFailedError: A server rejected the credentials.
+            RuntimeError: The client was started before.
         """
-        connection = self._core.begin()
+        connection = self._core.start()
+        if not wait:
+            return
         try:
             async with asyncio.timeout(self._core.session_timeout):
                 await self.wait_for(State.CONNECTED, State.READ_ONLY)
         except TimeoutError:
             reason = connection.session.last_reason
             await self.aclose()
-            text = f"no server was reached within {self._core.session_timeout} s; the last: {reason}"
+            text = f"no server was reached within {self._core.session_timeout} s; last attempt: {reason}"
             raise ConnectionLossError(None, text) from None
-        except BaseException:  # cancelled or refused: no connection may be left
+        except BaseException:  # no connection may stay open after a cancellation or a rejected login
             await self.aclose()
             raise
 
     async def aclose(self) -> None:
-        """End the session, so that its ephemeral nodes go at once, and the connection; two seconds at most for each."""
+        """Close the session, which deletes its ephemeral nodes, and the connection. Each takes at most one second."""
         await self._core.aclose()
 
-    async def __aenter__(self: B) -> B:  # not Self: completion in editors takes that for this class
+    async def __aenter__(self: B) -> B:  # not Self, because editors would complete the names of this class only
         await self.start()
         return self
 
@@ -190,44 +247,54 @@ class BaseClient:
     # --- views ---
 
     @property
-    def serializer(self) -> Serializer:
-        """How values become bytes."""
+    def serializer(self) -> Serializer[V]:
+        """The serializer that converts between values and bytes."""
         return self._serializer
 
-    def with_serializer(self, serializer: Serializer) -> Self:
-        """Return the same client, with the same session, for values that are written another way.
+    def with_serializer(self, serializer: Serializer[T]) -> Client[T]:
+        """Return a view of this client, with the same session, that uses *serializer*.
 
         Raises:
-            TypeError: It is not a serializer.
+            TypeError: *serializer* is not a ``Serializer``.
         """
+        if serializer is self._serializer:
+            return self  # type: ignore[return-value] # T is V
         checked = arguments.checked_serializer(serializer)
-        return self._view(self._core, self._operation_timeout, checked, self._acl, self._of_recipe)
+        view = self._view(self._core, self._operation_timeout, checked, self._acl, self._of_recipe)
+        return view  # type: ignore[return-value] # the view has a different serializer
 
     def with_acl(self, acl: Iterable[ACL] | None) -> Self:
-        """Return the same client, with the same session, for nodes that are created with another ACL list.
+        """Return a view of this client, with the same session, that creates nodes with a different ACL list.
 
         Raises:
-            TypeError: It is not a list of ACLs.
+            TypeError: *acl* is not a list of ACL entries.
         """
         checked = arguments.checked_acl(acl)
         return self._view(self._core, self._operation_timeout, self._serializer, checked, self._of_recipe)
 
     def with_operation_timeout(self, operation_timeout: float) -> Self:
-        """Return the same client, with the same session, for calls that wait so many seconds for a connection.
+        """Return a view of this client, with the same session, whose calls wait up to *operation_timeout* seconds for a
+        connection.
 
         Raises:
-            ValueError: It is negative.
+            ValueError: *operation_timeout* is negative or not a number.
         """
         checked = arguments.checked_operation_timeout(operation_timeout)
         return self._view(self._core, checked, self._serializer, self._acl, self._of_recipe)
 
-    def for_recipe(self) -> Self:
-        """Return the same client, with the same session, for a recipe.
+    def _for_recipe(self) -> Self:
+        """Return a view of this client, with the same session, for a recipe.
 
         Its calls are sent again while the server is too busy to try them (ThrottledOpError), with pauses from 0.05 to 5
-        seconds; calls that are made after one of them may overtake it. Hooks learn that its errors are expected.
+        seconds. Later calls may overtake a repeated call. Hooks are informed that its errors are expected.
         """
-        return self._view(self._core, self._operation_timeout, self._serializer, self._acl, True)
+        if self._of_recipe:
+            return self
+        view = self._recipe_view  # kept, because a block of a lock makes a new Lock each time
+        if view is None:
+            view = self._view(self._core, self._operation_timeout, self._serializer, self._acl, True)
+            self._recipe_view = view
+        return view
 
     # --- state ---
 
@@ -238,73 +305,65 @@ class BaseClient:
 
     @property
     def session_id(self) -> int:
-        """The id of the session; 0 while there is none."""
+        """The id of the session; 0 without a session."""
         return self._core.session.id
 
     @property
     def session_password(self) -> bytes | None:
-        """The password with which another client may take the session over."""
+        """The password that another client needs to take over the session."""
         return self._core.session.password
 
     @property
     def session_timeout(self) -> float:
-        """The session timeout that the server has granted, in seconds."""
+        """The session timeout that the server granted, in seconds."""
         return self._core.session.timeout_ms / 1000
 
     @property
     def last_zxid(self) -> int:
-        """The highest zxid that was seen in this session."""
+        """The highest zxid seen in this session."""
         return self._core.session.last_zxid
 
     @property
     def terminal_error(self) -> Exception | None:
-        """Why no call is taken any more; None while calls are taken."""
+        """The error that all calls raise once the client cannot be used any more; None before."""
         return self._core.terminal_error
 
     @property
     def last_reason(self) -> str:
-        """Why the last connection, or the last try to connect, ended; empty if none did."""
+        """Reason why the last connection or attempt to connect failed or was closed; empty if there was none."""
         return self._core.session.last_reason
 
-    @property
-    def rng(self) -> Random:
-        """The source of randomness."""
-        return self._core.rng
-
     def valid_for(self) -> float:
-        """Return for how many seconds the session certainly lives on, if nothing more is received from the server.
+        """Return the number of seconds that the session certainly survives, even without another reply from the server.
 
-        It is counted from the moment at which the newest request that was answered had been sent; the server can only
-        have received it later. 0 if nothing is certain.
+        They are counted from the time when the newest answered request was sent, because the server can only have
+        received that request later. The number is 0 if nothing is certain.
         """
-        core, session = self._core, self._core.session
-        if session.id == 0 or core.connection is None or session.terminal_error is not None:
-            return 0.0
-        return max(0.0, session.last_confirmed + session.timeout_ms / 1000 - core.connection.now())
+        return self._core.valid_for()
 
     def states(self) -> States:
-        """Iterate the states from now on, the present one first; ends after CLOSED. None is left out."""
+        """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
         return States(self._core)
 
     async def wait_for(self, *states: State) -> State:
         """Wait until the client is in one of these states, and return it.
 
         Raises:
-            ClosedError: It will never be again. It may be another error, if that is why the client closed.
+            ClosedError: The client was closed, so it will not reach any of the states.
+            ZooKeeperError: The client closed because of this error, such as AuthFailedError.
+            TypeError: *states* is empty, or contains something other than a State.
+            RuntimeError: The client was not started.
         """
+        if not states or not all(isinstance(state, State) for state in states):
+            raise TypeError(f"states must be one or more of State, such as State.CONNECTED, not {states!r}")
+        self._core.connected_loop()  # a client that was not started never changes its state
         async for state in self.states():
             if state in states:
                 return state
         raise (self.terminal_error or ClosedError()).with_traceback(None)
 
-    def add_listener(self, listener: StateListener) -> None:
-        """Notify an object of every new state at once, inside the loop, for as long as something keeps it alive."""
-        if not callable(getattr(listener, "on_state", None)):
-            raise TypeError(f"a listener has a method on_state(state), and {listener!r} has none; see also states()")
-        self._core.add_listener(listener)
-
     def statistics(self) -> ClientStatistics:
-        """Return what the client is doing, for tests and debuggers."""
+        """Return the current activity of the client, for tests and debugging."""
         core, session, connection = self._core, self._core.session, self._core.connection
         return ClientStatistics(
             requests_sent=session.requests_sent,
@@ -316,58 +375,42 @@ class BaseClient:
             keeps_connecting=connection is not None and connection.running,
         )
 
-    def shared(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what this client's recipes share under a key: the first makes it, and it goes with the last."""
-        value: T | None = self._core.shared.get(key)
-        if value is None:
-            value = self._core.shared[key] = make()
-        return value
-
-    def spawn(
-        self, job: Coroutine[Any, Any, Any], *, on_failure: Callable[[Exception], None] | None = None
-    ) -> asyncio.Task[Any]:
-        """Run something until it ends or the client is closed; errors that end a session end it silently.
-
-        Any other error is logged with its traceback, and given to *on_failure*.
-        """
-        return self._core.spawn(job, on_failure=on_failure)
-
-    def new_uuid(self) -> str:
-        """Return a random UUID, from this client's source of randomness."""
-        bits = f"{self._core.rng.getrandbits(128) & ~(0xF000 << 64) | 0x4000 << 64:032x}"
-        return f"{bits[:8]}-{bits[8:12]}-{bits[12:16]}-{bits[16:20]}-{bits[20:]}"
-
-    def flush(self) -> None:
-        """Send the calls that have been made at once, and not at the end of this turn of the loop."""
-        self._core.flush()
-
     # --- calls ---
 
     def add_chroot(self, path: str) -> str:
-        """Return the path as the server names it: below the chroot.
+        """Return the path on the server, which includes the chroot.
 
         Raises:
-            TypeError: It is not a string.
-            ValueError: It is invalid.
+            TypeError: *path* is not a string.
+            ValueError: *path* is not a valid path.
         """
         return self._core.add_chroot(path)
 
     def strip_chroot(self, path: str) -> str:
-        """Return the path as the client names it."""
+        """Return the path without the chroot, as the client uses it."""
         return self._core.strip_chroot(path)
 
-    def _data(self, value: Any) -> bytes:
-        """Encode a value; ``b""`` is the empty node with every serializer.
+    def _data(self, value: V | Literal[b""], path: str) -> bytes:
+        """Encode a value for a node. With every serializer, ``b""`` is an empty node.
 
         Raises:
-            TypeError: The serializer does not return bytes.
+            TypeError: The serializer does not support the type of the value, or does not return bytes.
+            ValueError: The serializer does not support the value.
         """
         if isinstance(value, bytes) and not value:
             return b""
-        data = self._serializer.encode(value)
+        serializer = self._serializer
+        try:
+            data = serializer.encode(value)
+        except (TypeError, ValueError) as error:
+            if serializer is serializers.raw:  # its message is complete
+                raise
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            text = f"{path}: value must be supported by the serializer {serializer.name!r}, not {value!r:.80}: {error}"
+            raise kind(text) from error
         if not isinstance(data, bytes):
-            name = self._serializer.name
-            raise TypeError(f"the serializer {name!r} returned {type(data).__name__} for {value!r}, and not bytes")
+            name = serializer.name
+            raise TypeError(f"serializer {name!r} must return bytes, not {type(data).__name__}, for {value!r}")
         return data
 
     def _call(self, op: int, body: bytes, decode: operations.Decode[T], path: str | None = None) -> RequestCall[T]:
@@ -377,29 +420,27 @@ class BaseClient:
         return CompoundCall(asyncio.get_running_loop(), steps, first)
 
     def call(self, operation: str | int, request: Record) -> Call[Any]:
-        """Make any request of the table of operations; paths in it are taken as they are, below no chroot.
+        """Send any request of the table of operations. Its paths are used unchanged, without the chroot.
 
         Args:
-            operation: Its name or op code, see :mod:`zoolet.protocol.operations`.
-            request: The record of its request.
+            operation: Name or op code of the operation, see :mod:`zoolet.protocol.operations`.
+            request: The record of the request.
 
         Returns:
-            The record of its response.
+            The record of the response.
 
         Raises:
-            ValueError: The operation is unknown.
+            ValueError: The operation is unknown or has no response.
         """
         row = OPERATIONS[operations.code_of(operation)]
         if row.response is None:
-            raise ValueError(f"operation {operation!r} has no response that could be decoded")
+            raise ValueError(f"operation {operation!r} has no response to decode")
         path = getattr(request, row.path, None) if row.path is not None else None
         return self._call(row.code, request.encode(), row.response.decode, path)
 
 
 def _default_rng() -> Random:
-    """Return the source of randomness of the running loop if it has one, so that a simulation repeats; otherwise a new
-    one.
-    """
+    """Return the random generator of the running loop, which makes simulations reproducible, or else a new one."""
     try:
         loop: Any = asyncio.get_running_loop()
     except RuntimeError:
@@ -412,15 +453,18 @@ def _checked_tls(tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
     """Return the TLS context.
 
     Raises:
-        TypeError: It is not one.
+        TypeError: *tls* is not an ``ssl.SSLContext``.
     """
     if tls is not None and not isinstance(tls, ssl.SSLContext):
-        raise TypeError(f"tls must be an ssl.SSLContext, such as ssl.create_default_context(), not {tls!r}")
+        example = (
+            f"ssl.create_default_context(cafile={tls!r})" if isinstance(tls, str) else "ssl.create_default_context()"
+        )
+        raise TypeError(f"tls must be an ssl.SSLContext, such as {example}, not {tls!r}")
     return tls
 
 
 class States(AsyncIterator[State]):
-    """The states of a client, one after the other; none is left out."""
+    """An iterator over the states of a client that skips none."""
 
     def __init__(self, core: ClientCore) -> None:
         self._states = deque([core.session.state])
@@ -438,7 +482,7 @@ class States(AsyncIterator[State]):
             self._waiter.set_result(None)
 
     def rest(self) -> list[State]:
-        """Return the states that were not taken, when no others follow."""
+        """End the iteration, and return the states that were not taken yet."""
         rest, self._over = [] if self._over else list(self._states), True
         return rest
 

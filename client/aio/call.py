@@ -1,4 +1,4 @@
-"""A call under way: what the user awaits, and what the session completes."""
+"""Calls: the objects that the user awaits and that the session completes."""
 
 from __future__ import annotations
 
@@ -9,30 +9,36 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
 
-from zoolet.protocol.errors import ZooKeeperError
+from ...protocol.errors import ZooKeeperError
 
 T = TypeVar("T")
 caller: ContextVar[object] = ContextVar("caller", default=None)
-"""The caller in this context, if that is not its task: a thread of a blocking client."""
+"""The caller in this context, if it is a thread of a blocking client and not the current task."""
 
 
-def current_caller() -> object:
-    """Return what makes the present call: a task, or a thread of a blocking client."""
-    return caller.get() or asyncio.current_task()
+def current_caller(loop: asyncio.AbstractEventLoop | None = None) -> object:
+    """Return the caller in this context: the current task of the running loop, or a thread of a blocking client.
+
+    Args:
+        loop: The running loop, if the caller knows it.
+    """
+    return caller.get() or asyncio.current_task(loop)
 
 
 class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
-    """A call that is under way from the moment the method is called, not only once it is awaited.
+    """A call that starts when its method is called, not only when it is awaited.
 
-    So a thousand calls can be made before the first is awaited, and are sent in one write. It is a future, and it is a
-    coroutine too, so that it can be given to ``create_task``, ``gather``, ``wait_for`` or ``TaskGroup`` alike.
+    So you can make a thousand calls before you await the first, and all are sent in one write. A call is both a future
+    and a coroutine, so you can pass it to ``create_task``, ``gather``, ``wait_for`` or a ``TaskGroup``.
     """
 
-    # A get takes a tenth fewer instructions with slots than with a dictionary for each call.
+    # With slots, a get takes a tenth fewer instructions than with a dictionary for each call.
     __slots__ = ("_steps", "zxid")
 
     zxid: int
-    """The zxid of the server when it answered, a write's own; 0 before, and of what makes several requests."""
+    """The server's zxid when it answered, which for a write is its own. It is 0 before the answer, and for a call that
+    makes several requests.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
@@ -40,7 +46,7 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
         self._steps: Any = None
 
     def send(self, value: Any) -> Any:
-        """Go one step; for the task it was given to."""
+        """Run one step, as the coroutine of a task."""
         if self._steps is None:
             self._steps = self.__await__()
         return self._steps.send(value)
@@ -51,17 +57,17 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
         val: BaseException | object = None,
         tb: TracebackType | None = None,
     ) -> Any:
-        """Raise at where it waits."""
+        """Raise an exception at the point where the coroutine waits."""
         if self._steps is None:
             self._steps = self.__await__()
         return self._steps.throw(typ) if val is None else self._steps.throw(typ, val, tb)
 
     def close(self) -> None:
-        """Cancel it, if it is not done."""
+        """Cancel the call, if it is not done."""
         self.cancel()
 
     def error(self) -> BaseException | None:
-        """Return why it failed, once it is done; unlike ``exception()``, one that nobody awaits is still logged."""
+        """Return the error of a completed call. Unlike after ``exception()``, an unawaited error is still logged."""
         return asyncio.CancelledError() if self.cancelled() else self._exception
 
 
@@ -72,19 +78,20 @@ class RequestCall(Call[T]):
         loop: The client's loop.
         op: The op code.
         body: The encoded request, without its header.
-        decode: Reads the body of the reply.
-        path: The node, for errors.
-        deadline: When to give up waiting for a connection, on the loop's clock.
-        idempotent: It may be sent again when a connection is lost before the reply came.
-        then: Called with the result or the error, in its place among replies and events, before the caller resumes.
+        decode: Function that decodes the body of the reply.
+        path: The node, for error messages.
+        deadline: Time, on the loop's clock, until which the call waits for a connection.
+        idempotent: Whether the request may be sent again if the connection is lost before the reply.
+        then: Function that is called with the result or the error, in order with other replies and events, before the
+            caller resumes.
 
     Attributes:
-        fallback: An error that is a result: its class, and the result that it is.
-        retries_throttled: It is sent again, with pauses that grow, if the server was too busy to try it.
-        retry_delays: Those pauses; None until there was one.
+        fallback: An error class that counts as success, and the result to return for it.
+        retries_throttled: Whether the request is sent again, with growing pauses, if the server was too busy to try it.
+        retry_delays: The iterator of these pauses; None before the first.
     """
 
-    _FIELDS = (  # not in __slots__ itself: pyright would take decode for a method
+    _FIELDS = (  # not in __slots__ itself, because pyright would treat decode as a method
         "op", "body", "decode", "path", "deadline", "idempotent", "then", "fallback", "retries_throttled",
         "retry_delays", "xid", "sent_at",
     )  # fmt: skip
@@ -102,7 +109,9 @@ class RequestCall(Call[T]):
         then: Callable[[Any, ZooKeeperError | None], None] | None = None,
         retries_throttled: bool = False,
     ) -> None:
-        super().__init__(loop)
+        asyncio.Future.__init__(self, loop=loop)  # Call.__init__ is inlined, because every request makes a call
+        self.zxid = 0
+        self._steps: Any = None
         self.op = op
         self.body = body
         self.decode = decode
@@ -117,7 +126,7 @@ class RequestCall(Call[T]):
         self.sent_at = 0.0
 
     def refuse(self, error: ZooKeeperError) -> None:
-        """Complete it with an error of the server's."""
+        """Complete the call with an error that the server returned."""
         if self.fallback is not None and isinstance(error, self.fallback[0]):
             self.set_result(self.fallback[1])
         else:
@@ -125,12 +134,12 @@ class RequestCall(Call[T]):
 
 
 class CompoundCall(Call[T]):
-    """Several requests, one after the other; the first is under way when this is made.
+    """A call that makes several requests, one after the other.
 
     Args:
         loop: The client's loop.
-        steps: Makes the requests, and awaits the first.
-        first: The first request, which was submitted before; None if there is none.
+        steps: Coroutine that awaits the first request and makes the others.
+        first: The first request, which was already submitted; None if there is none.
     """
 
     __slots__ = ("_coroutine", "_first", "_task")
@@ -143,9 +152,9 @@ class CompoundCall(Call[T]):
         self._task.add_done_callback(self._complete)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel the request that is under way; what it leaves is cleaned up before this is done."""
+        """Cancel the current request. The call is done only after its steps have cleaned up."""
         # A task that is cancelled before its first step never runs its coroutine, which has to clean up. So until then
-        # the first request is cancelled, and the coroutine finds that out by itself.
+        # only the first request is cancelled, and the coroutine receives the cancellation when it awaits the request.
         begun = inspect.getcoroutinestate(self._coroutine) != inspect.CORO_CREATED
         if not begun and self._first is not None and self._first.cancel(msg):
             return True
@@ -161,6 +170,6 @@ class CompoundCall(Call[T]):
 
 
 def ignore_result(call: asyncio.Future[Any]) -> None:
-    """Retrieve the error of a call whose result nothing awaits."""
+    """Retrieve the error of a call that is never awaited, so that asyncio does not log it."""
     if not call.cancelled():
         call.exception()

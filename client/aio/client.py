@@ -1,68 +1,74 @@
-"""The client: a method for each operation, and what follows from several."""
+"""The client: a method for each ZooKeeper operation, and methods that combine several."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from zoolet.client.aio import compound, reliable
-from zoolet.client.aio.base import BaseClient
-from zoolet.client.aio.call import Call, RequestCall
-from zoolet.client.aio.watcher import Watcher
-from zoolet.client.wire import arguments, operations
-from zoolet.client.wire.backoff import Backoff
-from zoolet.client.wire.operations import NO_WATCH
-from zoolet.client.wire.transaction import Transaction
-from zoolet.client.wire.watches import Kind
-from zoolet.protocol import paths
-from zoolet.protocol import records as r
-from zoolet.protocol.acl import ACL, AclList
-from zoolet.protocol.codec import Record, pack_int, put_bytes, put_str
-from zoolet.protocol.enums import WatcherType
-from zoolet.protocol.errors import ConnectionLossError, NoNodeError, NoWatcherError, ThrottledOpError
-from zoolet.protocol.operations import OpCode
+from ...protocol import paths
+from ...protocol import records as r
+from ...protocol.acl import ACL, AclList
+from ...protocol.codec import Record, put_bytes, put_str
+from ...protocol.enums import WatcherType
+from ...protocol.errors import ConnectionLossError, NoNodeError, NoWatcherError, ThrottledOpError
+from ...protocol.operations import OpCode
+from ..serializers import V
+from ..wire import arguments, operations
+from ..wire.backoff import Backoff
+from ..wire.operations import NO_WATCH, PLAIN, NewNode
+from ..wire.transaction import Transaction
+from ..wire.watches import Kind
+from . import compound, reliable
+from .base import BaseClient
+from .call import Call, RequestCall
+from .watcher import Watcher
 
-if TYPE_CHECKING:
-    from zoolet.client.recipes._lock_base import OnLost
-    from zoolet.client.recipes._node_names import Namings
-    from zoolet.client.recipes.lock import Lock, Release
+if TYPE_CHECKING:  # the only import cycle, for the types of lock(), which imports the recipe when it is called
+    from ...protocol.recipe_names import Namings
+    from ..recipes._lock_base import OnLost
+    from ..recipes.lock import Lock, Release
 
 T = TypeVar("T")
 Stat = r.Stat
 
 
-class Client(BaseClient):
+class Client(BaseClient[V]):
     """A ZooKeeper client for asyncio; ``async with Client("127.0.0.1:2181") as zk:``.
 
-    A call is under way as soon as its method returns, so that many can be made and awaited together; its result is a
-    :class:`~zoolet.client.aio.call.Call`, which can be awaited or given to ``gather``, ``create_task`` or ``wait_for``.
+    A call starts when its method is called, so you can make many calls and await them together. A method returns a
+    :class:`~zoolet.client.aio.call.Call`, which you can await or pass to ``gather``, ``create_task`` or ``wait_for``.
 
-    While there is no connection a call waits, up to ``operation_timeout`` seconds. A call that fails because there is
-    no connection says one of three things: ConnectionLossError, it may have happened (or, if its ``maybe_applied`` is
-    False, it has not); SessionExpiredError, the session in which it was made is over; ClosedError, the client was
-    closed. Reads are sent again when a connection is lost, writes never are.
+    While the client is not connected, a call waits for up to ``operation_timeout`` seconds. A call that fails because
+    the connection is missing raises one of three errors:
+
+    - ConnectionLossError: the request may have been applied. If ``maybe_applied`` is False, it was not.
+    - SessionExpiredError: the session of the call has expired.
+    - ClosedError: the client was closed.
+
+    If a connection is lost, reads are sent again, but writes never are, except protected creates.
 
     Args:
         hosts: ``host:port,host:port/chroot``, or ``unix:/path`` for a unix socket.
-        timeout: The session timeout to request, in seconds; the server may grant another.
-        operation_timeout: Seconds that a call waits for a connection; 0 to fail at once. By default as *timeout*.
-        serializer: How values become bytes; None for bytes as they are. See :mod:`zoolet.client.serializers`.
-        acl: The ACL list of the nodes that it creates, those of recipes too; by default everybody has all permissions.
-            See :mod:`zoolet.client.acl`.
-        read_only: Accept a server that has lost its quorum; writes fail there with NotReadOnlyError.
-        auth: Credentials to begin with: pairs of scheme and bytes, such as ``("digest", b"user:password")``.
+        timeout: The session timeout to request, in seconds. The server may grant a different one.
+        operation_timeout: Seconds that a call waits for a connection; 0 to fail immediately. The default is *timeout*.
+        serializer: Serializer for values; None for plain bytes. See :mod:`zoolet.client.serializers`.
+        acl: ACL list of new nodes, including nodes of recipes. The default is all permissions for everyone. See
+            :mod:`zoolet.client.acl`.
+        read_only: Whether to accept a server that has lost its quorum. Writes fail there with NotReadOnlyError.
+        auth: Initial credentials: pairs of scheme and bytes, such as ``("digest", b"user:password")``.
         login: User and password for SASL DIGEST-MD5.
-        tls: For connections over TLS, from ``ssl.create_default_context()`` or the like; server names are checked as
-            it says.
-        backoff: How long to wait between rounds over all hosts.
-        max_request: Bytes of the longest request that is sent; a server disconnects a client that sends more than its
+        tls: TLS context for the connections, for example from ``ssl.create_default_context()``. It determines whether
+            server names are checked.
+        backoff: Delays between rounds over all hosts.
+        max_request: Maximum size of a request in bytes. A server disconnects a client that sends more than the server's
             ``jute.maxbuffer``.
-        on_request: Called for each request, for metrics and traces; see :mod:`zoolet.client.aio.hooks`.
-        rng: Where host order, jitter and names of protected nodes come from.
+        on_request: Hook that is called for each request, for metrics and traces. See :mod:`zoolet.client.aio.hooks`.
+        rng: Random generator for host order, jitter and names of protected nodes.
 
     Raises:
-        TypeError: An argument is of the wrong type.
+        TypeError: An argument has the wrong type.
         ValueError: An argument is invalid.
     """
 
@@ -70,40 +76,40 @@ class Client(BaseClient):
 
     # --- reading ---
 
-    def get(self, path: str) -> Call[tuple[Any, Stat]]:
+    def get(self, path: str) -> Call[tuple[V, Stat]]:
         """Read a node.
 
         Returns:
-            Its value, as the serializer reads it (b"" for null), and its Stat.
+            The node's value, decoded by the serializer (b"" for null), and its Stat.
 
         Raises:
-            NoNodeError: There is none.
-            UndecodableError: The serializer cannot read what it holds.
+            NoNodeError: The node does not exist.
+            UndecodableError: The serializer cannot decode the node's data.
         """
         decode = operations.decode_data(path, self._serializer)
         return self._call(OpCode.GET_DATA, self._core.encoded_path(path) + NO_WATCH, decode, path)
 
     def exists(self, path: str) -> Call[Stat | None]:
-        """Return a node's Stat; None if there is no such node."""
+        """Return a node's Stat; None if the node does not exist."""
         body = self._core.encoded_path(path) + NO_WATCH
         call: RequestCall[Any] = self._call(OpCode.EXISTS, body, operations.decode_stat, path)
         call.fallback = NoNodeError, None
         return call
 
     def children(self, path: str) -> Call[list[str]]:
-        """Return the names of a node's children, in no order that means anything.
+        """Return the names of a node's children, in arbitrary order.
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The node does not exist.
         """
         body = self._core.encoded_path(path) + NO_WATCH
         return self._call(OpCode.GET_CHILDREN, body, operations.decode_children, path)
 
     def children_and_stat(self, path: str) -> Call[tuple[list[str], Stat]]:
-        """Return the names of a node's children, and its own Stat.
+        """Return the names of a node's children, and the node's Stat.
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The node does not exist.
         """
         body = self._core.encoded_path(path) + NO_WATCH
         return self._call(OpCode.GET_CHILDREN2, body, operations.decode_children_and_stat, path)
@@ -122,29 +128,29 @@ class Client(BaseClient):
         """Return a node's ACL list and its Stat.
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The node does not exist.
         """
         return self._call(OpCode.GET_ACL, self._core.encoded_path(path), operations.decode_acl, path)
 
     def sync(self, path: str = "/") -> Call[None]:
-        """Wait until the server that serves this client knows all that its leader knew when it was asked."""
+        """Wait until this client's server has applied all changes that the leader knew when it received the request."""
         return self._call(OpCode.SYNC, self._core.encoded_path(path), operations.decode_nothing, path)
 
     def who_am_i(self) -> Call[list[r.ClientInfo]]:
-        """Return the identities that the server knows this client by (ZooKeeper 3.7 and newer)."""
+        """Return the identities of this client at the server (ZooKeeper 3.7 and newer)."""
         return self._call(OpCode.WHO_AM_I, b"", operations.decode_identities)
 
     def multi_read(self, *reads: tuple[str, str]) -> Call[list[Any]]:
         """Do several reads in one request (ZooKeeper 3.6 and newer).
 
         Args:
-            *reads: Each ``("get", path)`` or ``("children", path)``.
+            *reads: Pairs ``("get", path)`` or ``("children", path)``.
 
         Returns:
-            For each a value and Stat, or a list of names; or the ZooKeeperError with which it failed.
+            The result of each read: a value and Stat, a list of names, or the ZooKeeperError of a failed read.
 
         Raises:
-            ValueError: A read is neither.
+            ValueError: A read is neither ``"get"`` nor ``"children"``.
         """
         body = operations.multi_read_request(reads, self._core.add_chroot)
         return self._call(OpCode.MULTI_READ, body, operations.decode_multi_read(reads, self._serializer))
@@ -154,7 +160,7 @@ class Client(BaseClient):
     def create(
         self,
         path: str,
-        value: Any = b"",
+        value: V | Literal[b""] = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -169,83 +175,76 @@ class Client(BaseClient):
         Args:
             path: The path of the node. The server appends a number to the path of a sequential node, which may end with
                 a slash.
-            value: The value of the node, as the serializer writes it.
+            value: The value of the node, which the serializer encodes.
             ephemeral: Delete the node when this session ends.
-            sequential: Append a number that is higher than those of all siblings created before.
-            container: Delete the node some time after its last child was deleted.
-            ttl: Delete the node when it had no children and was not changed for this many seconds, at least 0.001. The
-                server has to allow TTL nodes.
-            acl: The ACL list; by default the client's, and without one everybody has all permissions.
+            sequential: Append a number that is higher than the numbers of all siblings created before.
+            container: Delete the node some time after its last child is deleted.
+            ttl: Delete the node when it has had no children and no change for this many seconds, at least 0.001. TTL
+                nodes must be enabled on the server.
+            acl: ACL list of the node. The default is the client's list, or else all permissions for everyone.
             parents: Create missing parents.
             protected: Find the node again if the reply to its creation is lost. Its name gets the prefix ``_c_``, a
-                unique id and a hyphen.
+                unique id and a hyphen. If another client has deleted the node by then, it is created a second time.
 
         Returns:
             The path of the node.
 
         Raises:
-            NodeExistsError: The node exists already.
+            NodeExistsError: The node already exists.
             NoNodeError: The parent does not exist.
             NoChildrenForEphemeralsError: The parent is ephemeral.
-            ConnectionLossError: The node may have been created. With *protected*, it is deleted later if so.
+            ConnectionLossError: The node may have been created. With *protected*, it is deleted later in that case.
+            ValueError: The path or *ttl* is invalid, or the arguments exclude each other.
         """
-        if (parents or protected) and not self._of_recipe:
-            options: dict[str, Any] = {"ephemeral": ephemeral, "sequential": sequential, "container": container}
-            options |= {"ttl": ttl, "acl": acl, "parents": parents, "protected": protected}
-            return self.for_recipe().create(path, value, **options)
-        parent = protection_id = ""
-        protected_path = path
+        node = NewNode.of(ephemeral, sequential, container, ttl)
+        decode = operations.decode_path(self._core.strip_chroot)
+        if not (parents or protected):
+            return self._call(*self._creation(node, path, value, acl, sequential), decode, path)
+        client = self._for_recipe()
+        new_path, parent, protection_id = path, "", ""
         if protected:
             check = self._core.sequential_path if sequential else self._core.add_chroot
-            check(path)  # behind a protection id, even "." would be a valid name
-            parent, protection_id = paths.parent(path), f"_c_{self.new_uuid()}-"
-            protected_path = paths.join(parent, protection_id + paths.name(path))
-        create = self._creator(protected_path, value, ephemeral, sequential, container, ttl, acl)
+            check(path)  # after a protection id, even "." would be a valid name
+            parent, protection_id = paths.parent(path), f"_c_{self._core.new_uuid()}-"
+            new_path = paths.join(parent, protection_id + paths.name(path))
+        create = partial(client._call, *self._creation(node, new_path, value, acl, sequential), decode, new_path)
         first = create()
-        if not (parents or protected):
-            return first
-        pending = [first]  # the first try is under way already
+        pending = [first]  # the first attempt has already started
 
         def attempt() -> Awaitable[str]:
             return pending.pop() if pending else create()
 
         if protected:
             steps = reliable.create_protected(
-                self,
+                client,
                 parent,
                 protection_id,
                 attempt,
-                create_parent=self.ensure_path if parents else None,
+                create_parent=client.ensure_path if parents else None,
                 ephemeral=ephemeral,
             )
             return self._compound(steps, first)
-        return self._compound(compound.create_with_parents(self, path, attempt), first)
+        return self._compound(compound.create_with_parents(client, path, attempt), first)
 
-    def _creator(
+    def _creation(
         self,
+        node: NewNode,
         path: str,
-        value: Any,
-        ephemeral: bool,
-        sequential: bool,
-        container: bool,
-        ttl: float | None,
+        value: V | Literal[b""],
         acl: Iterable[ACL] | None,
-    ) -> Callable[[], Call[str]]:
-        """Return what makes the request of a create, once a call."""
-        core = self._core
-        mode = operations.create_mode(ephemeral, sequential, container, ttl)
-        below_chroot = core.sequential_path(path) if sequential else core.add_chroot(path)
-        op, request = operations.create_request(below_chroot, self._data(value), self._acl_of(acl), mode, ttl)
-        body = request.encode()
-        return lambda: self._call(op, body, operations.decode_path(core.strip_chroot), path)
-
-    def _acl_of(self, acl: Iterable[ACL] | None) -> AclList | None:
-        return self._acl if acl is None else arguments.checked_acl(acl)
+        sequential: bool = False,
+        with_stat: bool = False,
+    ) -> tuple[OpCode, bytes]:
+        """Return the op code and the body of the request that creates a node."""
+        below_chroot = self._core.sequential_path(path) if sequential else self._core.add_chroot(path)
+        checked = self._acl if acl is None else arguments.checked_acl(acl)
+        op, request = node.request(below_chroot, self._data(value, path), checked, with_stat=with_stat)
+        return op, request.encode()
 
     def create_and_stat(
         self,
         path: str,
-        value: Any = b"",
+        value: V | Literal[b""] = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -253,33 +252,26 @@ class Client(BaseClient):
         ttl: float | None = None,
         acl: Iterable[ACL] | None = None,
     ) -> Call[tuple[str, Stat]]:
-        """Create a node and return its path and Stat; all else is as for :meth:`create` (ZooKeeper 3.5 and newer)."""
-        core = self._core
-        mode = operations.create_mode(ephemeral, sequential, container, ttl)
-        below_chroot = core.sequential_path(path) if sequential else core.add_chroot(path)
-        op, request = operations.create_request(
-            below_chroot, self._data(value), self._acl_of(acl), mode, ttl, with_stat=True
-        )
-        return self._call(op, request.encode(), operations.decode_path_and_stat(core.strip_chroot), path)
+        """Create a node like :meth:`create`, and return its path and Stat (ZooKeeper 3.5 and newer)."""
+        node = NewNode.of(ephemeral, sequential, container, ttl)
+        decode = operations.decode_path_and_stat(self._core.strip_chroot)
+        return self._call(*self._creation(node, path, value, acl, sequential, with_stat=True), decode, path)
 
     def ensure_path(self, path: str, acl: Iterable[ACL] | None = None) -> Call[None]:
         """Create a node and its parents, unless they exist."""
-        if not self._of_recipe:
-            return self.for_recipe().ensure_path(path, acl)
+        client = self._for_recipe()
 
-        def create(path: str) -> Call[str]:
-            return self._creator(path, b"", False, False, False, None, acl)()
+        def create(path: str) -> Call[None]:
+            return client._call(*self._creation(PLAIN, path, b"", acl), operations.decode_nothing, path)
+
+        def create_chroot(path: str) -> Call[None]:  # the path on the server
+            op, request = PLAIN.request(path, b"", self._acl)
+            return client._call(op, request.encode(), operations.decode_nothing, path)
 
         first = create(path) if path != "/" or self._core.chroot else None
-        return self._compound(compound.ensure_path(self, path, create, self._create_chroot, first), first)
+        return self._compound(compound.ensure_path(client, path, create, create_chroot, first), first)
 
-    def _create_chroot(self, path: str) -> Call[None]:
-        """Create a node of the chroot; *path* is as the server names it."""
-        mode = operations.create_mode(False, False, False, None)
-        op, request = operations.create_request(path, b"", self._acl, mode, None)
-        return self._call(op, request.encode(), operations.decode_nothing, path)
-
-    def set(self, path: str, value: Any, version: int = -1) -> Call[Stat]:
+    def set(self, path: str, value: V | Literal[b""], version: int = -1) -> Call[Stat]:
         """Replace a node's value.
 
         Args:
@@ -291,11 +283,11 @@ class Client(BaseClient):
             The new Stat.
 
         Raises:
-            NoNodeError: There is no such node.
-            BadVersionError: It has another version.
+            NoNodeError: The node does not exist.
+            BadVersionError: The node has a different version.
         """
-        version_bytes = pack_int(arguments.checked_version(version))
-        body = self._core.encoded_path(path) + put_bytes(self._data(value)) + version_bytes
+        version_bytes = operations.encode_version(version)
+        body = self._core.encoded_path(path) + put_bytes(self._data(value, path)) + version_bytes
         return self._call(OpCode.SET_DATA, body, operations.decode_stat, path)
 
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> Call[None]:
@@ -304,20 +296,26 @@ class Client(BaseClient):
         Args:
             path: The path of the node.
             version: The version that the node must have; -1 for any.
-            recursive: Delete all descendants first, also those that others create meanwhile. This is not atomic.
+            recursive: Delete all descendants first, including nodes that other clients create in the meantime. This is
+                not atomic.
 
         Raises:
-            NoNodeError: There is no such node.
-            BadVersionError: It has another version.
-            NotEmptyError: It has children.
+            NoNodeError: The node does not exist.
+            BadVersionError: The node has a different version.
+            NotEmptyError: The node has children, and *recursive* is False.
         """
-        version_bytes = pack_int(arguments.checked_version(version))
+        version_bytes = operations.encode_version(version)
         if recursive:
-            if not self._of_recipe:
-                return self.for_recipe().delete(path, version, recursive=True)
-            listed = self.children(path)
-            return self._compound(compound.delete_all(self, path, version, listed), listed)
+            arguments.checked_flag("recursive", recursive)
+            client = self._for_recipe()
+            listed = client.children(path)
+            return self._compound(compound.delete_all(client, path, version, listed), listed)
         return self._call(OpCode.DELETE, self._core.encoded_path(path) + version_bytes, operations.decode_nothing, path)
+
+    def _delete_own(self, path: str) -> Call[None]:
+        """Delete a node that the server has named. Its path is valid, and not worth a place in the cache of paths."""
+        body = put_str(self._core.chroot + path) + operations.ANY_VERSION
+        return self._call(OpCode.DELETE, body, operations.decode_nothing, path)
 
     def set_acl(self, path: str, acl: Iterable[ACL], version: int = -1) -> Call[Stat]:
         """Replace a node's ACL list.
@@ -334,12 +332,12 @@ class Client(BaseClient):
 
     def transaction(
         self, *, guards: Sequence[str] = (), guard_failed: Callable[[], Exception] | None = None
-    ) -> Transaction:
-        """Collect operations that are applied together or not at all; use it with ``async with``.
+    ) -> Transaction[V]:
+        """Return a transaction for ``async with``, whose operations are applied together or not at all.
 
         Args:
-            guards: Nodes that have to exist when the server applies it.
-            guard_failed: Returns the error of a commit that fails because one does not.
+            guards: Nodes that must exist when the server applies the transaction.
+            guard_failed: Function that returns the error to raise if a guard does not exist.
         """
         core = self._core
 
@@ -351,36 +349,39 @@ class Client(BaseClient):
 
         return Transaction(commit, add_chroot, core.strip_chroot, self._data, self._acl, guards, guard_failed)
 
-    def update(self, path: str, change: Callable[[Any], Any]) -> Call[tuple[Any, Stat]]:
-        """Replace a node's value by a function of it; try again if others changed the value meanwhile.
+    def update(self, path: str, change: Callable[[V], V | Awaitable[V]]) -> Call[tuple[V, Stat]]:
+        """Replace a node's value by a function of it, and retry if another client has changed the value since.
 
         Args:
             path: The path of the node.
-            change: Returns the new value, or an awaitable of it, for the present value. It may be called several times.
+            change: Function, sync or async, from the current value to the new one. It may be called several times.
 
         Returns:
             The new value and the new Stat.
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The node does not exist.
             ConnectionLossError: The new value may have been written.
+            TypeError: *change* is not a function.
         """
-        if not self._of_recipe:
-            return self.for_recipe().update(path, change)
-        reading = self.get(path)
-        return self._compound(compound.update(self, path, change, reading), reading)
+        arguments.checked_function("change", change)
+        client = self._for_recipe()
+        reading = client.get(path)
+        return self._compound(compound.update(client, path, change, reading), reading)
 
     async def retry(self, do: Callable[[], Awaitable[T]], backoff: Backoff | None = None) -> T:
         """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may be
         applied twice.
 
         Args:
-            do: Makes the call; called for each attempt.
-            backoff: The delays between attempts, and their number; by default five attempts with the usual delays.
+            do: Function that makes the call. It is called for each attempt.
+            backoff: Delays between attempts, and their number. The default is five attempts with the usual delays.
+
+        Raises:
+            TypeError: *do* is not a function.
+            ZooKeeperError: The call failed with a different error, or the last attempt failed.
         """
-        if backoff is not None and not isinstance(backoff, Backoff):
-            raise TypeError(f"backoff must be a Backoff, not {backoff!r}; write lambda: zk.get(path)")
-        for delay in (backoff or Backoff(tries=5)).delays(self._core.rng):
+        for delay in arguments.checked_retry(do, backoff).delays(self._core.rng):
             try:
                 return await do()
             except (ConnectionLossError, ThrottledOpError):
@@ -390,16 +391,16 @@ class Client(BaseClient):
     # --- authentication, and the ensemble ---
 
     def add_auth(self, scheme: str, auth: bytes) -> Call[None]:
-        """Authenticate, for instance with ``("digest", b"user:password")``, now and after each reconnect.
+        """Authenticate, for example with ``("digest", b"user:password")``, now and after each reconnect.
 
         Raises:
-            AuthFailedError: The server refuses it.
+            AuthFailedError: The server rejects the credential.
         """
         arguments.checked_auth(((scheme, auth),))
         return self._core.add_auth(scheme, auth, self._operation_timeout)
 
-    def get_config(self) -> Call[tuple[Any, Stat]]:
-        """Read the ensemble's configuration, ``/zookeeper/config``, whatever the chroot."""
+    def get_config(self) -> Call[tuple[bytes, Stat]]:
+        """Read the ensemble's configuration in ``/zookeeper/config``, regardless of the chroot."""
         body = put_str(paths.CONFIG) + NO_WATCH
         return self._call(OpCode.GET_DATA, body, operations.decode_raw, paths.CONFIG)
 
@@ -411,7 +412,7 @@ class Client(BaseClient):
         Args:
             joining: Servers that join, as ``server.1=host:port:port;port`` separated by commas.
             leaving: Ids of servers that leave, separated by commas.
-            members: All servers, in place of the two.
+            members: The complete list of servers, instead of *joining* and *leaving*.
             version: The version that the configuration must have; -1 for any.
 
         Returns:
@@ -422,11 +423,11 @@ class Client(BaseClient):
 
     # --- watches ---
 
-    def _watcher(self, kind: Kind, path: str, limit: int) -> Watcher:
+    def _watcher(self, kind: Kind, path: str, limit: int) -> Watcher[Any]:
         return Watcher(self._core, self._serializer, self._operation_timeout, kind, path, limit, self._of_recipe)
 
-    def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> Watcher:
-        """Receive the events of a node from now on (ZooKeeper 3.6 and newer)::
+    def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> Watcher[None]:
+        """Receive the future events of a node (ZooKeeper 3.6 and newer)::
 
             async with zk.watch("/a", recursive=True) as events:
                 async for event in events: ...
@@ -435,14 +436,14 @@ class Client(BaseClient):
         during that time are delivered as one event.
 
         Args:
-            path: The node; it need not exist.
-            recursive: Receive events of all nodes below it too, and then no NODE_CHILDREN_CHANGED: each child has
-                its own.
-            limit: Events that may wait to be taken; one more drops them all and raises WatchOverflowError once.
+            path: The node, which need not exist.
+            recursive: Also receive the events of all nodes below it. NODE_CHILDREN_CHANGED is not sent then, because
+                each child has its own events.
+            limit: Maximum number of waiting events. One more event drops them all and raises WatchOverflowError once.
         """
         return self._watcher(Kind.RECURSIVE if recursive else Kind.PERSISTENT, path, limit)
 
-    def watch_data(self, path: str) -> Watcher:
+    def watch_data(self, path: str) -> Watcher[tuple[V, Stat]]:
         """Read a node and receive its next change, once::
 
             async with zk.watch_data("/a") as watch:
@@ -450,19 +451,19 @@ class Client(BaseClient):
                 event = await watch.next()
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The node does not exist.
         """
         return self._watcher(Kind.DATA, path, 1)
 
-    def watch_exists(self, path: str) -> Watcher:
-        """Find out whether a node exists (``initial`` is its Stat, or None) and receive its next change, once."""
+    def watch_exists(self, path: str) -> Watcher[Stat | None]:
+        """Check whether a node exists, and receive its next change, once. ``initial`` is its Stat, or None."""
         return self._watcher(Kind.EXIST, path, 1)
 
-    def watch_children(self, path: str) -> Watcher:
-        """List a node's children (``initial`` is the names) and receive the next one's coming or going, once.
+    def watch_children(self, path: str) -> Watcher[list[str]]:
+        """List a node's children, and receive the next creation or deletion of one, once. ``initial`` is their names.
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The node does not exist.
         """
         return self._watcher(Kind.CHILD, path, 1)
 
@@ -500,9 +501,7 @@ class Client(BaseClient):
         acl: Iterable[ACL] | None = None,
     ) -> Lock:
         """Return a lock; see :class:`zoolet.client.recipes.Lock`."""
-        from zoolet.client.recipes.lock import Lock  # with all that recipes need: a command of the shell needs none
-
-        return Lock(
+        return _lock_class()(
             self,
             path,
             timeout=timeout,
@@ -514,3 +513,11 @@ class Client(BaseClient):
             data=data,
             acl=acl,
         )
+
+
+@cache
+def _lock_class() -> type[Lock]:
+    """Return the class of locks. It is imported late, because a shell command does not need recipes."""
+    from ..recipes.lock import Lock
+
+    return Lock

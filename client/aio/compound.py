@@ -1,16 +1,16 @@
-"""Calls that are several operations: each function makes them one after the other.
+"""Calls that consist of several requests, made one after the other.
 
-The first request of each was submitted by its caller, so that a call is under way when the method returns.
+The caller has already submitted the first request, so the call has started when the client's method returns.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from zoolet.protocol import paths
-from zoolet.protocol.errors import (
+from ...protocol import paths
+from ...protocol.errors import (
     BadVersionError,
     ConnectionLossError,
     NoAuthError,
@@ -18,18 +18,19 @@ from zoolet.protocol.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from zoolet.protocol.records import Stat
+from ...protocol.records import Stat
 
 if TYPE_CHECKING:
-    from zoolet.client.aio.client import Client
+    from .client import Client
 
 
+T = TypeVar("T")
 Create = Callable[[str], Awaitable[Any]]
 """Creates a persistent, empty node."""
 
 
-async def create_with_parents(client: Client, path: str, attempt: Callable[[], Awaitable[str]]) -> str:
-    """Create a node, and those above it if they are missing."""
+async def create_with_parents(client: Client[Any], path: str, attempt: Callable[[], Awaitable[str]]) -> str:
+    """Create a node, and its parents if they are missing."""
     try:
         return await attempt()
     except NoNodeError:
@@ -38,9 +39,9 @@ async def create_with_parents(client: Client, path: str, attempt: Callable[[], A
 
 
 async def ensure_path(
-    client: Client, path: str, create: Create, create_chroot: Create, first: Awaitable[Any] | None
+    client: Client[Any], path: str, create: Create, create_chroot: Create, first: Awaitable[Any] | None
 ) -> None:
-    """Create a node and all above it, where they are missing; the root of the server is always there."""
+    """Create a node and its parents where they are missing. The root of the server always exists."""
     if first is None:
         return
     try:
@@ -53,7 +54,7 @@ async def ensure_path(
     except ConnectionLossError as error:
         if not error.maybe_applied:
             raise
-        await ensure_path(client, path, create, create_chroot, create(path))  # twice does no harm
+        await ensure_path(client, path, create, create_chroot, create(path))  # a second creation does no harm
     except NoNodeError:
         if path == "/":
             await _ensure_chroot(client.add_chroot("/"), create_chroot)
@@ -73,8 +74,8 @@ async def _ensure_chroot(chroot: str, create_chroot: Create) -> None:
             continue
 
 
-async def delete_all(client: Client, path: str, version: int, listed: Awaitable[list[str]]) -> None:
-    """Remove a node and all below it."""
+async def delete_all(client: Client[Any], path: str, version: int, listed: Awaitable[list[str]]) -> None:
+    """Delete a node and everything below it."""
     while True:
         for name in await listed:
             child = paths.join(path, name)
@@ -89,12 +90,12 @@ async def delete_all(client: Client, path: str, version: int, listed: Awaitable[
 
 
 async def update(
-    client: Client, path: str, change: Callable[[Any], Any], reading: Awaitable[tuple[Any, Stat]]
-) -> tuple[Any, Stat]:
-    """Replace a node's value by what a function makes of it, until it was not changed by another in between."""
+    client: Client[T], path: str, change: Callable[[T], T | Awaitable[T]], reading: Awaitable[tuple[T, Stat]]
+) -> tuple[T, Stat]:
+    """Replace a node's value by a function of it, and repeat this if another client has changed the value since."""
     while True:
         value, stat = await reading
-        new = change(value)
+        new: Any = change(value)
         if inspect.isawaitable(new):
             new = await new
         try:

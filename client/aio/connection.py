@@ -1,7 +1,7 @@
-"""Drives a :class:`~zoolet.client.wire.session.Session` over asyncio: connects, and reconnects.
+"""The connection of a :class:`~zoolet.client.wire.session.Session` over asyncio: connect, and reconnect.
 
-The loop is :meth:`Connection._stay_connected`. What becomes of the calls of a lost connection is decided by
-:meth:`Session.lost <zoolet.client.wire.session.Session.lost>`.
+The loop is :meth:`Connection._stay_connected`. :meth:`Session.lost <zoolet.client.wire.session.Session.lost>` decides
+what happens to the calls of a lost connection.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
-from zoolet.client.aio.call import RequestCall
-from zoolet.client.aio.dial import dial, dial_streams
-from zoolet.client.aio.suspension import Suspensions
-from zoolet.client.wire.backoff import Backoff
-from zoolet.client.wire.hosts import Address, Hosts
-from zoolet.client.wire.session import ConnectionBroken, Phase, Session
-from zoolet.client.wire.states import State
-from zoolet.protocol.errors import ZooKeeperError
-from zoolet.protocol.operations import OpCode
+from ...protocol.errors import ZooKeeperError
+from ...protocol.operations import OpCode
+from ..wire.backoff import Backoff
+from ..wire.diagnosis import CLOSED, RESET, closed_early
+from ..wire.hosts import Address, Hosts
+from ..wire.session import ConnectionBroken, Phase, Session
+from ..wire.states import State
+from .call import RequestCall
+from .dial import dial, dial_streams, failed, reason_of
+from .suspension import Suspensions
 
 _log = logging.getLogger("zoolet.client")
 
 PROBES: Final = Backoff(first=0.1, factor=2.0, longest=60.0, jitter=0.1, tries=None)
-"""How often a client of a read-only server looks for one that takes writes."""
+"""Delays between searches for a server that accepts writes, while a read-only server serves the client."""
 STABLE_AFTER: Final = 1.0
-"""Seconds after which a connection that breaks is worth an attempt at once, again and again."""
+"""A connection that lasted longer than this many seconds is replaced immediately when it breaks, without a delay."""
 MIN_ATTEMPT: Final = 0.2
-"""Seconds that a server has at least to accept a connection and to answer, however short the session timeout is that
-an earlier one has granted; unless the client itself has asked for a shorter one.
+"""Minimum time in seconds for a server to accept a connection and to answer. It applies even if an earlier server
+granted a shorter session timeout, but not if the client itself requested a shorter one.
 """
-CLOSED: Final = "the server closed the connection"
-CLOSE_TIMEOUT: Final = 2.0
-"""Seconds that closing may take at the most."""
+CLOSE_TIMEOUT: Final = 1.0
+"""Maximum time in seconds for closing."""
 
 
 class ClientProtocol(asyncio.Protocol):
@@ -50,23 +50,38 @@ class ClientProtocol(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
-        self.transport = transport  # type: ignore[assignment] # uvloop's are not subclasses
+        """Start the handshake."""
+        self.transport = transport  # type: ignore[assignment] # uvloop's transports are not subclasses
         self._connection.connected_to(self)
 
     def data_received(self, data: bytes) -> None:
-        """Forward what arrived."""
-        self._connection.received(self, data)
+        """Pass received bytes to the session."""
+        connection = self._connection
+        if self is not connection.protocol:
+            return
+        session = connection.session
+        before = session.phase
+        try:
+            # A suspension that only the next request or tick notices makes the bytes look older. They may be: the
+            # server may have sent them before the suspension.
+            session.receive(data, connection.loop.time() + connection.suspensions.known)
+        except Exception as error:
+            connection.fail(error)
+            return
+        if session.out:
+            connection.write()
+        if before is not session.phase:
+            connection.reschedule()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Record why the connection ended."""
+        """Record why the connection was lost."""
         if exc is not None:
-            self.reason = str(exc) or type(exc).__name__
+            self.reason = reason_of(exc)
         if not self.ended.done():
             self.ended.set_result(None)
 
     def abort(self, reason: str) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately."""
         self.reason = reason
         if self.transport is not None:
             self.transport.abort()
@@ -78,12 +93,12 @@ class Connection:
     """Keeps a session connected.
 
     Args:
-        hosts: Where the servers are.
+        hosts: The servers.
         session: The session that is kept connected.
-        loop: Where it runs.
-        rng: Where host order and jitter come from.
-        backoff: How long to wait between rounds over all servers.
-        tls: For connections over TLS.
+        loop: The client's event loop.
+        rng: Random generator for host order and jitter.
+        backoff: Delays between rounds over all servers.
+        tls: TLS context for the connections; None for connections without TLS.
     """
 
     def __init__(
@@ -101,9 +116,10 @@ class Connection:
         self._rng = rng
         self._backoff = backoff
         self._tls = tls
-        self._protocol: ClientProtocol | None = None
-        self._flush_scheduled = False
-        self._suspensions = Suspensions()
+        self.protocol: ClientProtocol | None = None
+        self.flush_scheduled = False
+        """Whether :meth:`flush` will be called at the end of this iteration of the event loop."""
+        self.suspensions = Suspensions()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
@@ -119,50 +135,39 @@ class Connection:
         """Connect, and stay connected until :meth:`stop`."""
         self._task = self.loop.create_task(self._run(), name="zoolet-client")
 
-    def submit(self, call: RequestCall[Any]) -> None:
-        """Submit a call; all that are made in one turn of the loop are sent in one write."""
-        self.session.submit(call)
-        if not self._flush_scheduled:  # wake(), without a call of it for each request
-            self._flush_scheduled = True
-            self.loop.call_soon(self.flush)
-
     def wake(self) -> None:
-        """Send what there is to send at the end of this turn of the loop."""
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
+        """Send pending data at the end of this iteration of the event loop. All its calls are sent in one write."""
+        if not self.flush_scheduled:
+            self.flush_scheduled = True
             self.loop.call_soon(self.flush)
 
     def now(self) -> float:
-        """Return the loop's time plus that for which the machine was suspended: the time of the session."""
-        return self.loop.time() + self._suspensions.total()
-
-    def about_now(self) -> float:
-        """Return :meth:`now` without looking whether the machine was suspended a moment ago: for deadlines of calls."""
-        return self.loop.time() + self._suspensions.known
+        """Return the time of the session: the loop's time plus the time that the machine spent suspended."""
+        return self.loop.time() + self.suspensions.total()
 
     @property
     def connected(self) -> bool:
         """Whether there is a connection to a server now."""
-        return self._protocol is not None
+        return self.protocol is not None
 
     @property
     def running(self) -> bool:
-        """Whether the task that keeps the session connected runs."""
+        """Whether the task that keeps the session connected is running."""
         return self._task is not None and not self._task.done()
 
     def abort(self, reason: str) -> None:
-        """Close the connection to the present server at once; another one is looked for."""
-        if self._protocol is not None:
-            self._protocol.abort(reason)
+        """Close the connection to the current server immediately. The client then connects again."""
+        if self.protocol is not None:
+            self.protocol.abort(reason)
 
     async def stop(self) -> None:
-        """End the session and the connection; takes no longer than twice :data:`CLOSE_TIMEOUT` seconds."""
+        """Close the session and the connection, within twice :data:`CLOSE_TIMEOUT` seconds."""
         session = self.session
         try:
             if session.terminal_error is None and session.phase is Phase.READY:
                 request = self._close_request()
                 session.send_close(self.now(), request)
-                self._write()
+                self.write()
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
                     async with asyncio.timeout(min(CLOSE_TIMEOUT, session.timeout_ms / 1000)):
                         await request
@@ -174,15 +179,15 @@ class Connection:
         self._task = self._probe = None
 
     def _end(self) -> None:
-        """Refuse further calls, and close the connection."""
+        """Reject further calls, and close the connection."""
         if not self._ended:
             self._ended = True
             self.session.close("the client was closed", self.session.fatal_error)
         for task in (self._task, self._probe):
             if task is not None:
                 task.cancel()
-        if self._protocol is not None:
-            self._protocol.abort("the client was closed")
+        if self.protocol is not None:
+            self.protocol.abort("the client was closed")
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -196,67 +201,65 @@ class Connection:
     # --- called by the protocol ---
 
     def connected_to(self, protocol: ClientProtocol) -> None:
-        """Begin the handshake with a server that was reached."""
-        self._protocol = protocol
-        if self._advance(self.session.begin, self.now()):
-            self._write()
-
-    def received(self, protocol: ClientProtocol, data: bytes) -> None:
-        """Feed bytes to the session."""
-        if protocol is not self._protocol:
-            return
-        session = self.session
-        before = session.phase
-        if not self._advance(session.receive, data, self.now()):
-            return
-        if session.out:
-            self._write()
-        if before is not session.phase:
-            self._reschedule()
+        """Start the handshake with a server."""
+        self.protocol = protocol
+        if self._advance(self.session.start, self.now()):
+            self.write()
 
     def _advance(self, step: Callable[..., None], *args: Any) -> bool:
-        """Call a step of the session; return whether the connection is still of use.
-
-        An error that is not the server's is logged, and costs the connection as the server's do: it must neither end
-        the client silently nor leave calls that nothing answers.
-        """
+        """Call a step of the session, and return whether the connection can still be used."""
         try:
             step(*args)
-        except ConnectionBroken as error:
-            self.abort(str(error))
-            return False
         except Exception as error:
-            _log.exception("the session failed unexpectedly")
-            self.abort(f"{type(error).__name__}: {error}")
+            self.fail(error)
             return False
         return True
+
+    def fail(self, error: Exception) -> None:
+        """Close the connection because a step of the session failed.
+
+        An unexpected error is logged, and closes the connection like a protocol violation by the server. Otherwise it
+        would stop the client silently, or leave calls without an answer.
+        """
+        if isinstance(error, ConnectionBroken):
+            self.abort(str(error))
+        else:
+            _log.error("the session failed unexpectedly", exc_info=error)
+            self.abort(f"{type(error).__name__}: {error}")
 
     # --- sending, and time ---
 
     def flush(self) -> None:
-        """Send what there is to send now."""
-        self._flush_scheduled = False
+        """Send pending data now."""
+        self.flush_scheduled = False
         session = self.session
         if session.waiting:
-            self._advance(session.flush, self.now())
-        if session.out:
-            self._write()
+            try:
+                session.flush(self.loop.time() + self.suspensions.total())
+            except Exception as error:
+                self.fail(error)
+        out = session.out
+        if out and self.protocol is not None and self.protocol.transport is not None:
+            self.protocol.transport.write(b"".join(out))  # write() is inlined for speed
+            del out[:]
         if self._timer is None:
             self._schedule()
         elif session.waiting and session.phase is not Phase.READY:
-            self._reschedule()  # a call that waits less long than all others may have come
+            self.reschedule()  # a new call may have an earlier deadline than all others
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Pass the frames of the session to the transport."""
         out = self.session.out
-        if out and self._protocol is not None and self._protocol.transport is not None:
-            self._protocol.transport.write(out[0] if len(out) == 1 else b"".join(out))
-            out.clear()
+        if out and self.protocol is not None and self.protocol.transport is not None:
+            self.protocol.transport.write(b"".join(out))  # a single frame is not copied
+            del out[:]
 
     def _schedule(self) -> None:
         due = self.session.next_due()
-        self._timer = self.loop.call_at(due - self._suspensions.total(), self._tick) if due is not None else None
+        self._timer = self.loop.call_at(due - self.suspensions.total(), self._tick) if due is not None else None
 
-    def _reschedule(self) -> None:
+    def reschedule(self) -> None:
+        """Set the timer again, because the next tick may be due at a different time."""
         if self._timer is not None:
             self._timer.cancel()
         self._schedule()
@@ -264,17 +267,17 @@ class Connection:
     def _tick(self) -> None:
         self._timer = None
         self._advance(self.session.tick, self.now())
-        self._write()
+        self.write()
         self._schedule()
 
     # --- staying connected ---
 
     async def _run(self) -> None:
-        """Connect to one host after the other, and reconnect, until the client is closed."""
+        """Connect to one host after another, and reconnect, until the client is closed."""
         try:
             await self._stay_connected()
         except asyncio.CancelledError:
-            if not self._ended:  # by the end of the loop
+            if not self._ended:  # the event loop is being closed
                 hosts = ",".join(map(str, self._hosts.addresses))
                 text = f"a Client of {hosts} was not closed before its event loop ended: its session stays open"
                 warnings.warn(text, ResourceWarning, stacklevel=1)
@@ -301,34 +304,36 @@ class Connection:
                 await asyncio.sleep(next(delays, self._backoff.longest))
 
     def _expire(self) -> None:
-        self.session.expired("no server could be reached for as long as the session lasts")
+        self.session.expired("no server was reached within the session timeout")
 
     async def _supervised(self, address: Address) -> bool:
-        """Serve from one host; an unexpected error is logged and counts as a host that failed, with that reason."""
+        """Connect to one host and stay connected. An unexpected error is logged and counts as a failure of the host."""
         try:
             return await self._serve(address)
-        except Exception as error:  # a defect of ours must not end the client silently
+        except Exception as error:  # a bug in zoolet must not stop the client silently
             _log.exception("the connection to %s failed unexpectedly", address)
             self._failed(address, f"{type(error).__name__}: {error}")
             return False
 
     async def _serve(self, address: Address) -> bool:
-        """Stay connected to one server for as long as it lasts; return whether it was ever ready, or had something
-        essential to say.
+        """Connect to one server and stay connected as long as possible.
+
+        Returns:
+            Whether the connection became ready, or the server reported that the session has expired.
         """
         session = self.session
         shortest = min(MIN_ATTEMPT, session.wanted_ms / 1500)
-        # Two thirds of the session timeout, as after silence: the last third is for another server.
+        # All hosts share two thirds of the session timeout, as after silence: the last third is for another server.
         attempt = max(shortest, session.timeout_ms / 1500 / len(self._hosts.addresses))
         session_id = session.id
         try:
             protocol = await self._connect(address, attempt)
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            self._failed(address, str(error) or _reason(error, attempt, self._tls is not None))
+            self._failed(address, failed(error, attempt, self._tls is not None))
             return False
         ready = False
         try:
-            # A server that does not answer in that time is no better than one that is not there.
+            # A server that does not answer in this time is treated like one that cannot be reached.
             await asyncio.wait([protocol.ended], timeout=attempt)
             if not protocol.ended.done() and session.phase is not Phase.READY:
                 protocol.abort(f"no answer to the handshake within {attempt:.3f} s")
@@ -338,13 +343,12 @@ class Connection:
             await protocol.ended
         finally:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)
-            self._protocol = None
-            if protocol.reason == CLOSED and not ready:
-                hint = "serve TLS only" if self._tls is None else "want another certificate of this client"
-                protocol.reason += f" in place of an answer: it may {hint}"
+            self.protocol = None
+            if session.phase is Phase.HANDSHAKE and protocol.reason in (CLOSED, RESET):
+                protocol.reason = closed_early(protocol.reason, self._tls is not None)
             protocol.abort(protocol.reason)
             session.lost(f"{address}: {protocol.reason}", self.now())
-            self._reschedule()
+            self.reschedule()
         self._failed(address, protocol.reason)
         return ready or (session_id != 0 and session.id == 0)
 
@@ -357,15 +361,15 @@ class Connection:
         _log.debug("connection to %s ended: %s", address, reason)
 
     async def _look_for_a_writable_server(self) -> None:
-        """While a read-only server serves, ask the others; go to the first that takes writes."""
+        """While a read-only server serves the client, query the others, and move to the first that accepts writes."""
         for delay in PROBES.delays(self._rng):
             await asyncio.sleep(delay)
             if not self.session.read_only_now:
                 break
             for address in self._hosts.addresses:
-                if await self._takes_writes(address) and self._protocol is not None and self.session.read_only_now:
+                if await self._takes_writes(address) and self.protocol is not None and self.session.read_only_now:
                     self._preferred = address
-                    self._protocol.abort(f"{address} takes writes")
+                    self.protocol.abort(f"{address} accepts writes")
                     self._probe = None
                     return
         self._probe = None
@@ -381,13 +385,6 @@ class Connection:
                     writer.close()
         except (OSError, EOFError, TimeoutError):
             return False
-        except Exception:  # the search must not end silently: the client would stay read-only
-            _log.exception("asking %s whether it takes writes failed unexpectedly", address)
+        except Exception:  # the search must not stop silently, because the client would stay read-only
+            _log.exception("unexpected error while checking whether %s accepts writes", address)
             return False
-
-
-def _reason(error: Exception, attempt: float, tls: bool) -> str:
-    """Return why a connection could not be made, of an error that does not say it."""
-    if isinstance(error, TimeoutError):
-        return f"no connection within {attempt:.3f} s"
-    return f"{CLOSED}{' instead of beginning TLS: it may be a plain port' if tls else ''}"

@@ -1,7 +1,7 @@
 """The core that all views of one client share: the session, its connection, the chroot, listeners and background tasks.
 
 A :class:`~zoolet.client.aio.client.Client` is a view of a core (:class:`~zoolet.client.aio.base.BaseClient`).
-Views are light, and none copies anything.
+Views are lightweight and copy nothing.
 """
 
 from __future__ import annotations
@@ -11,50 +11,50 @@ import logging
 import ssl
 import weakref
 from collections.abc import Callable, Coroutine, Hashable, Iterator
-from itertools import count
 from random import Random
 from typing import Any, Final, TypeVar
 
-from zoolet.client.aio import fork
-from zoolet.client.aio.call import Call, RequestCall, caller
-from zoolet.client.aio.connection import CLOSE_TIMEOUT, Connection
-from zoolet.client.aio.hooks import EXPECTED, RequestHook, RequestInfo, call_hook
-from zoolet.client.wire.backoff import REFUSED, Backoff
-from zoolet.client.wire.hosts import Hosts
-from zoolet.client.wire.operations import decode_nothing
-from zoolet.client.wire.requests import Request, drop, fail
-from zoolet.client.wire.session import Session
-from zoolet.client.wire.states import State, StateListener
-from zoolet.protocol import paths
-from zoolet.protocol.codec import pack_int, put_str
-from zoolet.protocol.enums import WatcherType
-from zoolet.protocol.errors import (
+from ...protocol import paths
+from ...protocol.codec import pack_int, put_str
+from ...protocol.enums import WatcherType
+from ...protocol.errors import (
     ClosedError,
     SessionExpiredError,
     ThrottledOpError,
     ZooKeeperError,
 )
-from zoolet.protocol.operations import OPERATIONS, OpCode
+from ...protocol.operations import OPERATIONS, OpCode
+from ..wire.backoff import REFUSED, Backoff
+from ..wire.hosts import Hosts
+from ..wire.operations import decode_nothing
+from ..wire.requests import Request, drop, fail
+from ..wire.session import Session
+from ..wire.states import State, StateListener
+from . import fork
+from .call import Call, RequestCall, caller
+from .connection import CLOSE_TIMEOUT, Connection
+from .hooks import EXPECTED, RequestHook, RequestInfo, call_hook
 
 T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 _CACHED_PATHS: Final = 4096
-"""Paths whose check and encoding are kept; when there are more, all are dropped."""
+"""Maximum number of paths in the cache of checked and encoded paths. When it is full, it is cleared."""
 
 
 class ClientCore:
-    """One client: a session and what keeps it connected.
+    """The shared state of one client: a session and the connection that serves it.
 
     Args:
         hosts: The servers and the chroot.
         session_timeout: The session timeout to request, in seconds.
         read_only: Accept a server in read-only mode.
         login: User and password for SASL DIGEST-MD5.
-        auth: Credentials to begin with.
-        tls: For connections over TLS.
-        backoff: How long to wait between rounds over all hosts.
-        max_request: Bytes of the longest request that is sent.
-        rng: Where host order, jitter and names of protected nodes come from.
+        auth: Initial credentials.
+        tls: TLS context for the connections; None for connections without TLS.
+        backoff: Delays between rounds over all hosts.
+        max_request: Maximum size of a request in bytes.
+        rng: Random generator for host order, jitter and names of protected nodes.
+        on_request: Hook that is called for each request.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ClientCore:
         self.connection: Connection | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.removals: dict[str, Call[None]] = {}
-        """Watches that the server is being asked to remove, by path."""
+        """Pending requests that remove watches from the server, by path."""
         self.session = Session(
             round(session_timeout * 1000),
             rng,
@@ -90,34 +90,35 @@ class ClientCore:
             self.session.add_credential(scheme, credentials, None)
         self.session.watches.forget = self.remove_watches
         self.session_timeout = session_timeout
+        # 1000 or more are probably milliseconds, because servers grant at most 40 s by default.
+        self._seems_milliseconds = session_timeout if session_timeout >= 1000 else 0.0
         self._tls = tls
         self._backoff = backoff
         self._max_request = max_request
         self._on_request = on_request
         self._encoded_paths: dict[str, bytes] = {}
-        self.shared: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-        """Objects that recipes of this client share, for as long as one of them keeps them."""
-        self._listeners: weakref.WeakValueDictionary[int, StateListener] = weakref.WeakValueDictionary()
-        self._listener_numbers = count()  # in order, so that a simulated run can be repeated
+        self._shared: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
+        # A dictionary, because listeners are called in order, which keeps simulations reproducible.
+        self._listeners: dict[weakref.ref[StateListener], None] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
         self.postponed: dict[RequestCall[Any], asyncio.TimerHandle] = {}
-        self._unwatching: dict[str, asyncio.TimerHandle] = {}  # paths of which watches are to be removed again
+        self._unwatching: dict[str, asyncio.TimerHandle] = {}  # timers of repeated removals of watches, by path
         self._forked = False
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self.hosts.addresses))
         return f"<zoolet Client {servers}{self.chroot} {self.session.state.value}>"
 
-    # --- beginning and end ---
+    # --- start and close ---
 
-    def begin(self) -> Connection:
-        """Begin to connect, and do not wait for it.
+    def start(self) -> Connection:
+        """Start to connect, without waiting for the connection.
 
         Raises:
-            RuntimeError: It was started before.
+            RuntimeError: The client was started before.
         """
         if self.connection is not None:
-            raise RuntimeError("this Client was started before; make another one")
+            raise RuntimeError("this Client has already been started; create a new one")
         self.loop = asyncio.get_running_loop()
         self.connection = Connection(self.hosts, self.session, self.loop, self.rng, self._backoff, self._tls)
         fork.register(self)
@@ -125,7 +126,7 @@ class ClientCore:
         return self.connection
 
     async def aclose(self) -> None:
-        """End the background tasks, the session and the connection; waits at most two seconds for each of them."""
+        """Stop the background tasks, close the session and the connection, and wait at most one second for each."""
         if self._forked:
             return
         self._check_loop()
@@ -143,26 +144,43 @@ class ClientCore:
             await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
 
     def invalidate_after_fork(self) -> None:
-        """Refuse all calls: this is a forked child, and the connection is its parent's."""
+        """Reject all calls, because this is a forked child and the connection belongs to its parent."""
         self._forked = True
         self.session.terminal_error = RuntimeError(
-            "this Client belongs to the process that this one was forked from; make another one here"
+            "this Client belongs to the parent of this forked process; create a new one after the fork"
         )
 
     # --- states ---
 
     @property
     def terminal_error(self) -> Exception | None:
-        """Why no call is taken any more; None while calls are taken."""
+        """The error that all calls raise once the client cannot be used any more; None before."""
         return self.session.terminal_error
+
+    def valid_for(self) -> float:
+        """Return the number of seconds that the session certainly survives; see the client's method."""
+        session = self.session
+        if session.id == 0 or self.connection is None or session.terminal_error is not None:
+            return 0.0
+        connection = self.connection
+        now = connection.loop.time() + connection.suspensions.total()  # now() is inlined for speed
+        left = session.last_confirmed + session.timeout_ms / 1000 - now
+        return left if left > 0.0 else 0.0
 
     def _on_state(self, state: State, reason: str) -> None:
         level = logging.WARNING if state in (State.SUSPENDED, State.LOST) else logging.INFO
         _log.log(level, "%r is %s%s", self, state.value, f": {reason}" if reason else "")
-        for listener in list(self._listeners.values()):
+        if state is State.CONNECTED and (granted := self.session.timeout_ms / 1000) <= self._seems_milliseconds / 10:
+            text = (
+                "timeout=%g is in seconds, but the server granted only %g s; if you meant milliseconds, use timeout=%g"
+            )
+            _log.warning(text, self.session_timeout, granted, self.session_timeout / 1000)
+            self._seems_milliseconds = 0.0
+        for ref in list(self._listeners):
             try:
-                listener.on_state(state)
-            except Exception:  # a defect of the listener's must not end the connection that serves all others
+                if (listener := ref()) is not None:
+                    listener.on_state(state)
+            except Exception:  # a faulty listener must not close the connection that all other callers use
                 _log.exception("a listener of %r failed", self)
         if state in (State.LOST, State.CLOSED):
             self._fail_postponed(reason)
@@ -171,26 +189,40 @@ class ClientCore:
                 registration.wake()
 
     def add_listener(self, listener: StateListener) -> None:
-        """Notify an object of every new state, for as long as something else keeps it alive."""
-        self._listeners[next(self._listener_numbers)] = listener
+        """Notify an object of every new state. Only a weak reference to it is kept."""
+        self._listeners[weakref.ref(listener, self._listeners.pop)] = None
 
-    # --- background tasks ---
+    # --- for recipes ---
+
+    def share(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return an object that this client's recipes share under a key. The first recipe creates it, and it is freed
+        with the last.
+        """
+        value: T | None = self._shared.get(key)
+        if value is None:
+            value = self._shared[key] = make()
+        return value
+
+    def new_uuid(self) -> str:
+        """Return a random UUID, from this client's random generator."""
+        bits = f"{self.rng.getrandbits(128) & ~(0xF000 << 64) | 0x4000 << 64:032x}"
+        return f"{bits[:8]}-{bits[8:12]}-{bits[12:16]}-{bits[16:20]}-{bits[20:]}"
 
     def spawn(
         self, job: Coroutine[Any, Any, T], *, on_failure: Callable[[Exception], None] | None = None
     ) -> asyncio.Task[T | None]:
-        """Run something until it ends or the client is closed; the end of the session ends it silently.
+        """Run a coroutine in the background until it returns, the session ends or the client is closed.
 
-        Any other error is logged with its traceback, and fails the owner of the task. So does a cancellation that
-        nobody asked of the task itself: what it awaited was cancelled.
+        Any other error is logged with its traceback and passed to *on_failure*. This includes a cancellation that was
+        not requested from the task itself, because something that it awaited was cancelled.
 
         Args:
-            job: What to run.
-            on_failure: Called with such an error.
+            job: Coroutine to run.
+            on_failure: Function that is called with such an error.
         """
 
         async def run() -> T | None:
-            caller.set(None)  # it is a caller of its own
+            caller.set(None)  # the task is a separate caller
             try:
                 return await job
             except (ClosedError, SessionExpiredError):
@@ -198,11 +230,11 @@ class ClientCore:
 
         def over(task: asyncio.Task[T | None]) -> None:
             self.tasks.discard(task)
-            job.close()  # if the client was closed before it began
+            job.close()  # the client may have been closed before the coroutine started
             if not task.cancelled():
                 error = task.exception()
             else:
-                error = None if task.cancelling() else RuntimeError("what the task awaited was cancelled")
+                error = None if task.cancelling() else RuntimeError("a future that the task awaited was cancelled")
             if isinstance(error, Exception):
                 _log.error("a background task of %r failed", self, exc_info=error)
                 if on_failure is not None:
@@ -217,30 +249,34 @@ class ClientCore:
     # --- paths ---
 
     def add_chroot(self, path: str) -> str:
-        """Return the path as the server names it: below the chroot.
+        """Return the path on the server, which includes the chroot.
 
         Raises:
-            TypeError: It is not a string.
-            ValueError: It is invalid.
+            TypeError: *path* is not a string.
+            ValueError: *path* is not a valid path.
         """
-        if not isinstance(path, str):
-            raise TypeError(f"a path must be a string, not {path!r}")
-        slash = path.rfind("/")
-        known = slash == 0 or path[:slash] in self._encoded_paths  # most parents have been checked
-        if not known or not paths.is_valid_name(path[slash + 1 :]):
-            paths.check(path)
+        if not (path.__class__ is str and path in self._encoded_paths):
+            self._check_path(path)
         if not self.chroot:
             return path
         return self.chroot if path == "/" else self.chroot + path
 
+    def _check_path(self, path: str) -> None:
+        if not isinstance(path, str):
+            raise TypeError(f"path must be a string, not {path!r}")
+        slash = path.rfind("/")
+        known = slash == 0 or path[:slash] in self._encoded_paths  # most parents have already been checked
+        if not known or not paths.is_valid_name(path[slash + 1 :]):
+            paths.check(path)
+
     def strip_chroot(self, path: str) -> str:
-        """Return the path as the client names it."""
+        """Return the path without the chroot, as the client uses it."""
         if not self.chroot:
             return path
         return path[len(self.chroot) :] or "/" if path.startswith(self.chroot) else path
 
     def encoded_path(self, path: str) -> bytes:
-        """Check and encode a path, below the chroot; both once while it is cached."""
+        """Check a path, add the chroot and encode it, or return the cached result."""
         try:
             return self._encoded_paths[path]
         except (KeyError, TypeError):
@@ -251,7 +287,9 @@ class ClientCore:
         return encoded
 
     def sequential_path(self, path: str) -> str:
-        """Check the path of a sequential create, which may end with a slash: the number is its last name then."""
+        """Check the path of a sequential create and add the chroot. The path may end with a slash: the node's name is
+        then only the number.
+        """
         return self.add_chroot(path + "0")[:-1] if isinstance(path, str) else self.add_chroot(path)
 
     # --- calls ---
@@ -266,35 +304,46 @@ class ClientCore:
         then: Callable[[Any, ZooKeeperError | None], None] | None = None,
         of_recipe: bool = False,
     ) -> RequestCall[T]:
-        """Send a request at the end of this turn of the loop; it is under way when this returns.
+        """Submit a request, which is sent at the end of this iteration of the event loop.
 
         Args:
             op: The op code.
             body: The encoded request, without its header.
-            decode: Reads the body of the reply.
-            path: The node, for errors.
-            operation_timeout: Seconds that it may wait for a connection.
-            then: Called with the result or the error, in its place among replies and events.
-            of_recipe: It is a recipe's; see :meth:`~zoolet.client.aio.base.BaseClient.for_recipe`.
+            decode: Function that decodes the body of the reply.
+            path: The node, for error messages.
+            operation_timeout: Seconds that the request may wait for a connection.
+            then: Function that is called with the result or the error, in order with other replies and events.
+            of_recipe: Whether a recipe makes the request; see
+                :meth:`~zoolet.client.aio.base.BaseClient._for_recipe`.
+
+        Raises:
+            ValueError: The request is longer than *max_request* of the client.
+            RuntimeError: The client was not started, or belongs to a different event loop.
+            ZooKeeperError: The client is closed.
         """
-        connection, loop = self.connected_loop()
+        connection, loop, session = self.connection, self.loop, self.session
+        # Checked here first, because each function call costs a request a hundredth of its time.
+        if connection is None or loop is None or asyncio._get_running_loop() is not loop:
+            connection, loop = self.connected_loop()
         if len(body) > self._max_request - 8:
             raise ValueError(
-                f"{path}: the request has {len(body) + 8} bytes, and {self._max_request} is the limit (max_request)"
+                f"{path}: the request has {len(body) + 8} bytes; the limit is {self._max_request} (max_request)"
             )
         idempotent = OPERATIONS[op].idempotent
-        deadline = connection.about_now() + operation_timeout
+        deadline = loop.time() + connection.suspensions.known + operation_timeout
         call = RequestCall(loop, op, body, decode, path, deadline, idempotent, then, of_recipe)
-        connection.submit(call)
+        session.submit(call)
+        if not connection.flush_scheduled:
+            connection.wake()
         if self._on_request is not None:
             call_hook(self._on_request, RequestInfo(OPERATIONS[op].name, path, EXPECTED if of_recipe else ()), call)
         return call
 
     def _postpone(self, call: Request) -> None:
-        """Send a call again later: the server was too busy to try it."""
+        """Send a call again later, because the server was too busy to try it."""
         assert isinstance(call, RequestCall)
         assert self.loop is not None
-        if self.terminal_error is not None:  # it would not be sent any more
+        if self.terminal_error is not None:  # the call cannot be sent again
             fail(call, ClosedError(call.path, "the server was too busy, and the client is closing"))
             return
         if call.retry_delays is None:
@@ -310,11 +359,12 @@ class ClientCore:
         elif session_id != self.session.id:
             fail(call, SessionExpiredError(call.path, "a new session had to be opened"))
         else:
-            call.deadline += connection.about_now() - call.sent_at  # it may wait for a connection as long as it could
-            connection.submit(call)
+            call.deadline += connection.now() - call.sent_at  # the pause does not count as waiting
+            self.session.submit(call)
+            connection.wake()
 
     def _fail_postponed(self, reason: str) -> None:
-        for timer in self._unwatching.values():  # the watches end with the session
+        for timer in self._unwatching.values():  # the server removes watches when the session ends
             timer.cancel()
         self._unwatching.clear()
         postponed, self.postponed = self.postponed, {}
@@ -329,8 +379,8 @@ class ClientCore:
         """Return the connection and its loop.
 
         Raises:
-            RuntimeError: The client was not started, or another loop runs.
-            ZooKeeperError: It is closed.
+            RuntimeError: The client was not started, or belongs to a different event loop.
+            ZooKeeperError: The client is closed.
         """
         if self.connection is None or self.loop is None:
             if self.terminal_error is not None:
@@ -340,24 +390,24 @@ class ClientCore:
             is_ours = asyncio.get_running_loop() is self.loop
         except RuntimeError:
             is_ours = False
-        if not is_ours:  # or a function would be called for each request
+        if not is_ours:  # inlined, because a function call for each request would be slower
             self._check_loop()
         return self.connection, self.loop
 
     def _check_loop(self) -> None:
         try:
             running = asyncio.get_running_loop()
-        except RuntimeError:  # outside of any loop, where nothing can be awaited
+        except RuntimeError:  # outside of any event loop nothing can be awaited
             return
         if running is not self.loop and self.loop is not None:
-            ended = ", which has ended" if self.loop.is_closed() else ""
+            ended = ", which is closed" if self.loop.is_closed() else ""
             raise RuntimeError(
-                f"this client belongs to another event loop{ended}; make one in this loop (with pytest, a fixture and "
-                "its tests need the same loop scope)"
+                f"this Client belongs to a different event loop{ended}; create one in this loop (with pytest, a "
+                "fixture and its tests need the same loop scope)"
             )
 
     def add_auth(self, scheme: str, auth: bytes, operation_timeout: float) -> Call[None]:
-        """Authenticate with a credential now and after each reconnect."""
+        """Authenticate with a credential, now and after each reconnect."""
         connection, loop = self.connected_loop()
         deadline = connection.now() + operation_timeout
         call = RequestCall(loop, OpCode.AUTH, b"", decode_nothing, None, deadline, False)
@@ -366,26 +416,26 @@ class ClientCore:
         return call
 
     def flush(self) -> None:
-        """Send the calls that have been made at once, and not at the end of this turn of the loop."""
+        """Send submitted calls immediately, and not at the end of this iteration of the event loop."""
         if self.connection is not None:
             self.connection.flush()
 
     def rewatch(self, path: str) -> None:
-        """Register the watches of a path, as the server names it, again."""
+        """Register the watches of a path (which includes the chroot) again."""
         self.session.rewatch(path)
         if self.connection is not None:
             self.connection.wake()
 
     def remove_watches(self, path: str, kind: WatcherType, delays: Iterator[float] | None = None) -> Call[None] | None:
-        """Have the server remove watches that nothing here needs any more; *path* is as the server names it.
+        """Have the server remove watches that the client does not need any more.
 
-        If the server is too busy it is asked again later, but not by the same request, which would remove what was
-        registered meanwhile, too.
+        If the server is too busy, a new request is made later. The same request is not repeated, because it would also
+        remove watches that were registered since.
 
         Args:
-            path: The path.
-            kind: Which of its watches.
-            delays: The delays before it is asked again; None for the default.
+            path: The path, including the chroot.
+            kind: Type of the watches to remove.
+            delays: Delays before further requests; None for the default.
 
         Returns:
             The request; None if the client is closed.

@@ -1,24 +1,28 @@
-"""Connections to an address, be it a host and a port or the path of a unix socket, over which there is no TLS."""
+"""Open connections to a host and port, or to a unix socket (without TLS), and describe why one failed."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from zoolet.client.wire.hosts import Address
+from ..wire.diagnosis import CLOSED, RESET, closed_early
+from ..wire.hosts import Address
 
 if TYPE_CHECKING:
     import ssl
 
 P = TypeVar("P", bound=asyncio.Protocol)
+_CODE: Final = re.compile(r"\[Errno (\d+)\]")
 
 
 async def dial(address: Address, make: Callable[[], P], tls: ssl.SSLContext | None) -> P:
-    """Return a protocol that is connected.
+    """Connect to an address and return the protocol.
 
     Raises:
-        OSError: Nobody listens there, or not with TLS.
+        OSError: No server listens on the address, or the TLS handshake failed.
     """
     loop = asyncio.get_running_loop()
     if address.path:
@@ -32,8 +36,25 @@ async def dial(address: Address, make: Callable[[], P], tls: ssl.SSLContext | No
 async def dial_streams(
     address: Address, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return the streams of a connection; errors as for :func:`dial`."""
+    """Connect to an address and return the streams; raises as :func:`dial` does."""
     if address.path:
         return await asyncio.open_unix_connection(address.path)
     name = address.host if tls is not None else None
     return await asyncio.open_connection(address.host, address.port, ssl=tls, server_hostname=name)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason why a connection was lost or could not be opened, without the address."""
+    if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+        return RESET if str(error) else CLOSED  # in a TLS handshake, asyncio's error for a closed connection is empty
+    # asyncio replaces the text of the operating system by the addresses, and may combine several errors.
+    texts = dict.fromkeys(os.strerror(int(code)).lower() for code in _CODE.findall(str(error)))
+    return ", ".join(texts) or str(getattr(error, "strerror", None) or error) or type(error).__name__
+
+
+def failed(error: Exception, seconds: float, tls: bool) -> str:
+    """Return the reason why a connection could not be opened within *seconds*."""
+    if isinstance(error, TimeoutError) and not error.errno:
+        return f"no connection within {seconds:.3f} s"
+    reason = reason_of(error)
+    return closed_early(reason, tls) if reason in (CLOSED, RESET) else reason

@@ -1,32 +1,26 @@
-"""Forked children: a connection is its parent's, and using it in a child would garble both.
+"""Protection of forked processes: using the parent's connection in a child would corrupt it for both.
 
-Every client that runs is registered here; in a forked child all of them refuse their calls.
+Every running client is registered here. In a forked child all of them reject calls.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .core import ClientCore
+
+_running: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 
-class Invalidated(Protocol):
-    """An object that must not be used in a forked child."""
-
-    def invalidate_after_fork(self) -> None:
-        """Refuse all calls from now on."""
-        ...
-
-
-_running: weakref.WeakSet[Invalidated] = weakref.WeakSet()
-
-
-def register(client: Invalidated) -> None:
-    """Invalidate a client in every child that is forked from now on."""
+def register(client: ClientCore) -> None:
+    """Invalidate a client in every child that is forked later."""
     _running.add(client)
 
 
-def unregister(client: Invalidated) -> None:
+def unregister(client: ClientCore) -> None:
     """Forget a client."""
     _running.discard(client)
 

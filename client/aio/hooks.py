@@ -1,4 +1,4 @@
-"""A hook for each request, for metrics and traces."""
+"""Hooks that are called for each request, for metrics and traces."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from zoolet.client.aio.call import Call
-from zoolet.protocol.errors import (
+from ...protocol.errors import (
     BadVersionError,
     NodeExistsError,
     NoNodeError,
@@ -17,19 +16,20 @@ from zoolet.protocol.errors import (
     NoWatcherError,
     ThrottledOpError,
 )
+from .call import Call
 
 _log = logging.getLogger("zoolet.client")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """A request, for a hook.
+    """A request, as a hook receives it.
 
     Args:
-        operation: Its operation, as ZooKeeper names it: ``getData``, ``create2``, ``multi``.
-        path: Its node, as the client names it; None if it has none or several.
-        expected: Errors that are no failure, because a recipe, or a call that makes several requests, works with them:
-            the NoNodeError of the first lock at a path, for example.
+        operation: ZooKeeper's name of the operation, such as ``getData``, ``create2`` or ``multi``.
+        path: Path of the node, without the chroot; None for a request with no path or several.
+        expected: Error classes that are not failures, because a recipe or a call with several requests handles them.
+            An example is the NoNodeError of the first lock at a path.
     """
 
     operation: str
@@ -38,20 +38,20 @@ class RequestInfo:
 
 
 EXPECTED: Final = (BadVersionError, NoNodeError, NodeExistsError, NotEmptyError, NoWatcherError, ThrottledOpError)
-"""Errors with which recipes work."""
+"""Errors that recipes handle as part of their normal work."""
 
 
 RequestEnded = Callable[[BaseException | None], None]
-"""Called once when a request is done: with None, with its error, or with a CancelledError."""
+"""Called once when a request completes: with None, with its error, or with a CancelledError."""
 RequestHook = Callable[[RequestInfo], RequestEnded | None]
-"""Called for each request that a client makes, its recipes' too, in the context of its caller; not for pings,
-credentials and watches that are registered again. Returns what is to be called when the request is done, or None. It
-runs inside the client's loop: it must not block, nor make requests. Errors that it raises are logged, and harm nothing.
+"""Called for each request of a client and its recipes, in the context of its caller, but not for pings, credentials and
+watches that are registered again. It may return a function, which is called when the request completes. A hook runs in
+the client's event loop, so it must not block or make requests. Errors that it raises are logged and otherwise ignored.
 """
 
 
 def call_hook(hook: RequestHook, request: RequestInfo, call: Call[Any]) -> None:
-    """Call a hook for a request that is under way, and what it returns when that is done."""
+    """Call a hook for a submitted request, and when the request completes, the function that the hook returned."""
     ended = _guarded(hook, request)
     if ended is not None:
         call.add_done_callback(partial(_end, ended, call))

@@ -1,4 +1,4 @@
-"""Limits of time for blocks, with errors that say what did not happen."""
+"""Time limits for blocks, with errors that name what did not happen."""
 
 from __future__ import annotations
 
@@ -7,40 +7,45 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
-from zoolet.client.wire.arguments import checked_timeout
+from ..wire.arguments import checked_timeout
 
 
 class Limit(NamedTuple):
     """The time limit of a block.
 
     Args:
-        no_waiting: The limit is 0: the block takes what is there, and waits for nobody.
-        what: Returns what did not happen.
+        no_waiting: Whether the limit is 0: the block must not wait for other clients.
+        what: Function that returns a text for what did not happen.
     """
 
     no_waiting: bool
     what: Callable[[], str]
 
     def before_waiting(self) -> None:
-        """Raise TimeoutError if the block must not wait for others; call it before each such wait."""
+        """Check that the block may wait for other clients. Call this before each such wait.
+
+        Raises:
+            TimeoutError: The limit is 0.
+        """
         if self.no_waiting:
-            raise TimeoutError(f"{self.what()} at once")
+            raise TimeoutError(f"{self.what()} immediately")
 
 
 @contextlib.asynccontextmanager
 async def timeout_saying(
     seconds: float | None, what: Callable[[], str], facts: Callable[[], str] = lambda: ""
 ) -> AsyncIterator[Limit]:
-    """Limit the time of a block, and say what did not happen in it.
+    """Limit the time of a block. The error names what did not happen.
 
     Args:
-        seconds: None for no limit; with 0 the block waits for the server's answers, and for nobody else.
-        what: Returns it, such as "/pool had no free lease".
-        facts: Returns what is known of the reason, to be put at the end.
+        seconds: Time limit in seconds; None for no limit. With 0 the block waits for answers of the server but not for
+            other clients.
+        what: Function that returns a text for what did not happen, such as "/pool had no free lease".
+        facts: Function that returns known reasons, which are appended to the error message.
 
     Raises:
-        TimeoutError: It took longer.
-        ValueError: The limit is negative.
+        TimeoutError: The block took longer than *seconds*.
+        ValueError: *seconds* is negative.
     """
     no_waiting = seconds is not None and checked_timeout(seconds) == 0
     limit = asyncio.timeout(None if no_waiting else seconds)

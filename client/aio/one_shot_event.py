@@ -8,19 +8,19 @@ from typing import Any
 
 
 class OneShotEvent:
-    """An event that happens once: ``await`` it for the reason, or ask ``is_set()``, which is its truth value, too.
+    """An event that happens once. ``await`` returns its reason; ``is_set()``, or its truth value, is its state.
 
     Attributes:
-        reason: Why it happened; empty until then.
+        reason: Reason of the event; empty until it happens.
     """
 
     def __init__(self) -> None:
         self._happened = False
-        self._event: asyncio.Event | None = None  # made when something first waits: mostly nothing does
+        self._event: asyncio.Event | None = None  # created by the first wait, because most events are never awaited
         self.reason = ""
 
     def set(self, reason: str) -> None:
-        """Record that it has happened; the first reason counts."""
+        """Record that the event has happened. Only the first reason is kept."""
         if not self._happened:
             self._happened = True
             self.reason = reason
@@ -34,11 +34,11 @@ class OneShotEvent:
         return self._happened
 
     def is_set(self) -> bool:
-        """Return whether it has happened."""
+        """Return whether the event has happened."""
         return self._happened
 
     async def wait(self) -> str:
-        """Wait until it happens, and return the reason."""
+        """Wait until the event happens, and return the reason."""
         if not self._happened:
             self._event = self._event or asyncio.Event()
             await self._event.wait()

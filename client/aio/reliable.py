@@ -1,12 +1,15 @@
-"""Tools of every recipe: deletes and creates that survive lost replies, and retries.
+"""Building blocks of recipes: deletes and creates that survive lost replies, and retries.
 
-A recipe has no loop of its own around ``ConnectionLossError``, unless it has to look what became of a transaction. It
-uses
+The loops of recipes wait for a change, lead again, or try again because another client was faster (NoNodeError,
+NodeExistsError, BadVersionError). A recipe catches ConnectionLossError in a loop only to check whether a write was
+applied, or to keep waiting after an outage: ``observe`` in ``recipes/_follow.py``, Master and TwoPhaseCommit. Otherwise
+it uses
 
 - :func:`delete_guaranteed` and :func:`create_protected` (Curator's guaranteed delete and withProtection),
-- :func:`repeat` and :func:`repeat_despite_errors` for what may be done again until it is answered, or done,
-- the limits of time of :mod:`zoolet.client.aio.limits`,
-- the background tasks of :mod:`zoolet.client.aio.supervision`, and its :func:`first_event` of several watches.
+- :func:`repeat` for requests that may be repeated until they are answered, and :func:`repeat_despite_errors` for
+  requests that may be repeated until they succeed,
+- the time limits of :mod:`zoolet.client.aio.limits`,
+- the background tasks of :mod:`zoolet.client.aio.supervision`, and its :func:`first_event` for several watches.
 """
 
 from __future__ import annotations
@@ -15,11 +18,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from zoolet.client.wire.backoff import REFUSED
-from zoolet.protocol import paths
-from zoolet.protocol.errors import (
+from ...protocol import paths
+from ...protocol.errors import (
     AuthFailedError,
     ClosedError,
     ConnectionLossError,
@@ -29,28 +31,32 @@ from zoolet.protocol.errors import (
     UnimplementedError,
     ZooKeeperError,
 )
+from ..wire.backoff import REFUSED
 
 if TYPE_CHECKING:
-    from zoolet.client.aio.client import Client
+    from .client import Client
 
 T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 PAUSE: Final = 0.05
-"""Seconds between two tries of what is repeated."""
+"""Seconds between two attempts of a repeated request."""
 
 
-# --- one request, however often its reply is lost ---
+# --- one request, even if replies are lost ---
 
 
 async def repeat(
     do: Callable[[], Awaitable[T]], *, done: tuple[type[Exception], ...] = (), while_expired: bool = True
 ) -> T | None:
-    """Repeat a request until the server has answered; only one that may be applied twice.
+    """Repeat a request until the server answers. Use this only for requests that may be applied twice.
 
     Args:
-        do: Makes the request; called for each try.
-        done: Errors that mean that there is nothing left to do; the result is None then.
-        while_expired: Go on in the next session when one ends.
+        do: Function that makes the request. It is called for each attempt.
+        done: Error classes that mean that nothing is left to do; the result is then None.
+        while_expired: Continue in the next session when the session ends.
+
+    Returns:
+        The result of the request.
 
     Raises:
         ClosedError: The client was closed.
@@ -68,30 +74,33 @@ async def repeat(
 
 
 async def repeat_despite_errors(
-    client: Client,
+    client: Client[Any],
     do: Callable[[], Awaitable[T]],
     *,
     done: tuple[type[Exception], ...] = (),
     fatal: tuple[type[ZooKeeperError], ...] = (),
     while_expired: bool = False,
 ) -> T | None:
-    """Repeat what may be done again until the server has done it, whatever else it answers.
+    """Repeat requests that may be applied twice until they succeed, even if the server answers with errors.
 
-    After lost connections the pauses are short; if the server refuses it, they are those of :data:`REFUSED`, and the
-    first refusal is logged.
+    After a lost connection the pauses are short. After an error reply they are the delays of :data:`REFUSED`, and the
+    first such error is logged.
 
     Args:
-        client: Whose requests they are.
-        do: Makes the requests; called for each attempt.
-        done: Errors that mean that there is nothing left to do; the result is None then.
-        fatal: Errors that would not pass.
-        while_expired: Go on in the next session when one ends.
+        client: The client that makes the requests.
+        do: Function that makes the requests. It is called for each attempt.
+        done: Error classes that mean that nothing is left to do; the result is then None.
+        fatal: Error classes that are raised, because repeating would not help.
+        while_expired: Continue in the next session when the session ends.
+
+    Returns:
+        The result of the requests.
 
     Raises:
         ClosedError: The client was closed.
-        AuthFailedError: The client's credentials were refused.
-        SessionExpiredError: The session ended, if *while_expired* is False.
-        ZooKeeperError: One of *fatal*.
+        AuthFailedError: The server rejected the client's credentials.
+        SessionExpiredError: The session ended, and *while_expired* is False.
+        ZooKeeperError: An error of a class in *fatal*.
     """
     delays = None
     ends: tuple[type[ZooKeeperError], ...] = (ClosedError, AuthFailedError, SessionExpiredError, *fatal)
@@ -106,34 +115,34 @@ async def repeat_despite_errors(
         await asyncio.sleep(next(delays))
 
 
-def delays_after_refusal(client: Client, error: ZooKeeperError) -> Iterator[float]:
-    """Log the first error with which the server refuses something, and return the pauses before further tries."""
-    _log.warning("%r is refused, and tries again: %s", client, error)
-    return REFUSED.delays(client.rng)
+def delays_after_refusal(client: Client[Any], error: ZooKeeperError) -> Iterator[float]:
+    """Log the first error reply to a repeated request, and return the pauses before further attempts."""
+    _log.warning("the server refused a request of %r, which will be repeated: %s", client, error)
+    return REFUSED.delays(client._core.rng)
 
 
-async def delete_guaranteed(client: Client, path: str) -> None:
-    """Delete a node, however often the connection is lost and whatever the server answers, until the client is closed.
+async def delete_guaranteed(client: Client[Any], path: str) -> None:
+    """Delete a node, and retry after lost connections and any error of the server until the client is closed.
 
     Source: Curator's guaranteed delete.
     """
     await until_gone(client, lambda: client.delete(path))
 
 
-async def until_gone(client: Client, delete: Callable[[], Awaitable[object]]) -> None:
-    """Delete something until it is gone or the client takes no more calls, whatever the server answers."""
+async def until_gone(client: Client[Any], delete: Callable[[], Awaitable[object]]) -> None:
+    """Repeat a deletion until the node is gone or the client is closed, even if the server answers with errors."""
     with contextlib.suppress(ClosedError, AuthFailedError):
         await repeat_despite_errors(client, delete, done=(NoNodeError,), while_expired=True)
 
 
-def delete_in_background(client: Client, path: str) -> None:
-    """Delete a node, guaranteed, without waiting for it; nothing is done once the client is closed."""
+def delete_in_background(client: Client[Any], path: str) -> None:
+    """Start a guaranteed delete of a node in the background, unless the client is closed."""
     if client.terminal_error is None:
-        client.spawn(delete_guaranteed(client, path))
+        client._core.spawn(delete_guaranteed(client, path))
 
 
-async def find_protected(client: Client, parent: str, protection_id: str) -> str | None:
-    """Look for a node by the protection id in its name, at a server that knows all that was done before."""
+async def find_protected(client: Client[Any], parent: str, protection_id: str) -> str | None:
+    """Find a node by the protection id in its name, after a sync, which makes earlier creations visible."""
     synced = asyncio.ensure_future(client.sync(parent))
     listed = asyncio.ensure_future(client.children(parent))
     try:
@@ -147,8 +156,8 @@ async def find_protected(client: Client, parent: str, protection_id: str) -> str
     return next((paths.join(parent, name) for name in names if protection_id in name), None)
 
 
-async def delete_protected(client: Client, parent: str, protection_id: str) -> None:
-    """Delete, guaranteed, what may have been created with a protection id in its name."""
+async def delete_protected(client: Client[Any], parent: str, protection_id: str) -> None:
+    """Delete all nodes with a protection id in their names, and retry as :func:`delete_guaranteed` does."""
 
     async def delete() -> None:
         while (path := await find_protected(client, parent, protection_id)) is not None:
@@ -158,7 +167,7 @@ async def delete_protected(client: Client, parent: str, protection_id: str) -> N
 
 
 async def create_protected(
-    client: Client,
+    client: Client[Any],
     parent: str,
     protection_id: str,
     create: Callable[[], Awaitable[str]],
@@ -166,31 +175,33 @@ async def create_protected(
     create_parent: Callable[[str], Awaitable[object]] | None,
     ephemeral: bool = True,
 ) -> str:
-    """Create a node that is known by a unique id in its name, whatever happens to the reply.
+    """Create a node with a unique id in its name, which identifies the node even if the reply is lost.
 
     If the caller gives up, a background task deletes the node.
 
     Args:
-        client: Whose session creates it.
-        parent: The node above it.
-        protection_id: A text in its name and in no other's.
-        create: Creates it.
-        create_parent: Creates the node above it if that is missing; None to raise NoNodeError then.
-        ephemeral: It ends with the session.
+        client: The client that creates the node.
+        parent: The parent of the node.
+        protection_id: A text that only this node's name contains.
+        create: Function that creates the node.
+        create_parent: Function that creates a missing parent; None to raise NoNodeError instead.
+        ephemeral: Whether the node is deleted when the session ends.
 
     Returns:
-        Its path.
+        The path of the node.
 
     Raises:
-        ConnectionLossError: There was no connection in time. If it may have been created (``maybe_applied``), it is
-            deleted later.
-        SessionExpiredError: The session has ended; if the node was ephemeral, it is gone.
+        ConnectionLossError: The client was not connected in time. If the node may have been created
+            (``maybe_applied``), it is deleted later.
+        SessionExpiredError: The session ended. An ephemeral node is deleted with it.
+        NoNodeError: The parent does not exist, and *create_parent* is None.
 
     Source: Curator's withProtection.
     """
-    session_id = client.session_id
+    session = client._core.session
+    session_id = session.id
     sent = False
-    lost: ConnectionLossError | None = None  # of the last try whose reply was lost
+    lost: ConnectionLossError | None = None  # the error of the last attempt whose reply was lost
     try:
         while True:
             try:
@@ -201,37 +212,42 @@ async def create_protected(
                 if create_parent is None:
                     raise
                 await create_parent(parent)
-            except (ConnectionLossError, NodeExistsError) as error:  # it exists: the try whose reply was lost did it
+            except (ConnectionLossError, NodeExistsError) as error:  # an attempt without reply may have succeeded
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     sent = False
                     raise
                 lost = error if isinstance(error, ConnectionLossError) else lost
                 try:
                     path = await find_protected(client, parent, protection_id)
-                except ConnectionLossError as unreachable:  # which says of itself that nothing was applied
+                except ConnectionLossError as unreachable:  # maybe_applied is False, but the create may be applied
                     raise lost or unreachable from None
                 if path is not None:
                     return path
-                if ephemeral and session_id and client.session_id != session_id:
+                if ephemeral and session_id and session.id != session_id:
                     raise SessionExpiredError(parent, "the session ended while the node was created") from None
-    except BaseException as error:  # cancelled, too
+    except BaseException as error:  # a cancellation also has to clean up
         gone = ephemeral and isinstance(error, SessionExpiredError | ClosedError)
         if sent and not gone and client.terminal_error is None:
-            client.spawn(delete_protected(client, parent, protection_id))
+            client._core.spawn(delete_protected(client, parent, protection_id))
         raise
 
 
-async def ensure_container(client: Client, path: str) -> None:
-    """Create a node that goes with its last child, unless it exists; a persistent one where a server has no containers.
+async def ensure_container(client: Client[Any], path: str, *, levels: int = 1) -> None:
+    """Create a container node unless it exists, or a persistent node if the server does not support containers.
 
     Args:
-        client: Whose session creates it.
-        path: The node; those above it are persistent.
+        client: The client that creates the node.
+        path: The path of the node.
+        levels: Number of nodes that become containers, from *path* upwards. Nodes above them are persistent.
     """
     while True:
         try:
-            await client.create(path, b"", container=True, parents=True)
+            await client.create(path, b"", container=True, parents=levels == 1)
             return
+        except NoNodeError:
+            if levels == 1:
+                raise
+            await ensure_container(client, paths.parent(path), levels=levels - 1)
         except NodeExistsError:
             return
         except UnimplementedError:

@@ -1,49 +1,50 @@
-"""Reading many nodes: requests about all of them with a bound on those in flight, and subtrees from the top.
+"""Functions that read many nodes, with a limit on the requests in flight, and that walk subtrees from the top.
 
-Recipes, the shell and dumps read with these.
+Recipes, the shell and dumps use these functions.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from zoolet.client.aio.client import Client
-from zoolet.protocol import paths
-from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError, ZooKeeperError
+from ...protocol import paths
+from ...protocol.errors import MarshallingError, NoAuthError, NoNodeError, ZooKeeperError
+from .client import Client
 
 MAX_IN_FLIGHT: Final = 500
-"""Nodes that are read or written at the same time."""
+"""Maximum number of nodes that are read or written at the same time."""
 P = TypeVar("P")
 T = TypeVar("T")
 
 
 async def answers(calls: Iterable[Awaitable[T]], *expected: type[ZooKeeperError]) -> list[T | ZooKeeperError]:
-    """Wait for the answers to requests; expected errors are returned in their places.
+    """Wait for the answers to requests. Expected errors are returned in place of an answer.
 
     Raises:
-        BaseException: The first other error, after all have ended.
+        BaseException: A request failed with any other error. It is raised after all requests have completed.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, expected):
             raise result
-    return results  # type: ignore[return-value] # an error that is not expected was raised
+    return results  # type: ignore[return-value] # unexpected errors were raised above
 
 
 async def ask(
     request: Callable[[P], Awaitable[T]], about: Iterable[P], *expected: type[ZooKeeperError]
 ) -> list[T | ZooKeeperError]:
-    """Make a request about each of many things; return the answers in the same order.
+    """Make the same request for each of many arguments, and return the answers in the same order.
 
     Args:
-        request: Makes one.
-        about: Its argument for each.
-        expected: Errors that are returned in the place of an answer.
+        request: Function that makes one request.
+        about: The arguments.
+        expected: Error classes that are returned in place of an answer.
 
     Raises:
-        BaseException: The first other error; requests made together with it have ended, those after it are not made.
+        BaseException: A request failed with any other error. Requests of the same batch have completed; later requests
+            are not made.
     """
     things = list(about)
     received: list[T | ZooKeeperError] = []
@@ -52,29 +53,36 @@ async def ask(
     return received
 
 
-async def names_below(client: Client, parents: list[str]) -> list[list[str] | ZooKeeperError]:
-    """Return the names of the children of each node, or why they cannot be listed.
+async def names_below(client: Client[Any], parents: list[str]) -> list[list[str] | ZooKeeperError]:
+    """Return the names of the children of each node, or the error if they cannot be listed.
 
     Raises:
-        MarshallingError: The server names a child as no node can be; such a server could go on without end.
+        MarshallingError: The server returned an invalid child name. Such a server could cause an endless walk.
     """
     lists = await ask(client.children, parents, NoNodeError, NoAuthError)
     for parent, names in zip(parents, lists, strict=True):
         for name in names if isinstance(names, list) else ():
             if "/" in name or not paths.is_valid_name(name):
-                raise MarshallingError(parent, f"the server names a child {name!r}, which is no name of a node")
+                raise MarshallingError(parent, f"the server returned an invalid child name: {name!r}")
     return lists
 
 
-async def subtree(client: Client, root: str) -> AsyncIterator[tuple[str, list[str]]]:
+async def subtree(
+    client: Client[Any], root: str, is_leaf: Callable[[str], bool] = lambda name: False
+) -> AsyncIterator[tuple[str, list[str]]]:
     """Yield the nodes from a root down with the names of their children, parents first.
 
-    Nodes that are gone, or whose children may not be listed, are passed over.
+    Nodes that no longer exist, or whose children the client may not list, are skipped.
+
+    Args:
+        client: Client that reads the nodes.
+        root: Path of the first node.
+        is_leaf: Function that returns whether a name shows that the node has no children. Such nodes are not read.
     """
     pending = [root]
     while pending:
         parents, pending[-MAX_IN_FLIGHT:] = pending[-MAX_IN_FLIGHT:], []
         for parent, names in zip(parents, await names_below(client, parents), strict=True):
             if isinstance(names, list):
-                pending += [paths.join(parent, name) for name in names]
+                pending += [paths.join(parent, name) for name in names if not is_leaf(name)]
                 yield parent, names

@@ -1,8 +1,8 @@
-"""Background tasks of recipes, and what their failure means.
+"""Background tasks of recipes, and the handling of their failures.
 
-- :class:`Follower` follows something for as long as a block lasts.
-- :class:`SupervisedBlock` has background tasks whose failure cancels the block that started them.
-- :class:`CancelledBlock` is what both that and a lost lease cancel with.
+- :class:`Follower` follows changes for the duration of a block.
+- :class:`SupervisedBlock` runs background tasks whose failure cancels the block that started them.
+- :class:`CancelledBlock` cancels a block, for a :class:`SupervisedBlock` and for a lost lease.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final
 
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import PAUSE, delays_after_refusal
-from zoolet.client.aio.watcher import Watcher
-from zoolet.client.wire.states import State, WatchOverflowError
-from zoolet.protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
+from ...protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
+from ..wire.states import State, WatchOverflowError
+from .client import Client
+from .reliable import PAUSE, delays_after_refusal
+from .watcher import Watcher
 
 _log = logging.getLogger("zoolet.client")
 _CLOSED: Final = "the client is closed"
 
 
 class Follower:
-    """Follows something in the background: a step that watches and reads, again and again until it is stopped.
+    """Follows changes in the background: repeats a step, which watches and reads, until it is stopped.
 
-    A step that fails with a ZooKeeperError is repeated, unless it is the first, and failed although there was a
-    connection. If the server refuses it, the pauses grow, and the error is logged, once until a step completes again.
-    Another error ends the following: before the first complete step it is raised by :meth:`start`, after it
-    by :meth:`changes`, and given to the owner.
+    A step that fails with a ZooKeeperError is repeated, unless it is the first step and failed while the client was
+    connected. If the server refuses the request, the pauses grow, and the error is logged once until a step completes
+    again. Any other error stops the follower. Before the first complete step, :meth:`start` raises the error. After it,
+    :meth:`changes` raises the error, and the owner is notified.
 
     Args:
-        client: Whose tasks run it.
-        step: Follows until something breaks; calls :meth:`mark_ready` once what it follows is complete.
+        client: The client whose background tasks include the follower.
+        step: Function that follows until an error occurs, and calls :meth:`mark_ready` when its data is complete.
     """
 
-    def __init__(self, client: Client, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, client: Client[Any], step: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._client = client
         self._step = step
         self._ready = asyncio.Event()
@@ -45,20 +45,20 @@ class Follower:
         self._on_failure: Callable[[Exception], None] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        self._delays: Iterator[float] | None = None  # once a step was refused, until one completes
+        self._delays: Iterator[float] | None = None  # delays after a refused step; None once a step completes
 
     @property
     def begun(self) -> bool:
-        """Whether it was begun, and not stopped since."""
+        """Whether the follower was started, and not stopped since."""
         return self._task is not None and not self._stopped
 
     def mark_ready(self) -> None:
-        """Record that what is followed is complete."""
+        """Record that the followed data is complete."""
         self._ready.set()
         self._delays = None
 
     def mark_changed(self) -> None:
-        """Wake those that iterate the changes: there is one."""
+        """Wake the iterators of :meth:`changes`, because there is a change."""
         self._count += 1
         self._wake()
 
@@ -67,11 +67,11 @@ class Follower:
         changed.set()
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yield now, and after each change, until :meth:`stop`; changes that come fast may be one.
+        """Yield now and after each change, until :meth:`stop`. Several quick changes may be combined.
 
         Raises:
             ClosedError: The client was closed.
-            Exception: Whatever else ended the following.
+            Exception: Another error stopped the follower.
         """
         seen = -1
         while True:
@@ -86,32 +86,32 @@ class Follower:
             await self._changed.wait()
 
     async def start(self, on_failure: Callable[[Exception], None] | None = None) -> None:
-        """Begin, and wait until what is followed is complete.
+        """Start, and wait until the followed data is complete.
 
         Args:
-            on_failure: Called with the error that ends the following later.
+            on_failure: Function that is called with an error that stops the follower later.
 
         Raises:
-            ZooKeeperError: The first step failed although there was a connection.
+            ZooKeeperError: The first step failed while the client was connected.
             ClosedError: The client is closed.
         """
         self._ready.clear()
         self._error, self._on_failure, self._stopped = None, on_failure, False
-        self._task = task = self._client.spawn(self._run(), on_failure=self._fail)
+        self._task = task = self._client._core.spawn(self._run(), on_failure=self._fail)
         task.add_done_callback(self._ended)
         ready = asyncio.ensure_future(self._ready.wait())
         try:
             await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
             if not self._ready.is_set():
                 raise self._error or ClosedError(detail=_CLOSED)
-        except BaseException:  # cancelled, too: nothing may go on in the background
+        except BaseException:  # even after a cancellation, nothing may keep running in the background
             task.cancel()
             raise
         finally:
             ready.cancel()
 
     async def stop(self) -> None:
-        """End it."""
+        """Stop the follower."""
         self._stopped = True
         self._wake()
         if self._task is not None and not self._task.done():
@@ -124,7 +124,7 @@ class Follower:
             self._on_failure(error)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        """Wake those that iterate the changes: there will be no more."""
+        """Wake the iterators of :meth:`changes`, because there will be no more changes."""
         if task is not self._task:
             return
         if self._error is None and not self._stopped:
@@ -140,7 +140,7 @@ class Follower:
             except (ConnectionLossError, SessionExpiredError, WatchOverflowError):
                 await asyncio.sleep(PAUSE)
             except ZooKeeperError as error:
-                if self._client.terminal_error is not None:  # refused credentials, for example: no step will succeed
+                if self._client.terminal_error is not None:  # for example, the server rejected the credentials
                     raise
                 if not self._ready.is_set() and self._client.state is State.CONNECTED:
                     self._error = error  # start() raises it
@@ -151,28 +151,33 @@ class Follower:
 
 
 class CancelledBlock:
-    """A block that is cancelled from outside, and ends with an error in place of that cancellation.
+    """A block that is cancelled from outside, and raises an error in place of that cancellation.
 
-    The task that enters is remembered; :meth:`cancel` cancels it, and :meth:`uncancelled` tells at the end of the block
-    whether the cancellation that arrives there is that one.
+    It remembers the task that enters. :meth:`cancel` cancels this task, and at the end of the block
+    :meth:`uncancelled` returns whether the cancellation that arrives there came from :meth:`cancel`.
+
+    Args:
+        task: The task that enters, if the caller knows it; None for the current task.
     """
 
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
+    def __init__(self, task: asyncio.Task[Any] | None = None) -> None:
+        self._task = task or asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._cancelled = self._missed = False
 
     def cancel(self, reason: str) -> None:
-        """Cancel the block, unless its task is the one that runs now: that one gets an error anyway."""
+        """Cancel the block, unless its task is the current one, which gets an error anyway."""
         task = self._task
-        if task is not None and task.done():  # it entered for a thread, which cannot be cancelled
+        if task is not None and task.done():  # the block belongs to a thread, which cannot be cancelled
             self._missed = True
         elif task is not None and task is not asyncio.current_task():
             self._cancelled = True
             task.cancel(reason)
 
     def uncancelled(self, kind: type[BaseException] | None) -> bool:
-        """Return whether the block ends because of :meth:`cancel`, or would have; take the cancellation back if so."""
+        """Return whether :meth:`cancel` cancelled the block, or failed to only because it belongs to a thread, and undo
+        the cancellation.
+        """
         task, self._task = self._task, None
         if self._missed:
             return kind is None
@@ -183,19 +188,19 @@ class CancelledBlock:
 
 
 class SupervisedBlock:
-    """The background tasks of an ``async with`` block: an error in one of them, or the end of the client, cancels the
-    block, which raises the error.
+    """The background tasks of an ``async with`` block. If one fails or the client is closed, the block is cancelled and
+    raises the error.
 
     Args:
-        client: Whose tasks they are.
+        client: The client that runs the tasks.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client[Any]) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[Any]] = set()
         self._block: CancelledBlock | None = None
         self._error: Exception | None = None
-        client.add_listener(self)
+        client._core.add_listener(self)
 
     def on_state(self, state: State) -> None:
         """Receive the client's state."""
@@ -203,34 +208,34 @@ class SupervisedBlock:
             self.fail(self._client.terminal_error or ClosedError(detail=_CLOSED))
 
     def enter(self) -> None:
-        """Begin the block: the present task is cancelled when a background task fails, or has failed already."""
+        """Start the block. The current task is cancelled if a background task fails or has already failed."""
         self._block = CancelledBlock()
         if self._error is not None:
             asyncio.get_running_loop().call_soon(self._cancel_block)
 
     def spawn(self, job: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run a task until it ends or the block does."""
-        task = self._client.spawn(job, on_failure=self.fail)
+        """Run a coroutine in the background until it returns or the block ends."""
+        task = self._client._core.spawn(job, on_failure=self.fail)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def fail(self, error: Exception) -> None:
-        """Cancel the block because of an error; the first one counts."""
+        """Cancel the block because of an error. Only the first error is kept."""
         if self._error is None:
             self._error = error
             self._cancel_block()
 
     def _cancel_block(self) -> None:
         if self._block is not None:
-            self._block.cancel(f"the background tasks ended: {self._error!r}")
+            self._block.cancel(f"a background task failed: {self._error!r}")
 
     def exit(self, kind: type[BaseException] | None) -> None:
         """End the block, and cancel its tasks.
 
         Raises:
-            Exception: The error of a task that failed, unless the block raised another one; or ClosedError, if the
-                end of the client cancelled the block.
+            Exception: A task failed with this error, and the block did not raise a different one.
+            ClosedError: The block was cancelled because the client was closed.
         """
         for task in list(self._tasks):
             task.cancel()
@@ -248,13 +253,14 @@ async def first_event(*watchers: Watcher) -> None:
     """Wait until one of several watches has an event.
 
     Raises:
-        ClosedError: The client was closed, or whatever else a watch fails with.
+        ClosedError: The client was closed.
+        Exception: One of the watches failed with this error.
     """
     await _first(*[watcher.next() for watcher in watchers])
 
 
 async def first_event_or(other: Coroutine[Any, Any, Any], *watchers: Watcher) -> None:
-    """Wait until one of several watches has an event, or something else is done; errors as for :func:`first_event`."""
+    """Wait until one of several watches has an event, or a coroutine is done; raises as :func:`first_event` does."""
     await _first(other, *[watcher.next() for watcher in watchers])
 
 

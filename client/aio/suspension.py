@@ -1,4 +1,4 @@
-"""For how long the machine was suspended: time that the monotonic clock does not count, and the server does."""
+"""Time that the machine spent suspended: the monotonic clock does not count it, but the server does."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 _NOTICEABLE: Final = 0.01
-"""Seconds by which two clocks must have moved apart; less is the time between reading one and the other."""
+"""Minimum difference in seconds between two clocks that counts as a suspension. Less is the time between two reads."""
 
 
 def _clocks() -> tuple[int, int] | None:
-    """Return the clock that goes on during a suspension, and the one that stands still; None if there are no such."""
+    """Return the clock that advances during a suspension and the one that does not; None on other platforms."""
     if sys.platform == "linux":
         return time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC
     if sys.platform == "darwin":
@@ -22,7 +22,7 @@ def _clocks() -> tuple[int, int] | None:
 
 
 class SteadyClock:
-    """The loop's time, plus the seconds for which the machine was suspended since this was made."""
+    """A clock that shows the loop's time plus the seconds that the machine spent suspended since its creation."""
 
     def __init__(self) -> None:
         self._suspensions = Suspensions()
@@ -33,12 +33,12 @@ class SteadyClock:
 
 
 class Suspensions:
-    """Counts the seconds for which the machine was suspended since this was made.
+    """Counts the seconds that the machine spent suspended since the creation of this object.
 
     Args:
-        clocks: The clock that goes on and the one that stands still; by default those of the platform. On a platform
-            without such clocks the count stays 0.
-        read: Reads a clock.
+        clocks: The clock that advances during a suspension and the one that does not; by default the platform's. On a
+            platform without such clocks the count stays 0.
+        read: Function that reads a clock.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class Suspensions:
         self._clocks = clocks
         self._read = read
         self.known = 0.0
-        """The seconds, when they were last looked at."""
+        """The seconds counted by the last call of :meth:`total`."""
         self._apart = 0.0 if clocks is None else read(clocks[0]) - read(clocks[1])
 
     def total(self) -> float:
-        """Return the seconds; it is the same number until there is another suspension."""
+        """Return the seconds. The number changes only after another suspension."""
         if self._clocks is None:
             return 0.0
         going, standing = self._clocks
-        apart = self._read(going) - self._read(standing)  # no call of a function: it is asked twice for each request
+        apart = self._read(going) - self._read(standing)  # inlined, because every request reads the clocks
         if apart - self._apart > _NOTICEABLE:
             self.known += apart - self._apart
             self._apart = apart

@@ -1,4 +1,4 @@
-"""Watches and their events as the user has them: an async context manager, and an async iterator inside it.
+"""Watches for users: an async context manager, which is an async iterator of events inside its block.
 
 States of a watcher, and transitions::
 
@@ -6,13 +6,13 @@ States of a watcher, and transitions::
                         |                    |                         |
                         +------- exit -------+---------- exit ---------+--> ENDED
 
-What keeps them sound:
+Invariants:
 
-- The server may have the watch from the moment the request is sent, so until the reply the path is *expected* in the
-  :class:`~zoolet.client.wire.watches.WatchTable`: a removal that another watcher requests meanwhile is put off.
-- The registration is added in the very place of the reply among the events, by the call's ``then``: an event that the
-  server sends right behind it finds it.
-- If the watcher has ended before the reply, the watch is an orphan at the server, and is removed.
+- The server may have the watch as soon as the request is sent. So until the reply, the path is *expected* in the
+  :class:`~zoolet.client.wire.watches.WatchTable`, and removals that other watchers request are postponed.
+- The call's ``then`` adds the registration, in order with replies and events, so an event that the server sends right
+  after the reply reaches it.
+- If the watcher ended before the reply, the watch is an orphan at the server, and is removed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,12 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self
 
-from zoolet.client.aio.call import Call, RequestCall, ignore_result
-from zoolet.client.aio.core import ClientCore
-from zoolet.client.serializers import Serializer
-from zoolet.client.wire import operations
-from zoolet.client.wire.arguments import checked_count
-from zoolet.client.wire.operations import NO_WATCH, WATCH
-from zoolet.client.wire.resync import SubtreeResync
-from zoolet.client.wire.states import Event, State, WatchOverflowError
-from zoolet.client.wire.watches import Kind, Registration
-from zoolet.protocol import records as r
-from zoolet.protocol.codec import put_str
-from zoolet.protocol.enums import AddWatchMode, WatcherType
-from zoolet.protocol.errors import (
+from ...protocol import records as r
+from ...protocol.codec import put_str
+from ...protocol.enums import AddWatchMode, WatcherType
+from ...protocol.errors import (
     ClosedError,
     ConnectionLossError,
     NoAuthError,
@@ -45,20 +36,29 @@ from zoolet.protocol.errors import (
     ThrottledOpError,
     ZooKeeperError,
 )
-from zoolet.protocol.operations import OpCode
+from ...protocol.operations import OpCode
+from ..serializers import C, Serializer
+from ..wire import operations
+from ..wire.arguments import checked_count
+from ..wire.operations import NO_WATCH, WATCH
+from ..wire.resync import SubtreeResync
+from ..wire.states import Event, State, WatchOverflowError
+from ..wire.watches import Kind, Registration
+from .call import Call, RequestCall, ignore_result
+from .core import ClientCore
 
 ONE_SHOT: Final = frozenset({Kind.DATA, Kind.EXIST, Kind.CHILD})
 """The kinds of watch that fire once."""
 RESYNC_TIMEOUT: Final = 3600.0
-"""Seconds that a listing of a subtree waits for a connection: as long as it takes, for it is repeated after each."""
+"""Seconds that a listing of a subtree waits for a connection. It is long because each new connection lists again."""
 REMOVAL_TIMEOUT: Final = 0.2
-"""Seconds that a block that ends with an error waits for the removal of its watch; it goes on all the same."""
+"""Seconds that a block that ends with an error waits for the removal of its watch, which continues in any case."""
 ASK_AGAIN: Final = 0.1
-"""Seconds until a listing that was throttled is asked for again."""
+"""Seconds before a throttled listing is requested again."""
 
 
 class Phase(Enum):
-    """The state of a watcher; the transitions are drawn above."""
+    """The states of a watcher. The module's docstring shows the transitions."""
 
     NEW = 1
     REGISTERING = 2
@@ -67,19 +67,19 @@ class Phase(Enum):
     ENDED = 5
 
 
-class Watcher:
+class Watcher(Generic[C]):
     """A watch and its events.
 
-    When it ends, the server removes the watch, unless another watcher of this client needs it.
+    When the watcher ends, the server removes the watch, unless another watcher of this client needs it.
 
     Attributes:
-        initial: Of a watch that fires once: what was read when it was set.
+        initial: The value that was read when a one-shot watch was set; None for other watches.
     """
 
     def __init__(
         self,
         core: ClientCore,
-        serializer: Serializer,
+        serializer: Serializer[Any],
         operation_timeout: float,
         kind: Kind,
         path: str,
@@ -97,9 +97,9 @@ class Watcher:
         self._phase = Phase.NEW
         self._waiters: list[asyncio.Future[None]] = []
         self._error: Exception | None = None
-        self.initial: Any = None
+        self.initial: C = None  # type: ignore[assignment] # until the block is entered
 
-    # --- beginning and end ---
+    # --- entering and leaving ---
 
     async def __aenter__(self) -> Self:
         self._phase = Phase.REGISTERING
@@ -110,7 +110,7 @@ class Watcher:
                 await self._register_recursive()
             else:
                 await self._register_persistent()
-        except BaseException:  # cancelled too: the server must not keep the watch
+        except BaseException:  # a cancellation must also remove the server's watch
             self._end()
             raise
         if self._phase is Phase.REGISTERING:
@@ -123,18 +123,18 @@ class Watcher:
         removal = self._end()
         if removal is None:
             return
-        if kind is not None:  # do not wait long after an error: the server may be stalled
-            removed = asyncio.shield(removal)  # a plain future: wait() takes a Call for a coroutine
+        if kind is not None:  # do not wait long after an error, because the server may be stalled
+            removed = asyncio.shield(removal)  # a plain future, because wait() rejects a Call as a coroutine
             removed.add_done_callback(ignore_result)
             await asyncio.wait((removed,), timeout=REMOVAL_TIMEOUT)
             return
         try:
             await asyncio.shield(removal)
         except (NoWatcherError, ConnectionLossError, SessionExpiredError, ClosedError, ThrottledOpError):
-            return  # it fired in this very moment, was dropped with the connection, or is removed later
+            return  # the watch has just fired, was lost with the connection, or will be removed later
 
     def _end(self) -> Call[None] | None:
-        """End it, and return the removal of the watch at the server, if it is under way."""
+        """End the watcher, and return the pending removal of the watch from the server; None if there is none."""
         if self._phase is Phase.ENDED:
             return None
         self._phase = Phase.ENDED
@@ -143,7 +143,7 @@ class Watcher:
             self._registration.resync.stop()
         removal = self._remove_at_server(self._watches.remove(self._registration))
         if self._registration.kind is Kind.RECURSIVE and self._watches.has_any(self._registration.path):
-            self._core.rewatch(self._registration.path)  # what its events have fired needs watches of its own
+            self._core.rewatch(self._registration.path)  # covered watches must be set at the server
         return removal or self._core.removals.get(self._registration.path)
 
     def _remove_at_server(self, kind: WatcherType | None) -> Call[None] | None:
@@ -163,8 +163,8 @@ class Watcher:
         return self._core.call(op, body, decode, self._path, self._operation_timeout, then, self._of_recipe)
 
     def _covered(self) -> bool:
-        """Return whether the events of another watch of this path, one that stays, fire this one too. A 3.8 server
-        would put this one in its place, so it is not set at the server then.
+        """Return whether the events of another watch of this path, one that stays, also fire this one. Then this watch
+        is not set at the server, because a 3.8 server would replace the other watch by it.
         """
         has, path = self._watches.has, self._registration.path
         return (self._registration.kind in ONE_SHOT and has(Kind.PERSISTENT, path)) or (
@@ -172,10 +172,10 @@ class Watcher:
         )
 
     def _registered(self, *, was_set: bool) -> None:
-        """Add the registration, in the place of the reply that says that the watch is there.
+        """Add the registration, in order with other replies and events.
 
         Args:
-            was_set: It was set at the server; otherwise another watch covered it when the request was made.
+            was_set: Whether the watch was set at the server. It was not if another watch covered it at that time.
         """
         if self._phase is Phase.ENDED:
             self._watches.add_orphan(self._registration.path)
@@ -183,7 +183,7 @@ class Watcher:
         self._watches.add(self._registration)
         if self._registration.resync is not None:
             self._registration.resync.start(None)
-        if self._covered() == was_set:  # another one has come, and was replaced by this one, or has ended
+        if self._covered() == was_set:  # the coverage changed while the watch was set; correct it at the server
             self._core.rewatch(self._registration.path)
 
     def _read(self) -> Call[Any]:
@@ -222,7 +222,7 @@ class Watcher:
         return self._call(OpCode.ADD_WATCH, body, operations.decode_nothing, registered)
 
     async def _register_persistent(self) -> None:
-        """Set the watch, unless another one covers it, and find out whether the node exists."""
+        """Set the watch, unless a different watch covers it, and check whether the node exists."""
         registration, watches = self._registration, self._watches
         added = None if self._covered() else self._add_watch(AddWatchMode.PERSISTENT)
 
@@ -244,7 +244,7 @@ class Watcher:
             exists.cancel()
 
     async def _register_recursive(self) -> None:
-        """Add the watch, and list what is below the node: without that nothing could be found after an absence."""
+        """Add the watch, and list the subtree, which is compared with a new listing after a disconnection."""
         registration, core = self._registration, self._core
         registration.resync = resync = SubtreeResync(registration.path, registration.put, self._ask)
         listed = False
@@ -264,24 +264,25 @@ class Watcher:
                 if core.terminal_error is not None:
                     raise core.terminal_error.with_traceback(None)
                 if loop.time() >= deadline and core.session.state not in (State.CONNECTED, State.READ_ONLY):
-                    raise ConnectionLossError(self._path, "there was no connection in time to list what is below it")
+                    raise ConnectionLossError(self._path, "no connection in time to list the subtree")
                 await self._pause()
         finally:
             timer.cancel()
 
     def _ask(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
-        """Ask for the children of a node below the watched one; *path* is as the server names it."""
+        """Request the children of a node below the watched one; *path* includes the chroot."""
         core = self._core
 
         def then(result: Any, error: ZooKeeperError | None) -> None:
             if error is None:
                 answered(result)
             elif isinstance(error, NoNodeError | NoAuthError):
-                answered(None)  # a node that may not be read is not there for this watch
+                answered(None)  # this watch treats an unreadable node as missing
             elif not isinstance(error, ConnectionLossError | SessionExpiredError | ClosedError):
                 assert core.loop is not None
-                core.loop.call_later(ASK_AGAIN, self._ask_again, path, answered)  # it was throttled, or such
-            # After a lost connection all is listed again on the next one.
+                # The server refused the request, for example because of throttling.
+                core.loop.call_later(ASK_AGAIN, self._ask_again, path, answered)
+            # After a lost connection the next connection lists the whole subtree again.
 
         body = put_str(path) + NO_WATCH
         shown = core.strip_chroot(path)
@@ -301,7 +302,7 @@ class Watcher:
                 waiter.set_result(None)
 
     async def _pause(self) -> None:
-        """Wait until there may be something new."""
+        """Wait for the next wake-up: a new event, an error or a new state."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
@@ -335,27 +336,27 @@ class Watcher:
         except WatchOverflowError as error:
             raise WatchOverflowError(self._path, error.limit) from None
 
-    def deliver_to(self, receive: Callable[[Event], None]) -> None:
-        """Call a function with each event at once, inside the loop, in place of iterating; call this before entering.
+    def _deliver_to(self, receive: Callable[[Event], None]) -> None:
+        """Call a function with each event immediately, inside the loop, instead of queueing events for iteration.
 
-        It is called in the order of the events of all watches of the client, with their paths as the server names them.
-        Watches of one path that an event reaches are called with the same object.
+        This must be called before the block is entered. The function is called in the order of the events of all
+        watches of the client, with paths that include the chroot. All watches of one path get the same event object.
         """
         self._registration.receive = receive
 
     @property
     def pending(self) -> int:
-        """How many events wait to be taken."""
+        """Number of waiting events."""
         return len(self._registration.events)
 
     @property
     def resyncing(self) -> bool:
-        """Whether what happened during an absence is still being found out; only of a recursive watch."""
+        """Whether a recursive watch is still listing its subtree, to find changes that it missed while disconnected."""
         resync = self._registration.resync
         return resync is not None and resync.running
 
-    def fail(self, error: Exception) -> None:
-        """Raise an error in place of further events, from now on."""
+    def _fail(self, error: Exception) -> None:
+        """Raise an error instead of further events."""
         self._error = error
         self._wake()
 
@@ -365,8 +366,10 @@ class Watcher:
         Raises:
             WatchOverflowError: Events were dropped.
             ClosedError: The client was closed.
+            RuntimeError: The watch is used outside its block, or is a one-shot watch that has already fired.
         """
         try:
             return await self.__anext__()
         except StopAsyncIteration:
-            raise RuntimeError("this watch has fired, and fires once; set it again to receive more") from None
+            text = f"the watch of {self._path} has fired or ended; set it again to receive more events"
+            raise RuntimeError(text) from None

@@ -1,4 +1,4 @@
-"""The client for threads: the same API without ``await``, leases and recipes included::
+"""The client for threads: the same API without ``await``, including leases and recipes::
 
 from zoolet.client.blocking import Client
 from zoolet.client.blocking.recipes import Counter
@@ -10,6 +10,6 @@ with Client("127.0.0.1:2181") as zk, zk.lock("/locks/report") as lease:
 
 from __future__ import annotations
 
-from zoolet.client.blocking.client import Client
+from .client import Client
 
 __all__ = ["Client"]

@@ -1,23 +1,24 @@
-"""The client for threads: the same surface without ``await``.
+"""The client for threads: the same API without ``await``.
 
-It runs the asyncio client in a loop of its own, in a thread of its own, and nothing of it is written twice: its methods
-are made of the asyncio client's by :mod:`~zoolet.client.blocking.proxy`, its types by ``make faces``, into client.pyi;
-:mod:`~zoolet.client.blocking.thread_client` is what it has of its own. Any number of threads may use it at once.
+It runs the asyncio client in a separate thread with an event loop, and duplicates no code:
+:mod:`~zoolet.client.blocking.proxy` creates its methods from the methods of the asyncio client, and ``make faces``
+writes its types to client.pyi. Its own methods are in :mod:`~zoolet.client.blocking.thread_client`. Any number of
+threads may use it at the same time.
 """
 
 from __future__ import annotations
 
-from zoolet.client.aio import client as aio
-from zoolet.client.blocking import recipes  # noqa: F401 - the classes of what calls return are made there
-from zoolet.client.blocking.proxy import face_of
-from zoolet.client.blocking.thread_client import DIRECT, HIDDEN, ThreadClient
+from ..aio import client as aio
+from . import recipes  # noqa: F401 - the import creates the classes of the objects that calls return
+from .proxy import face_of
+from .thread_client import DIRECT, ThreadClient
 
 __all__ = ["Client"]
 
 DOC = """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:``.
 
-    Arguments, results and errors are those of :class:`zoolet.client.Client`. Each operation takes a ``timeout``, too:
-    the seconds after which it is cancelled, and raises TimeoutError; it may have been applied. So is a call that is
-    interrupted by a signal, such as Ctrl-C.
+    Arguments, results and errors are the same as for :class:`zoolet.client.Client`. Each operation also accepts a
+    ``timeout`` in seconds, after which it is cancelled and raises TimeoutError. The operation may still have been
+    applied. A call that is interrupted by a signal, such as Ctrl-C, is also cancelled.
     """
-Client = face_of(aio.Client, ThreadClient, hidden=HIDDEN, direct=DIRECT, module=__name__, doc=DOC)
+Client = face_of(aio.Client, ThreadClient, hidden=("aclose",), direct=DIRECT, module="zoolet.client.blocking", doc=DOC)

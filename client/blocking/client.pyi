@@ -4,38 +4,57 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
-from zoolet.client.aio import client
-from zoolet.client.aio.base import ClientStatistics
-from zoolet.client.aio.client import Stat
-from zoolet.client.aio.hooks import RequestHook
-from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
-from zoolet.client.blocking.loop_thread import LoopThread
-from zoolet.client.blocking.recipes import Lock
-from zoolet.client.recipes._lock_base import OnLost
-from zoolet.client.recipes._node_names import Namings
-from zoolet.client.recipes.lock import Release
-from zoolet.client.serializers import Serializer
-from zoolet.client.wire.backoff import Backoff
-from zoolet.client.wire.states import State
-from zoolet.protocol import records
-from zoolet.protocol.acl import ACL, AclList
-from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import WatcherType
+from ...protocol import records
+from ...protocol.acl import ACL, AclList
+from ...protocol.codec import Record
+from ...protocol.enums import WatcherType
+from ...protocol.recipe_names import Namings
+from ..aio import client
+from ..aio.base import ClientStatistics
+from ..aio.client import Stat
+from ..aio.hooks import RequestHook
+from ..recipes._lock_base import OnLost
+from ..recipes.lock import Release
+from ..serializers import Serializer, V
+from ..wire.backoff import Backoff
+from ..wire.states import State
+from .context import BlockingTransaction, BlockingWatcher
+from .loop_thread import LoopThread
+from .recipes import Lock
 
 __all__ = ["Client"]
 T = TypeVar("T")
 
-class Client:
+class Client(Generic[V]):
     """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:``."""
+    @overload
+    def __init__(
+        self: Client[bytes],
+        hosts: str,
+        timeout: float = ...,
+        *,
+        operation_timeout: float | None = ...,
+        serializer: None = ...,
+        acl: Iterable[ACL] | None = ...,
+        read_only: bool = ...,
+        auth: tuple[tuple[str, bytes], ...] = ...,
+        login: tuple[str, str] | None = ...,
+        tls: ssl.SSLContext | None = ...,
+        backoff: Backoff = ...,
+        max_request: int = ...,
+        on_request: RequestHook | None = ...,
+        rng: Random | None = ...,
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         hosts: str,
         timeout: float = ...,
         *,
         operation_timeout: float | None = ...,
-        serializer: Serializer | None = ...,
+        serializer: Serializer[V],
         acl: Iterable[ACL] | None = ...,
         read_only: bool = ...,
         auth: tuple[tuple[str, bytes], ...] = ...,
@@ -51,30 +70,28 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     def add_auth(self, scheme: str, auth: bytes, *, timeout: float | None = ...) -> None:
-        """Authenticate, for instance with ``("digest", b"user:password")``, now and after each reconnect."""
+        """Authenticate, for example with ``("digest", b"user:password")``, now and after each reconnect."""
     def add_chroot(self, path: str) -> str:
-        """Return the path as the server names it: below the chroot."""
+        """Return the path on the server, which includes the chroot."""
     @property
-    def asyncio_client(self) -> client.Client:
-        """The asyncio client that it runs; to be used in its loop alone."""
-    def begin(self) -> None:
-        """Begin to connect, and do not wait for it; calls wait for the connection."""
+    def asyncio_client(self) -> client.Client[V]:
+        """The asyncio client in the separate thread. Use it only in its event loop."""
     def call(self, operation: str | int, request: Record, *, timeout: float | None = ...) -> Any:
-        """Make any request of the table of operations; paths in it are taken as they are, below no chroot."""
+        """Send any request of the table of operations. Its paths are used unchanged, without the chroot."""
     def check_watches(self, path: str, kind: WatcherType = ..., *, timeout: float | None = ...) -> bool:
         """Return whether the server has a watch of this client on a node (ZooKeeper 3.5 and newer)."""
     def children(self, path: str, *, timeout: float | None = ...) -> list[str]:
-        """Return the names of a node's children, in no order that means anything."""
+        """Return the names of a node's children, in arbitrary order."""
     def children_and_stat(self, path: str, *, timeout: float | None = ...) -> tuple[list[str], Stat]:
-        """Return the names of a node's children, and its own Stat."""
+        """Return the names of a node's children, and the node's Stat."""
     def close(self) -> None:
-        """End the session and the connection; ``with`` does this."""
+        """Close the session and the connection; ``with`` does this."""
     def count_below(self, path: str, *, timeout: float | None = ...) -> int:
         """Count the nodes below a node, at any depth (ZooKeeper 3.6 and newer)."""
     def create(
         self,
         path: str,
-        value: Any = ...,
+        value: V | Literal[b""] = ...,
         *,
         ephemeral: bool = ...,
         sequential: bool = ...,
@@ -89,7 +106,7 @@ class Client:
     def create_and_stat(
         self,
         path: str,
-        value: Any = ...,
+        value: V | Literal[b""] = ...,
         *,
         ephemeral: bool = ...,
         sequential: bool = ...,
@@ -98,7 +115,7 @@ class Client:
         acl: Iterable[ACL] | None = ...,
         timeout: float | None = ...,
     ) -> tuple[str, Stat]:
-        """Create a node and return its path and Stat; all else is as for :meth:`create` (ZooKeeper 3.5 and newer)."""
+        """Create a node like :meth:`create`, and return its path and Stat (ZooKeeper 3.5 and newer)."""
     def delete(self, path: str, version: int = ..., *, recursive: bool = ..., timeout: float | None = ...) -> None:
         """Delete a node."""
     def ensure_path(self, path: str, acl: Iterable[ACL] | None = ..., *, timeout: float | None = ...) -> None:
@@ -106,21 +123,21 @@ class Client:
     def ephemerals(self, prefix: str = ..., *, timeout: float | None = ...) -> list[str]:
         """Return the paths of this session's ephemeral nodes that start with a prefix (ZooKeeper 3.6 and newer)."""
     def exists(self, path: str, *, timeout: float | None = ...) -> Stat | None:
-        """Return a node's Stat; None if there is no such node."""
+        """Return a node's Stat; None if the node does not exist."""
     def first_round(self, *, timeout: float | None = ...) -> str:
-        """Wait until a server was reached, or all of them have been tried once without success."""
-    def get(self, path: str, *, timeout: float | None = ...) -> tuple[Any, Stat]:
+        """Wait until a server is reached, or all servers have been tried once without success."""
+    def get(self, path: str, *, timeout: float | None = ...) -> tuple[V, Stat]:
         """Read a node."""
     def get_acl(self, path: str, *, timeout: float | None = ...) -> tuple[AclList, Stat]:
         """Return a node's ACL list and its Stat."""
-    def get_config(self, *, timeout: float | None = ...) -> tuple[Any, Stat]:
-        """Read the ensemble's configuration, ``/zookeeper/config``, whatever the chroot."""
+    def get_config(self, *, timeout: float | None = ...) -> tuple[bytes, Stat]:
+        """Read the ensemble's configuration in ``/zookeeper/config``, regardless of the chroot."""
     @property
     def last_reason(self) -> str:
-        """Why the last connection, or the last try to connect, ended; empty if none did."""
+        """Reason why the last connection or attempt to connect failed or was closed; empty if there was none."""
     @property
     def last_zxid(self) -> int:
-        """The highest zxid that was seen in this session."""
+        """The highest zxid seen in this session."""
     def lock(
         self,
         path: str,
@@ -137,7 +154,7 @@ class Client:
         """Return a lock; see :class:`zoolet.client.recipes.Lock`."""
     @property
     def loop_thread(self) -> LoopThread:
-        """The thread with the loop in which that runs."""
+        """The thread with the event loop of the asyncio client."""
     def multi_read(self, *reads: tuple[str, str], timeout: float | None = ...) -> list[Any]:
         """Do several reads in one request (ZooKeeper 3.6 and newer)."""
     def reconfig(
@@ -157,69 +174,77 @@ class Client:
         be applied twice.
         """
     def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = ...) -> T:
-        """Do something of the asyncio client's in its loop, and wait for the result."""
+        """Run a coroutine of the asyncio client in its event loop, and wait for the result."""
     @property
     def runs(self) -> bool:
-        """Whether it was started and not closed."""
+        """Whether the client was started and not closed."""
     @property
-    def serializer(self) -> Serializer:
-        """How values become bytes."""
+    def serializer(self) -> Serializer[V]:
+        """The serializer that converts between values and bytes."""
     @property
     def session_id(self) -> int:
-        """The id of the session; 0 while there is none."""
+        """The id of the session; 0 without a session."""
     @property
     def session_password(self) -> bytes | None:
-        """The password with which another client may take the session over."""
+        """The password that another client needs to take over the session."""
     @property
     def session_timeout(self) -> float:
-        """The session timeout that the server has granted, in seconds."""
-    def set(self, path: str, value: Any, version: int = ..., *, timeout: float | None = ...) -> Stat:
+        """The session timeout that the server granted, in seconds."""
+    def set(self, path: str, value: V | Literal[b""], version: int = ..., *, timeout: float | None = ...) -> Stat:
         """Replace a node's value."""
     def set_acl(self, path: str, acl: Iterable[ACL], version: int = ..., *, timeout: float | None = ...) -> Stat:
         """Replace a node's ACL list."""
-    def start(self) -> None:
+    def start(self, *, wait: bool = ...) -> None:
         """Connect; ``with`` does this."""
     @property
     def state(self) -> State:
         """The state of the client."""
     def states(self) -> Iterator[State]:
-        """Iterate the states from now on, the present one first; ends after CLOSED. None is left out."""
+        """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
     def statistics(self) -> ClientStatistics:
-        """Return what the client is doing, for tests and debuggers."""
+        """Return the current activity of the client, for tests and debugging."""
     def strip_chroot(self, path: str) -> str:
-        """Return the path as the client names it."""
+        """Return the path without the chroot, as the client uses it."""
     def sync(self, path: str = ..., *, timeout: float | None = ...) -> None:
-        """Wait until the server that serves this client knows all that its leader knew when it was asked."""
+        """Wait until this client's server has applied all changes that the leader knew when it received the
+        request.
+        """
     @property
     def terminal_error(self) -> Exception | None:
-        """Why no call is taken any more; None while calls are taken."""
+        """The error that all calls raise once the client cannot be used any more; None before."""
     def transaction(
         self, *, guards: Sequence[str] = ..., guard_failed: Callable[[], Exception] | None = ...
-    ) -> BlockingTransaction:
-        """Collect operations that are applied together or not at all; use it with ``async with``."""
-    def update(self, path: str, change: Callable[[Any], Any], *, timeout: float | None = ...) -> tuple[Any, Stat]:
-        """Replace a node's value by a function of it; try again if others changed the value meanwhile."""
-    def use(self, do: Callable[[client.Client], Coroutine[Any, Any, T]], timeout: float | None = ...) -> T:
-        """Do something with the asyncio client, such as a recipe's: ``zk.use(lambda zk: Counter(zk,
+    ) -> BlockingTransaction[V]:
+        """Return a transaction for ``async with``, whose operations are applied together or not at all."""
+    def update(self, path: str, change: Callable[[V], V], *, timeout: float | None = ...) -> tuple[V, Stat]:
+        """Replace a node's value by a function of it, and retry if another client has changed the value since."""
+    def use(self, do: Callable[[client.Client[V]], Coroutine[Any, Any, T]], timeout: float | None = ...) -> T:
+        """Use the asyncio client, for example with an asyncio recipe: ``zk.use(lambda zk: Counter(zk,
         "/n").add())``.
         """
     def valid_for(self) -> float:
-        """Return for how many seconds the session certainly lives on, if nothing more is received from the server."""
+        """Return the number of seconds that the session certainly survives, even without another reply from the
+        server.
+        """
     def wait_for(self, *states: State, timeout: float | None = ...) -> State:
         """Wait until the client is in one of these states, and return it."""
-    def watch(self, path: str, *, recursive: bool = ..., limit: int = ...) -> BlockingWatcher:
-        """Receive the events of a node from now on (ZooKeeper 3.6 and newer)."""
-    def watch_children(self, path: str) -> BlockingWatcher:
-        """List a node's children (``initial`` is the names) and receive the next one's coming or going, once."""
-    def watch_data(self, path: str) -> BlockingWatcher:
+    def watch(self, path: str, *, recursive: bool = ..., limit: int = ...) -> BlockingWatcher[None]:
+        """Receive the future events of a node (ZooKeeper 3.6 and newer)."""
+    def watch_children(self, path: str) -> BlockingWatcher[list[str]]:
+        """List a node's children, and receive the next creation or deletion of one, once. ``initial`` is their
+        names.
+        """
+    def watch_data(self, path: str) -> BlockingWatcher[tuple[V, Stat]]:
         """Read a node and receive its next change, once."""
-    def watch_exists(self, path: str) -> BlockingWatcher:
-        """Find out whether a node exists (``initial`` is its Stat, or None) and receive its next change, once."""
+    def watch_exists(self, path: str) -> BlockingWatcher[Stat | None]:
+        """Check whether a node exists, and receive its next change, once. ``initial`` is its Stat, or None."""
     def who_am_i(self, *, timeout: float | None = ...) -> list[records.ClientInfo]:
-        """Return the identities that the server knows this client by (ZooKeeper 3.7 and newer)."""
+        """Return the identities of this client at the server (ZooKeeper 3.7 and newer)."""
     def with_acl(self, acl: Iterable[ACL] | None) -> Self:
-        """Return the same client, with the same session, for nodes that are created with another ACL list."""
+        """Return a view of this client, with the same session, that creates nodes with a different ACL list."""
     def with_operation_timeout(self, operation_timeout: float) -> Self:
-        """Return the same client, with the same session, for calls that wait so many seconds for a connection."""
-    def with_serializer(self, serializer: Serializer) -> Self:
-        """Return the same client, with the same session, for values that are written another way."""
+        """Return a view of this client, with the same session, whose calls wait up to *operation_timeout* seconds
+        for a connection.
+        """
+    def with_serializer(self, serializer: Serializer[T]) -> Client[T]:
+        """Return a view of this client, with the same session, that uses *serializer*."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self
 
-from zoolet.client.aio.watcher import Watcher
-from zoolet.client.blocking.loop_thread import LoopThread
-from zoolet.client.wire.states import Event
-from zoolet.client.wire.transaction import Transaction
+from ..aio.watcher import Watcher
+from ..serializers import C, V
+from ..wire.states import Event
+from ..wire.transaction import Transaction
+from .loop_thread import LoopThread
 
 
-class BlockingTransaction:
+class BlockingTransaction(Generic[V]):
     """A transaction of a blocking client; see :class:`~zoolet.client.wire.transaction.Transaction`."""
 
-    def __init__(self, thread: LoopThread, transaction: Transaction) -> None:
+    def __init__(self, thread: LoopThread, transaction: Transaction[V]) -> None:
         self._thread = thread
         self._transaction = transaction
         self.check = transaction.check
@@ -29,7 +30,7 @@ class BlockingTransaction:
         return self._transaction.results
 
     def commit(self) -> list[Any]:
-        """Apply all of it or nothing."""
+        """Apply all operations or none."""
         return self._thread.run(self._transaction.commit)
 
     def __enter__(self) -> Self:
@@ -42,33 +43,36 @@ class BlockingTransaction:
             self.commit()
 
 
-class BlockingWatcher:
+class BlockingWatcher(Generic[C]):
     """A watch of a blocking client: a context manager, and an iterator inside it."""
 
-    def __init__(self, thread: LoopThread, watcher: Watcher) -> None:
+    def __init__(self, thread: LoopThread, watcher: Watcher[C]) -> None:
         self._thread = thread
         self._watcher = watcher
 
     @property
-    def initial(self) -> Any:
-        """Of a watch that fires once: what was read when it was set."""
+    def initial(self) -> C:
+        """The value that was read when a one-shot watch was set; None for other watches."""
         return self._watcher.initial
 
     @property
     def pending(self) -> int:
-        """How many events wait to be taken."""
+        """Number of waiting events."""
         return self._watcher.pending
 
     @property
     def resyncing(self) -> bool:
-        """Whether what happened during an absence is still being found out; only of a recursive watch."""
+        """Whether a recursive watch is still listing its subtree, to find changes that it missed while disconnected."""
         return self._watcher.resyncing
 
     def next(self, timeout: float | None = None) -> Event:
         """Wait for the next event.
 
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
         Raises:
-            TimeoutError: None came within so many seconds.
+            TimeoutError: No event arrived within *timeout* seconds.
         """
         return self._thread.run(self._watcher.next, timeout)
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for blocking callers."""
+"""An event loop in a separate thread, for blocking callers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from zoolet.client.aio.call import caller
-from zoolet.client.wire.arguments import checked_timeout
-from zoolet.protocol.errors import ClosedError
+from ...protocol.errors import ClosedError
+from ..aio.call import caller
+from ..wire.arguments import checked_timeout
 
 T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines in its loop; may be called from any number of threads at once.
+    """A thread with an event loop that runs coroutines for any number of other threads.
 
     Args:
-        terminal_error: Returns why nothing can be run any more, None while something can.
+        terminal_error: Function that returns the error to raise once calls are no longer accepted; None before.
     """
 
     def __init__(self, terminal_error: Callable[[], Exception | None]) -> None:
@@ -33,27 +33,27 @@ class LoopThread:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and not stopped; in a forked child it does not run."""
+        """Whether the thread was started and not stopped. It is False in a forked child."""
         return self._loop is not None and not isinstance(self._terminal_error(), RuntimeError)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was stopped: nothing runs in the loop any more."""
+        """Whether the thread was stopped. Nothing runs in the loop any more then."""
         return self._loop is None and self._thread is not None
 
     @property
     def alive(self) -> bool:
-        """Whether the thread has not ended yet."""
+        """Whether the thread is still running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread; return once its loop runs.
+        """Start the thread, and return when its loop is running.
 
         Raises:
-            RuntimeError: It was started before.
+            RuntimeError: The thread was started before.
         """
         if self._thread is not None:
-            raise RuntimeError("this Client was started before; make another one")
+            raise RuntimeError("this Client has already been started; create a new one")
         started = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
         self._thread.start()
@@ -70,42 +70,44 @@ class LoopThread:
             loop = runner.get_loop()
             serving = loop.create_task(main())
             while not serving.done():
-                # A function of the user's may raise these inside a task. They end run_until_complete(), and would end
-                # the thread; but they are the result of that task, too, and so reach the thread that waits for it.
+                # A user's function may raise these inside a task. They end run_until_complete(), and would end this
+                # thread. But they are also the result of the task, so they still reach the thread that waits for it.
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_until_complete(serving)
 
     def stop(self) -> None:
-        """Stop the loop and wait for the thread; harmless when it does not run. Calls that still wait are refused."""
-        with self._lock:  # from here on no call is submitted
+        """Stop the loop and wait for the thread, if it is running. Calls that still wait are cancelled."""
+        with self._lock:  # no call is submitted after _loop is None
             loop, self._loop = self._loop, None
         if loop is None or self._thread is None or self._ended is None:
             return
         loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
-        for call in list(self._calls):  # the loop has ended before it came to them
+        for call in list(self._calls):  # the loop stopped before it started or completed these calls
             call.finish(None, asyncio.CancelledError())
 
     def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
-        """Do something in the loop, and wait for the result.
+        """Run a coroutine in the loop, and wait for its result.
 
         Args:
-            do: Called in the loop.
-            timeout: Seconds after which it is cancelled and TimeoutError raised.
+            do: Function that returns the coroutine. It is called in the loop.
+            timeout: Time limit in seconds; None for no limit.
 
         Raises:
-            ClosedError: The client was closed, before or meanwhile.
-            RuntimeError: The loop does not run, or this is its own thread.
+            ClosedError: The client was closed before or during the call.
+            TimeoutError: The coroutine did not complete within *timeout* seconds, and was cancelled.
+            ValueError: *timeout* is negative or not a number.
+            RuntimeError: The loop is not running, or the call comes from its own thread.
         """
         terminal_error = self._terminal_error()
-        if isinstance(terminal_error, RuntimeError):  # this is a fork, which does not have the thread that would answer
+        if isinstance(terminal_error, RuntimeError):  # a forked child does not have the thread that would answer
             raise terminal_error.with_traceback(None)
         if threading.current_thread() is self._thread:
-            raise RuntimeError("a blocking call in the client's own loop would wait forever")
+            raise RuntimeError("a blocking call in the client's own event loop would wait forever")
         call = _Call(do, checked_timeout(timeout))
         with self._lock:
-            if self._loop is None:  # the reason may have become known just now
-                not_running = RuntimeError("this Client does not run; use it as 'with Client(...) as zk:'")
+            if self._loop is None:  # the terminal error may have been set since the check above
+                not_running = RuntimeError("this Client is not running; use it as 'with Client(...) as zk:'")
                 raise (self._terminal_error() or not_running).with_traceback(None)
             self._calls.add(call)
             loop = self._loop
@@ -113,7 +115,10 @@ class LoopThread:
             try:
                 context = copy_context()
                 context.run(caller.set, threading.current_thread())
-                loop.call_soon_threadsafe(call.start, context=context)
+                try:
+                    loop.call_soon_threadsafe(call.start, context=context)
+                except RuntimeError:  # the loop was closed after the check above
+                    raise asyncio.CancelledError from None
                 result: T = call.wait()
             finally:
                 self._calls.discard(call)
@@ -123,13 +128,13 @@ class LoopThread:
                 raise
             raise (self._terminal_error() or ClosedError(detail="the client was closed")).with_traceback(None) from None
         except BaseException:
-            if not call.has_failed:  # interrupted by a signal
+            if not call.has_failed:  # a signal interrupted the wait
                 call.abandon(loop)
             raise
 
     def run_to_the_end(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do something in the loop as :meth:`run` does; if the wait is interrupted by a signal, it is done all the
-        same, and the interrupt raised after it.
+        """Run a coroutine like :meth:`run`. If a signal interrupts the wait, the coroutine still completes, and the
+        interrupt is raised afterwards.
         """
         interrupt: BaseException | None = None
         work: asyncio.Task[T] | None = None
@@ -157,10 +162,10 @@ class LoopThread:
 
 
 class CarriedError(Exception):
-    """Carries what must not be raised in a task or a future of the loop to the thread that waits.
+    """A wrapper that carries errors to the waiting thread if a task or future of the loop must not raise them.
 
     Args:
-        error: SystemExit, KeyboardInterrupt or the like.
+        error: The error, such as SystemExit or KeyboardInterrupt.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -169,14 +174,14 @@ class CarriedError(Exception):
 
 
 def carried(error: BaseException) -> BaseException:
-    """Return an error as a task or a future of the loop may raise it."""
+    """Return an error in a form that a task or a future of the loop may raise."""
     if isinstance(error, StopIteration):
         return RuntimeError("a handler raised StopIteration")
     return error if isinstance(error, Exception | asyncio.CancelledError) else CarriedError(error)
 
 
 class _Call:
-    """One call: made in the loop, waited for in another thread."""
+    """A call that runs in the loop while another thread waits for its result."""
 
     def __init__(self, do: Callable[[], Coroutine[Any, Any, Any]], timeout: float | None) -> None:
         self._do = do
@@ -190,24 +195,24 @@ class _Call:
     # --- in the loop ---
 
     def start(self) -> None:
-        """Make the call."""
+        """Start the call."""
         if not self._abandoned:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="zoolet-client-call")
             self._task.add_done_callback(self._ended)
-            if self._abandoned:  # in this very moment
+            if self._abandoned:  # the waiting thread may have given up after the first check
                 self._task.cancel()
 
     async def _run(self) -> Any:
-        # The timeout is the loop's: what is done in time is returned, and nothing is done that is not returned.
+        # The loop enforces the timeout, so a call either completes and returns its result, or is cancelled.
         limit = asyncio.timeout(self._timeout)
         try:
             async with limit:
                 return await self._do()
         except TimeoutError as error:
             if limit.expired() and not str(error):
-                raise TimeoutError(f"there was no result within {self._timeout:g} s") from None
+                raise TimeoutError(f"no result within {self._timeout:g} s") from None
             raise
-        except (SystemExit, KeyboardInterrupt) as error:  # raised in a task, they would end the loop and its thread
+        except (SystemExit, KeyboardInterrupt) as error:  # in a task, they would stop the loop and its thread
             raise carried(error) from None
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -219,11 +224,11 @@ class _Call:
             self.finish(task.result(), None)
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Wake the thread that waits; if none does any more, release what was acquired."""
+        """Wake the waiting thread. If it no longer waits, release an acquired lease."""
         if not self._done.is_set():
             self._result, self._error = result, error
             self._done.set()
-        held = getattr(result, "asyncio_object", result)  # what stands for it here would wait for this loop
+        held = getattr(result, "asyncio_object", result)  # a method of the blocking object would wait for this loop
         if self._abandoned and not self._is_released and hasattr(held, "release_nowait"):
             self._is_released = True
             held.release_nowait()
@@ -244,11 +249,11 @@ class _Call:
             try:
                 raise self._error.error if isinstance(self._error, CarriedError) else self._error
             finally:
-                self._error = None  # it refers to this frame
+                self._error = None  # break the reference cycle with this frame
         return self._result
 
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cancel the call: its wait was interrupted by a signal."""
+        """Cancel the call, because a signal interrupted the wait."""
         self._abandoned = True
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._cancel)

@@ -1,23 +1,23 @@
-"""Clients, leases and recipes for threads: the asyncio objects, behind objects whose methods wait for the result.
+"""Clients, leases and recipes for threads: proxies for the asyncio objects, whose methods wait for the result.
 
-Nothing is written twice. :func:`face_of` makes the class for threads of an asyncio class, with a method for each of its
-methods; what a call returns is made blocking in turn:
+No code is duplicated. :func:`face_of` creates the blocking class for an asyncio class, with a method for each of its
+methods. The results of calls are also made blocking:
 
 ==============================  ====================================================================
-asyncio                         here
+asyncio                         threads
 ==============================  ====================================================================
-a coroutine                     its result; ``timeout=`` is accepted by all, and raises TimeoutError
+a coroutine                     its result; all accept ``timeout=``, which raises TimeoutError
 an asynchronous iterator        an iterator
 ``async with``                  ``with``
 a lease, recipe, one-shot event the same, blocking
 a live mapping of a cache       a copy of it
 a client with other options     the same for threads
-another function that is given  called in the loop of the client: it must be short, and make no calls of the client
-a handler that is given         an ordinary function, called in a thread of its own
+a handler argument              an ordinary function, which is called in a separate thread
+any other function argument     called in the client's event loop: it must be short and not use the client
 ==============================  ====================================================================
 
-A block is not cancelled when a lease is lost or a background task fails: a thread cannot be. Call
-``lease.raise_if_lost()`` before a critical step; the error of a background task is raised at the end of the block.
+A thread cannot be cancelled, so a lost lease or a failed background task does not cancel a block. Call
+``lease.raise_if_lost()`` before a critical step. The error of a background task is raised at the end of the block.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ import asyncio
 import concurrent.futures
 import functools
 import inspect
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
-from types import FunctionType, MappingProxyType, NoneType, TracebackType
+from types import FunctionType, GenericAlias, MappingProxyType, NoneType, TracebackType
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.one_shot_event import OneShotEvent
-from zoolet.client.aio.watcher import Watcher
-from zoolet.client.blocking.context import BlockingTransaction, BlockingWatcher
-from zoolet.client.blocking.loop_thread import LoopThread, carried
-from zoolet.client.recipes._base import Recipe
-from zoolet.client.recipes._lease import Lease
-from zoolet.client.recipes._lock_base import LockBase
-from zoolet.client.recipes._queue_entry import Entry
-from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.node_election import NodeElection
-from zoolet.client.recipes.rwlock import ReadWriteLock
-from zoolet.client.wire.transaction import Transaction
-from zoolet.protocol.records import Stat
+from ...protocol.records import Stat
+from ..aio.client import Client
+from ..aio.one_shot_event import OneShotEvent
+from ..aio.watcher import Watcher
+from ..recipes._base import INTERNAL, Recipe
+from ..recipes._lease import Lease
+from ..recipes._lock_base import LockBase
+from ..recipes._queue_entry import QueueEntry
+from ..recipes.election import Election
+from ..recipes.node_election import NodeElection
+from ..recipes.rwlock import ReadWriteLock
+from ..wire.transaction import Transaction
+from .context import BlockingTransaction, BlockingWatcher
+from .loop_thread import LoopThread, carried
 
 T = TypeVar("T")
-WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, Entry, OneShotEvent)
-"""Types of results and attributes that are made blocking."""
+WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, QueueEntry, OneShotEvent)
+"""Types of results and attributes that get a blocking proxy."""
 PLAIN: Final = frozenset({NoneType, bool, bytes, int, str, tuple, Stat})
-"""Types of most results, which are for threads as they are."""
+"""Types of most results, which threads use unchanged."""
 DEFAULTS: Final = {"on_lost": "flag"}
-"""Defaults of parameters that are others for threads: a thread cannot be cancelled."""
+"""Parameters whose defaults differ for threads, because a thread cannot be cancelled."""
 
 
 def blocking(thread: LoopThread, value: Any) -> Any:
-    """Return a value of the asyncio client as threads have it."""
+    """Return a value of the asyncio client in its form for threads."""
     if type(value) in PLAIN:
         return value
     if isinstance(value, Watcher):
@@ -73,7 +74,7 @@ def blocking(thread: LoopThread, value: Any) -> Any:
 
 
 def unwrapped(value: Any) -> Any:
-    """Return what the asyncio client takes in place of an argument."""
+    """Return an argument in its form for the asyncio client."""
     return value.asyncio_object if isinstance(value, Blocking) else value
 
 
@@ -89,15 +90,15 @@ def face_of(
     module: str = "zoolet.client.blocking.recipes",
     doc: str = "",
 ) -> type[Blocking]:
-    """Return the class for threads of an asyncio class, which is made once.
+    """Return the blocking class for an asyncio class. It is created once.
 
     Args:
         kind: The asyncio class.
-        mixed_in: A base class, whose members take the place of those of *kind*.
-        hidden: Members of *kind* that threads do not have.
-        direct: Those that touch nothing of the loop's, and are read and called in the caller's thread.
-        module: The module in which it is found.
-        doc: Its docstring; by default that of *kind*.
+        mixed_in: A base class whose members replace members of *kind*.
+        hidden: Names of members of *kind* that the blocking class does not have.
+        direct: Names of members that do not use the event loop, and are read and called in the caller's thread.
+        module: Name of the module of the class.
+        doc: Docstring of the class. The default is the docstring of *kind*.
     """
     face = _FACES.get(kind)
     if face is None:
@@ -106,6 +107,8 @@ def face_of(
         bases = bases if any(issubclass(base, Blocking) for base in bases) else (*bases, Blocking)
         members: dict[str, Any] = {"asyncio_class": kind, "__doc__": doc or kind.__doc__, "__module__": module}
         members |= _members(kind, mixed_in or Blocking, hidden, direct)
+        if hasattr(kind, "__class_getitem__"):
+            members["__class_getitem__"] = classmethod(GenericAlias)
         if hasattr(kind, "__aenter__") and not hasattr(mixed_in, "__enter__"):
             members |= {"__enter__": _enter, "__exit__": _exit}
         face = _FACES.setdefault(kind, cast("type[Blocking]", type(kind.__name__, bases, members)))
@@ -113,7 +116,7 @@ def face_of(
 
 
 def _members(kind: type, own: type, hidden: Container[str], direct: Container[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the methods and properties for threads of a class, except for hidden ones and those of another class."""
+    """Yield the blocking methods and properties of a class, except for hidden ones and those that *own* defines."""
     for name in dir(kind):
         if name.startswith("_") or name in hidden or hasattr(own, name) or hasattr(Blocking, name):
             continue
@@ -125,7 +128,7 @@ def _members(kind: type, own: type, hidden: Container[str], direct: Container[st
 
 
 def _method(name: str, method: FunctionType) -> Callable[..., Any]:
-    """Return the method for threads of an asyncio method: it is called in the loop, and its result waited for."""
+    """Return the blocking version of an asyncio method, which calls it in the loop and waits for its result."""
     code = method.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     has_timeout = "timeout" in parameters
@@ -140,7 +143,7 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
             options = {**defaults, **options}
         thread, bound = self._thread, getattr(self.asyncio_object, name)
         if has_handler:
-            arguments = bound_arguments(thread, inspect.signature(bound), args, options)
+            arguments = bound_arguments(thread, name, inspect.signature(bound), args, options)
             args, options = arguments.args, arguments.kwargs
         elif args or options:
             args = tuple(map(unwrapped, args))
@@ -155,18 +158,18 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
         return thread.run(do, timeout)
 
     call.__signature__ = _signature(method, defaults, adds_timeout=is_awaited and not has_timeout)  # type: ignore[attr-defined]
-    call.__annotations__ = {}  # those of asyncio are not true; the stubs have the types
+    call.__annotations__ = {}  # the asyncio annotations would be wrong; the stubs contain the types
     return call
 
 
 def is_asynchronous(method: Callable[..., Any]) -> bool:
-    """Return whether the results of a method are awaited, as its definition says."""
+    """Return whether the result of a method must be awaited, according to its definition."""
     returned = str(method.__annotations__.get("return"))
     return inspect.iscoroutinefunction(method) or returned.startswith(("Call[", "Awaitable[", "Coroutine["))
 
 
 def _signature(method: Callable[..., Any], defaults: Mapping[str, Any], *, adds_timeout: bool) -> inspect.Signature:
-    """Return the signature for threads of an asyncio method."""
+    """Return the blocking signature of an asyncio method."""
     signature = inspect.signature(method)
     parameters = []
     for parameter in signature.parameters.values():
@@ -181,7 +184,7 @@ def _signature(method: Callable[..., Any], defaults: Mapping[str, Any], *, adds_
 
 
 def _direct_method(name: str, method: FunctionType) -> Callable[..., Any]:
-    """Return the method for threads of one that touches nothing of the loop's."""
+    """Return the blocking version of a method that does not use the event loop."""
 
     @functools.wraps(method)
     def call(self: Blocking, *args: Any, **options: Any) -> Any:
@@ -192,7 +195,7 @@ def _direct_method(name: str, method: FunctionType) -> Callable[..., Any]:
 
 
 def _property(name: str, member: property, direct: bool) -> property:
-    """Return the property for threads of an asyncio class's; it is read in the loop if it may change meanwhile."""
+    """Return the blocking version of a property. It is read in the loop unless it is *direct*."""
 
     def read(self: Blocking) -> Any:
         async def do() -> Any:
@@ -205,10 +208,10 @@ def _property(name: str, member: property, direct: bool) -> property:
 
 
 class Blocking:
-    """An object of the asyncio client, for threads; its methods are those of a class that :func:`face_of` makes.
+    """A proxy through which threads use an asyncio object. The classes that :func:`face_of` creates add its methods.
 
     Attributes:
-        asyncio_object: The object that it stands for; to be used in the client's loop alone.
+        asyncio_object: The asyncio object. Use it only in the client's event loop.
     """
 
     asyncio_class: ClassVar[type]
@@ -219,7 +222,7 @@ class Blocking:
 
     @classmethod
     def of(cls, thread: LoopThread, asyncio_object: Any) -> Self:
-        """Return the object that stands for another one."""
+        """Return the proxy for an asyncio object."""
         self = cls.__new__(cls)
         Blocking.__init__(self, thread, asyncio_object)
         return self
@@ -238,17 +241,17 @@ class Blocking:
 
     def __dir__(self) -> list[str]:
         public = (name for name in dir(self.asyncio_object) if not name.startswith("_"))
-        return sorted({*object.__dir__(self), *public} - {"asyncio_class"})
+        return sorted({*object.__dir__(self), *public} - INTERNAL - {"asyncio_class", "of"})
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "asyncio_object":  # also of one that is being copied
+        if name.startswith("_") or name == "asyncio_object":  # asyncio_object is missing while a proxy is copied
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         async def copy() -> Any:
             return blocking(self._thread, getattr(self.asyncio_object, name))
 
         if isinstance(value := getattr(self.asyncio_object, name), MappingProxyType):
-            return self._thread.run(copy)  # it may change while it is copied
+            return self._thread.run(copy)  # the loop copies the mapping, which only the loop changes
         return blocking(self._thread, value)
 
 
@@ -266,18 +269,18 @@ def _exit(
     async def leave() -> None:
         await self.asyncio_object.__aexit__(kind, error, trace)
 
-    if self._thread.running:  # otherwise all has gone with the session
+    if self._thread.running:  # without a running thread, no session exists and nothing has to be released
         self._thread.run_to_the_end(leave)
 
 
 class BlockingIterator(Generic[T]):
-    """An asynchronous iterator, for threads; each item goes to one of them."""
+    """An iterator for threads over an asynchronous iterator. Each item is returned to one thread only."""
 
     def __init__(self, thread: LoopThread, iterator: AsyncIterator[T]) -> None:
         self._thread = thread
         self._iterator = iterator
         self._turn = asyncio.Lock()
-        self._asked: asyncio.Future[T | object] | None = None  # for the next item
+        self._asked: asyncio.Future[T | object] | None = None  # the request for the next item
         self._closed = False
 
     def __iter__(self) -> Iterator[T]:
@@ -289,9 +292,12 @@ class BlockingIterator(Generic[T]):
     def next(self, timeout: float | None = None) -> T:
         """Return the next item.
 
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
         Raises:
-            StopIteration: There is none, or the iteration was ended.
-            TimeoutError: None came within so many seconds.
+            StopIteration: There are no more items, or the iterator was closed.
+            TimeoutError: No item arrived within *timeout* seconds.
         """
         end = object()
 
@@ -299,7 +305,7 @@ class BlockingIterator(Generic[T]):
             async with self._turn:
                 if self._closed:
                     return end
-                # A task of its own: a timeout must not cancel it, which would end the iteration.
+                # The request is a separate task, because a timeout that cancelled it would end the iteration.
                 asked = self._asked = self._asked or asyncio.ensure_future(_first(self._iterator, end))
                 await asyncio.wait((asked,))
                 self._asked = None
@@ -311,7 +317,7 @@ class BlockingIterator(Generic[T]):
         return cast("T", item)
 
     def close(self) -> None:
-        """End the iteration, that of other threads too."""
+        """End the iteration, for all threads."""
 
         async def close() -> None:
             self._closed = True
@@ -337,7 +343,13 @@ async def _first(iterator: AsyncIterator[Any], end: object) -> Any:
 
 
 def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that calls an ordinary function in a thread of its own, with blocking arguments."""
+    """Return a coroutine function that calls an ordinary function in a separate thread, with blocking arguments.
+
+    A coroutine function is returned unchanged.
+
+    Raises:
+        TypeError: *handler* is not callable. The returned function raises it if *handler* returns a coroutine.
+    """
     if not callable(handler):
         raise TypeError(f"a handler must be a function, not {handler!r}")
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
@@ -345,19 +357,19 @@ def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., 
 
     @functools.wraps(handler)
     async def call(*args: Any) -> Any:
-        # Not the loop's own threads: those resolve host names, and a few long handlers would end the connecting.
+        # The loop's own threads are not used: they resolve host names, and a few long handlers would block connecting.
         loop, result = asyncio.get_running_loop(), concurrent.futures.Future[Any]()
 
-        result.set_running_or_notify_cancel()  # a thread cannot be cancelled: its result may come when nobody waits
+        result.set_running_or_notify_cancel()  # a thread cannot be cancelled, so it may finish after its caller
 
         def work() -> None:
             try:
                 value = handler(*[blocking(thread, value) for value in args])
                 if inspect.iscoroutine(value):
                     value.close()
-                    raise TypeError(f"{handler!r} returned {value!r}: it must be an ordinary function, or async")
+                    raise TypeError(f"handler {handler!r} returned {value!r}; define it with def or async def")
                 result.set_result(value)
-            except BaseException as error:  # the caller's to handle, whatever it is
+            except BaseException as error:  # the caller handles every error
                 result.set_exception(carried(error))
 
         threading.Thread(target=work, name="zoolet-handler", daemon=True).start()
@@ -367,14 +379,27 @@ def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., 
 
 
 HANDLERS: Final = ("handler", "on_command", "lead")
-"""Parameters of recipes and their methods that are given a coroutine function."""
+"""Parameters of recipes and their methods that expect a coroutine function."""
 
 
 def bound_arguments(
-    thread: LoopThread, signature: inspect.Signature, args: tuple[Any, ...], options: Mapping[str, Any]
+    thread: LoopThread,
+    function: str,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    options: Mapping[str, Any],
 ) -> inspect.BoundArguments:
-    """Return the arguments of a call as asyncio's objects, with its handlers in threads."""
-    bound = signature.bind(*map(unwrapped, args), **{name: unwrapped(value) for name, value in options.items()})
+    """Return the arguments of a call in their form for asyncio, with handlers that run in threads.
+
+    Raises:
+        TypeError: The arguments do not match the *signature* of *function*.
+    """
+    try:
+        bound = signature.bind(*map(unwrapped, args), **{name: unwrapped(value) for name, value in options.items()})
+    except TypeError as error:
+        problem = re.sub(r"missing a required (?:[a-z-]+ )?argument: '(\w+)'", r"needs \1", str(error))
+        problem = problem.replace("got an unexpected keyword argument", "has no argument")
+        raise TypeError(f"{function}() {problem}") from None
     for name in HANDLERS:
         if bound.arguments.get(name) is not None:
             bound.arguments[name] = in_thread(thread, bound.arguments[name])

@@ -1,7 +1,8 @@
 """The recipes for threads: ``Counter(zk, "/n").add()``, with a client of :mod:`zoolet.client.blocking`.
 
-Names, arguments, results and errors are those of :mod:`zoolet.client.recipes`; :mod:`zoolet.client.blocking.proxy` says
-what becomes of coroutines, iterators and blocks. Locks are ``on_lost="flag"`` here unless something else is asked for.
+Names, arguments, results and errors are the same as in :mod:`zoolet.client.recipes`.
+:mod:`zoolet.client.blocking.proxy` describes how coroutines, iterators and blocks are translated. The default of locks
+is ``on_lost="flag"``.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 import inspect
 from typing import Any, ClassVar, Final
 
-from zoolet.client import recipes
-from zoolet.client.aio import client as aio
-from zoolet.client.aio.one_shot_event import OneShotEvent
-from zoolet.client.blocking.proxy import DEFAULTS, WRAPPED, Blocking, bound_arguments, face_of
-from zoolet.client.blocking.thread_client import ThreadClient
-from zoolet.client.recipes._owned_node import OwnedNode
-from zoolet.client.recipes.multilock import MultiLease
-from zoolet.client.recipes.rwlock import ReadLock, WriteLock
+from .. import recipes
+from ..aio import client as aio
+from ..aio.one_shot_event import OneShotEvent
+from ..recipes._owned_node import OwnedNode
+from ..recipes.multilock import MultiLease
+from ..recipes.rwlock import ReadLock, WriteLock
+from .proxy import DEFAULTS, WRAPPED, Blocking, bound_arguments, face_of
+from .thread_client import ThreadClient
 
-_LEASES: Final = ("DurableLease", "Entry", "Lease")
-"""Classes that recipes return; programs do not make them."""
+_LEASES: Final = ("DurableLease", "QueueEntry", "Lease")
+"""Classes that recipes return, and that programs do not instantiate."""
 RECIPES: Final = tuple(
     name for name in recipes.__all__ if issubclass(getattr(recipes, name), WRAPPED) and name not in _LEASES
 )
@@ -27,23 +28,24 @@ RECIPES: Final = tuple(
 
 
 class _Recipe:
-    """The constructor of a recipe for threads, before the class that it is an object of."""
+    """A mixin with the constructor of a blocking recipe."""
 
     asyncio_class: ClassVar[type]
 
-    def __init__(self, client: ThreadClient, *args: Any, **options: Any) -> None:
+    def __init__(self, client: ThreadClient[Any], *args: Any, **options: Any) -> None:
         recipe = self.asyncio_class
         signature = inspect.signature(recipe)
         options = {name: value for name, value in DEFAULTS.items() if name in signature.parameters} | options
         if not isinstance(client, ThreadClient):
-            hint = ": its recipes are those of zoolet.client.recipes" if isinstance(client, aio.Client) else ""
-            raise TypeError(f"a recipe for threads needs a zoolet.client.blocking.Client, not {client!r}{hint}")
-        bound = bound_arguments(client.loop_thread, signature, (client.asyncio_client, *args), options)
+            hint = "; for an asyncio client use zoolet.client.recipes" if isinstance(client, aio.Client) else ""
+            raise TypeError(f"a blocking recipe needs a zoolet.client.blocking.Client, not {client!r}{hint}")
+        positional = client.asyncio_client, *args
+        bound = bound_arguments(client.loop_thread, recipe.__name__, signature, positional, options)
 
         async def make() -> Any:
             return recipe(*bound.args, **bound.kwargs)
 
-        Blocking.__init__(self, client.loop_thread, client.loop_thread.run(make))  # type: ignore[arg-type] # it is one
+        Blocking.__init__(self, client.loop_thread, client.loop_thread.run(make))  # type: ignore[arg-type] # a Blocking
 
 
 for _name in recipes.__all__:  # recipes.pyi, which `make faces` writes, has the same names
@@ -54,10 +56,11 @@ for _name in recipes.__all__:  # recipes.pyi, which `make faces` writes, has the
         _asyncio = face_of(_asyncio)
     globals()[_name] = _asyncio
 
-for _asyncio in (MultiLease, OneShotEvent, OwnedNode, ReadLock, WriteLock):  # which others return
+for _asyncio in (MultiLease, OneShotEvent, OwnedNode, ReadLock, WriteLock):  # recipes return objects of these classes
     globals()[_asyncio.__name__] = face_of(_asyncio)
 
-__all__ = [*recipes.__all__]
+__all__: list[str] = []
+__all__ += recipes.__all__  # type checkers understand only this form
 
 
 def __dir__() -> list[str]:

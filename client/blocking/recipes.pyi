@@ -2,29 +2,29 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar, overload
 
-from zoolet.client.blocking.client import Client
-from zoolet.client.blocking.context import BlockingTransaction
-from zoolet.client.blocking.proxy import BlockingIterator
-from zoolet.client.recipes import DeadlockError as DeadlockError
-from zoolet.client.recipes import Holder as Holder
-from zoolet.client.recipes import Instance as Instance
-from zoolet.client.recipes import LockEntry as LockEntry
-from zoolet.client.recipes import LockLine as LockLine
-from zoolet.client.recipes import LockLostError as LockLostError
-from zoolet.client.recipes import SharedLine as SharedLine
-from zoolet.client.recipes import Wait as Wait
-from zoolet.client.recipes._lock_base import OnLost
-from zoolet.client.recipes._node_names import Naming, Namings
-from zoolet.client.recipes.discovery import Strategy
-from zoolet.client.recipes.lock import Release
-from zoolet.client.recipes.tree_cache import Cached
-from zoolet.client.serializers import Serializer, UndecodableError
-from zoolet.client.wire.backoff import Backoff
-from zoolet.protocol.acl import ACL
-from zoolet.protocol.errors import ZooKeeperError
-from zoolet.protocol.records import Stat
+from ...protocol.acl import ACL
+from ...protocol.errors import ZooKeeperError
+from ...protocol.recipe_names import Naming, Namings
+from ...protocol.records import Stat
+from ..recipes import DeadlockError as DeadlockError
+from ..recipes import Holder as Holder
+from ..recipes import Instance as Instance
+from ..recipes import LockEntry as LockEntry
+from ..recipes import LockLostError as LockLostError
+from ..recipes import LockStatus as LockStatus
+from ..recipes import SharedRecipe as SharedRecipe
+from ..recipes import Wait as Wait
+from ..recipes._lock_base import OnLost
+from ..recipes.discovery import Strategy
+from ..recipes.lock import Release
+from ..recipes.tree_cache import Cached
+from ..serializers import C, Serializer, UndecodableError, V
+from ..wire.backoff import Backoff
+from .client import Client
+from .context import BlockingTransaction
+from .proxy import BlockingIterator
 
 __all__ = [
     "Barrier",
@@ -37,14 +37,13 @@ __all__ = [
     "DurableLease",
     "DurableLock",
     "Election",
-    "Entry",
     "Holder",
     "Instance",
     "Lease",
     "Lock",
     "LockEntry",
-    "LockLine",
     "LockLostError",
+    "LockStatus",
     "LockTable",
     "LockingQueue",
     "Master",
@@ -56,10 +55,11 @@ __all__ = [
     "PersistentEphemeral",
     "PriorityQueue",
     "Queue",
+    "QueueEntry",
     "ReadWriteLock",
     "Semaphore",
     "SemaphoreLock",
-    "SharedLine",
+    "SharedRecipe",
     "TreeCache",
     "TryLock",
     "TwoPhaseCommit",
@@ -67,9 +67,10 @@ __all__ = [
     "Wait",
     "Worker",
 ]
+T = TypeVar("T")
 
 class Lease:
-    """A hold that lasts until :meth:`release`, or until it is lost."""
+    """Proof that something is held, until :meth:`release` or until it is lost."""
 
     asyncio_object: Any
     path: str
@@ -77,116 +78,121 @@ class Lease:
     czxid: int
     token: int
     lost: OneShotEvent
-    revoked: OneShotEvent
     depth: int
     nodes: list[tuple[str, int]]
-    def proof_nodes(self) -> list[str]:
-        """Return the nodes whose existence proves that this is held."""
     def raise_if_lost(self) -> None:
-        """Do nothing if it is certainly still held."""
+        """Check that the lease is certainly still held."""
     def release(self, *, timeout: float | None = ...) -> None:
-        """Release it, and wait until the server has answered."""
+        """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error with which the server refused the release, if it did; it is tried again with pauses that grow
-        to five seconds.
+        """The server's error that refused the release, or None. The release is retried with delays that grow to
+        five seconds.
         """
     @property
     def released(self) -> bool:
-        """Whether it was released."""
-    def transaction(self) -> BlockingTransaction:
-        """Collect operations that happen together, and only if this is still held when the server does them."""
+        """Whether the lease was released."""
+    @property
+    def revoked(self) -> OneShotEvent:
+        """Set when another client requests the release of a revocable lease."""
+    def transaction(self) -> BlockingTransaction[Any]:
+        """Collect operations that are applied together, and only if the server still finds this lease held."""
     def valid_for(self) -> float:
-        """Return for how many seconds it is certainly still held, if nothing more is received from the server."""
+        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class Barrier:
-    """Blocks all that :meth:`wait`, from :meth:`create` to :meth:`remove`."""
+    """Blocks every client that calls :meth:`wait`, from :meth:`create` to :meth:`remove`."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str) -> None: ...
+    def __init__(self, client: Client[Any], path: str) -> None: ...
     def create(self, *, timeout: float | None = ...) -> bool:
-        """Create it; return whether there was none."""
+        """Create the barrier; return False if it already existed."""
     def remove(self, *, timeout: float | None = ...) -> bool:
-        """Remove it; return whether there was one."""
+        """Remove the barrier; return False if it did not exist."""
     def wait(self, timeout: float | None = ...) -> None:
-        """Wait until there is none."""
+        """Wait until the barrier is removed."""
 
-class ChildrenCache:
+class ChildrenCache(Generic[V]):
     """The values of a node's children by name: ``async with ChildrenCache(zk, "/workers") as cache:
     cache.values``.
     """
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, *, limit: int = ...) -> None: ...
-    def changes(self) -> BlockingIterator[Any]:
-        """Iterate what is known: now, and after each change; changes that come fast may be one."""
+    def __init__(self, client: Client[V], path: str, *, limit: int = ...) -> None: ...
+    def changes(self) -> BlockingIterator[Mapping[str, Cached[V]]]:
+        """Yield the current content, and again after each change. Several quick changes may be merged."""
     @property
     def errors(self) -> Mapping[str, UndecodableError]:
-        """Why the value of a node cannot be read, by path; a live view, too."""
+        """Read-only live view of the errors of nodes whose values cannot be read, by path."""
     @property
     def errors_by_name(self) -> Mapping[str, UndecodableError]:
-        """Why the values of the other children cannot be read, by name."""
+        """Errors of the children whose values cannot be read, by name."""
     @property
-    def nodes(self) -> Mapping[str, Cached]:
-        """The nodes, by path; a live view that cannot be changed."""
+    def nodes(self) -> Mapping[str, Cached[V]]:
+        """Read-only live view of the nodes, by path."""
     @property
     def stats(self) -> Mapping[str, Stat]:
-        """The children's Stats by name."""
+        """Stats of the children, by name."""
     @property
-    def values(self) -> Mapping[str, Any]:
-        """The children's values by name."""
-    def __enter__(self) -> ChildrenCache: ...
+    def values(self) -> Mapping[str, V]:
+        """Values of the children, by name."""
+    def __enter__(self) -> ChildrenCache[V]: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-class Config:
-    """One value that some publish and many follow: ``async with Config(zk, "/config/app") as config:
-    config.value``.
-    """
+class Config(Generic[C]):
+    """One value with publishers and followers: ``async with Config(zk, "/config/app") as config: config.value``."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, default: Any = ..., *, serializer: Serializer = ...) -> None: ...
-    def changes(self) -> BlockingIterator[Any]:
-        """Iterate what is known: now, and after each change; changes that come fast may be one."""
+    @overload
+    def __init__(self: Config[Any], client: Client[Any], path: str, default: Any = ...) -> None: ...
+    @overload
+    def __init__(self, client: Client[Any], path: str, default: C, *, serializer: Serializer[C]) -> None: ...
+    @overload
+    def __init__(
+        self: Config[T | None], client: Client[Any], path: str, default: None = ..., *, serializer: Serializer[T]
+    ) -> None: ...
+    def changes(self) -> BlockingIterator[C]:
+        """Yield the current content, and again after each change. Several quick changes may be merged."""
     @property
     def error(self) -> UndecodableError | None:
-        """Why the serializer could not read the latest value; ``value`` is the last one that it could. Raises as
+        """Error of the serializer for the latest value, or None; ``value`` is the last readable one. Raises as
         ``value`` does.
         """
-    def publish(self, value: Any, version: int | None = ..., *, timeout: float | None = ...) -> None:
+    def publish(self, value: C, version: int | None = ..., *, timeout: float | None = ...) -> None:
         """Replace the value."""
     def refresh(self, *, timeout: float | None = ...) -> None:
-        """Read the node now: what this client has written before is seen after it."""
+        """Read the node now, so that this client's earlier writes are visible afterwards."""
     @property
     def stat(self) -> Stat | None:
-        """The node's Stat; None if there is none. Raises as ``value`` does."""
-    def update(self, change: Callable[[Any], Any], *, timeout: float | None = ...) -> tuple[Any, Stat]:
-        """Replace the value, or the default, by what a function makes of it, as often as others come in between."""
+        """Stat of the node; None if the node does not exist. Raises as ``value`` does."""
+    def update(self, change: Callable[[C], C], *, timeout: float | None = ...) -> tuple[C, Stat]:
+        """Replace the value, or the default, by the result of *change*. Retry if another client changes it first."""
     @property
-    def value(self) -> Any:
-        """The value of the node; None if there is none."""
+    def value(self) -> C:
+        """Value of the node; None if the node does not exist."""
     @property
     def version(self) -> int:
-        """The present version; -1 while the node does not exist."""
-    def __enter__(self) -> Config: ...
+        """Current version of the node; -1 while the node does not exist."""
+    def __enter__(self) -> Config[C]: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class Counter:
-    """A whole number that is changed by compare-and-set: ``await counter.add(1)``."""
+    """An integer that is changed by compare-and-set: ``await counter.add(1)``."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, start: int = ..., *, encoding: str = ...) -> None: ...
+    def __init__(self, client: Client[Any], path: str, start: int = ..., *, encoding: str = ...) -> None: ...
     def add(self, amount: int = ..., *, timeout: float | None = ...) -> int:
-        """Add to the number; return the sum."""
+        """Add to the number, and return the sum."""
     def change(self, how: Callable[[int], int], *, timeout: float | None = ...) -> int:
-        """Replace the number by what a function makes of it, which may be called several times; raises as ``add``."""
+        """Replace the number by the result of a function, which may be called repeatedly; raises as :meth:`add`."""
     def value(self, *, timeout: float | None = ...) -> int:
         """Return the number."""
 
@@ -194,45 +200,49 @@ class Discovery:
     """Register services, and find them."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str) -> None: ...
+    def __init__(self, client: Client[Any], path: str, *, stop_timeout: float = ...) -> None: ...
     def instances(self, service: str, *, timeout: float | None = ...) -> list[Instance]:
-        """Return the instances that offer a service, in order of their ids."""
+        """Return the enabled instances of a service, sorted by id."""
     def pick(
         self, service: str, strategy: str | Strategy = ..., *, key: str = ..., timeout: float | None = ...
     ) -> Instance:
-        """Return one that offers a service."""
+        """Return one instance of a service."""
     def register(self, instance: Instance, *, timeout: float | None = ...) -> None:
-        """Offer a service until :meth:`unregister` or the end of the block; once more, to change the fields."""
+        """Register an instance until :meth:`unregister` or the end of the block. Call it again to change the
+        fields.
+        """
     def unregister(self, instance: Instance, *, timeout: float | None = ...) -> None:
-        """Offer it no longer."""
+        """Remove the registration of an instance."""
     def __enter__(self) -> Discovery: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class DoubleBarrier:
-    """Begins when enough members have come, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3):
+    """Starts when enough members arrive, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3):
     ...``.
     """
 
     asyncio_object: Any
     def __init__(
-        self, client: Client, path: str, members: int | None = ..., *, timeout: float | None = ...
+        self, client: Client[Any], path: str, members: int | None = ..., *, timeout: float | None = ...
     ) -> None: ...
     def enter(self, *, timeout: float | None = ...) -> None:
-        """Come, and wait until all have come."""
+        """Arrive, and wait until all members have arrived."""
     def leave(self, *, timeout: float | None = ...) -> None:
-        """Leave, and wait until all have left."""
+        """Leave, and wait until all members have left."""
     def resize(self, members: int, *, timeout: float | None = ...) -> None:
-        """Change how many must come, for all that were made without a number; those that wait see it at once."""
+        """Change the number of members for all objects created without a number. Waiting members see it
+        immediately.
+        """
     def __enter__(self) -> DoubleBarrier: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class DurableLease(Lease):
-    """A durable lock that is held: renewed in the background, and lost when it was taken over, or when the server
-    has applied no renewal within its TTL. The end of a session does not end it.
+    """The lease of a durable lock. It is renewed in the background. It is lost when another client takes over the
+    lock, or when the server has applied no renewal within the TTL, but not when a session ends.
     """
 
     asyncio_object: Any
@@ -241,27 +251,27 @@ class DurableLease(Lease):
     czxid: int
     token: int
     lost: OneShotEvent
-    revoked: OneShotEvent
     depth: int
     nodes: list[tuple[str, int]]
-    def proof_nodes(self) -> list[str]:
-        """Return the nodes whose existence proves that this is held."""
     def raise_if_lost(self) -> None:
-        """Do nothing if it is certainly still held."""
+        """Check that the lease is certainly still held."""
     def release(self, *, timeout: float | None = ...) -> None:
-        """Release it, and wait until the server has answered."""
+        """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error with which the server refused the release, if it did; it is tried again with pauses that grow
-        to five seconds.
+        """The server's error that refused the release, or None. The release is retried with delays that grow to
+        five seconds.
         """
     @property
     def released(self) -> bool:
-        """Whether it was released."""
-    def transaction(self) -> BlockingTransaction:
-        """Collect operations that happen together, and only if this is still held when the server does them."""
+        """Whether the lease was released."""
+    @property
+    def revoked(self) -> OneShotEvent:
+        """Set when another client requests the release of a revocable lease."""
+    def transaction(self) -> BlockingTransaction[Any]:
+        """Collect operations that are applied together, and only if the server still finds this lease held."""
     def valid_for(self) -> float:
-        """Return for how many seconds it is certainly still held, if nothing more is received from the server."""
+        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
     def __enter__(self) -> DurableLease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -275,7 +285,7 @@ class DurableLock:
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         owner: str,
         *,
@@ -286,25 +296,25 @@ class DurableLock:
         acl: Iterable[ACL] | None = ...,
     ) -> None: ...
     def acquire(self, timeout: float | None = ...) -> DurableLease:
-        """Wait until it is free, or was not renewed for its TTL, and acquire it."""
+        """Wait until the lock is free, or was not renewed for its TTL, and acquire it."""
     def attempt(self, *, timeout: float | None = ...) -> DurableLease | None:
-        """Acquire it if it is free; None if it is not. Attempts that follow each other notice, too, that its
-        holder does not renew it.
+        """Acquire the lock if it is free, or return None. Repeated attempts also detect that the holder no longer
+        renews it.
         """
     def holder(self, *, timeout: float | None = ...) -> Holder | None:
-        """Return who holds it, or held it last and did not release it; None if nobody does."""
+        """Return the holder, or the last holder if it did not release the lock, or None if the lock is free."""
     def __enter__(self) -> DurableLease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class Election:
-    """One leader, and the others in the order in which they will follow."""
+    """Elects a leader among candidates that follow each other in order."""
 
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         name: bytes = ...,
         *,
@@ -313,44 +323,21 @@ class Election:
         on_lost: OnLost = ...,
     ) -> None: ...
     def attempt(self, *, timeout: float | None = ...) -> Lease | None:
-        """Lead if nobody does; None if somebody does, and then no node was created."""
+        """Lead if the leadership is free, or return None without creating a node."""
     def candidates(self, *, timeout: float | None = ...) -> list[bytes]:
         """Return the names of the candidates, the leader's first."""
     def lead(self, timeout: float | None = ...) -> Lease:
-        """Become a candidate and wait for leadership; ``release()`` of the result resigns."""
+        """Become a candidate and wait for leadership. To resign, call ``release()`` of the result."""
     def leader(self, *, timeout: float | None = ...) -> bytes | None:
-        """Return the leader's name; None if there is no leader."""
+        """Return the leader's name, or None without a leader."""
     def observe(self) -> BlockingIterator[bytes | None]:
-        """Iterate the leader's name: now, and after each change; None while there is none."""
+        """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
     def run(self, lead: Callable[..., Any], *, timeout: float | None = ...) -> None:
-        """Lead whenever elected, for life: in new sessions, too, and after each loss, until this is cancelled or
-        *lead* raises another error.
+        """Lead whenever elected, in new sessions and after each loss, until this is cancelled or *lead* raises an
+        error other than LockLostError, ConnectionLossError and SessionExpiredError. A thread cannot be
+        cancelled, but closing the client in another thread stops it.
         """
     def __enter__(self) -> Lease: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-class Entry:
-    """An entry and its lease; ``async with`` acknowledges it, or releases it if the block raises."""
-
-    asyncio_object: Any
-    path: str
-    data: bytes
-    lease: OwnedNode
-    attempts: int
-    value: Any
-    error: UndecodableError | None
-    move_to: str
-    def acknowledge(self, *, timeout: float | None = ...) -> None:
-        """Delete the entry."""
-    def consume(self, *, timeout: float | None = ...) -> Any:
-        """Acknowledge it, and return its value."""
-    def release(self, *, timeout: float | None = ...) -> None:
-        """Leave it to another consumer, after the delay that the queue's *retry* names; after its last attempt,
-        move it to the dead ones.
-        """
-    def __enter__(self) -> Entry: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
@@ -361,7 +348,7 @@ class Lock:
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         *,
         timeout: float | None = ...,
@@ -376,15 +363,17 @@ class Lock:
     reentrant: bool
     data: bytes
     def acquire(self, timeout: float | None = ...) -> Lease:
-        """Wait for the lock; return its lease."""
+        """Wait for the lock, and return its lease."""
     def attempt(self, *, timeout: float | None = ...) -> Lease | None:
-        """Acquire it if it is free; None if it is not. No node is created while somebody holds it."""
+        """Acquire the lock if it is free, or return None. No node is created while another client holds the lock."""
     def contenders(self, *, timeout: float | None = ...) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
     def is_free(self, *, timeout: float | None = ...) -> bool:
-        """Return whether an acquire would get it without waiting."""
+        """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Ask every holder to release it, which it may or may not do; return whether there was one."""
+        """Request that every holder releases the lock, which is up to the holder. Return whether there was a
+        holder.
+        """
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -394,35 +383,35 @@ class LockTable:
     """The locks below a node: ``for line in await LockTable(zk, "/locks").read(): print(line)``."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str) -> None: ...
+    def __init__(self, client: Client[Any], path: str) -> None: ...
     def deadlocks(self, *, timeout: float | None = ...) -> list[list[Wait]]:
-        """Return who waits for each other, each circle of clients as a list: it does not change by itself any
-        more.
+        """Return the circles of clients that wait for each other, each as a list. A circle never resolves by
+        itself.
         """
-    def read(self, *, timeout: float | None = ...) -> list[LockLine]:
-        """Return the locks in order of their paths; each line as it is at one moment, not all at the same."""
+    def read(self, *, timeout: float | None = ...) -> list[LockStatus]:
+        """Return the locks sorted by path. Each line is consistent at one moment, but lines may differ in time."""
 
-class LockingQueue:
-    """At least once."""
+class LockingQueue(Generic[V]):
+    """A queue that delivers each entry at least once."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, *, retry: Backoff = ...) -> None: ...
-    def acquire(self, timeout: float | None = ...) -> Entry:
-        """Acquire the first entry that has no consumer and no delay; wait for one if there is none."""
-    def dead(self, *, timeout: float | None = ...) -> dict[str, Any]:
-        """Return the entries that have failed too often: their values by name, None for those that cannot be read."""
-    def get(self, timeout: float | None = ...) -> Any:
-        """Acquire and acknowledge the first entry at once; raises as :meth:`acquire` and
-        :meth:`Entry.acknowledge`.
+    def __init__(self, client: Client[V], path: str, *, retry: Backoff = ...) -> None: ...
+    def acquire(self, timeout: float | None = ...) -> QueueEntry[V]:
+        """Acquire the first entry that has no consumer and no delay, or wait for one."""
+    def dead(self, *, timeout: float | None = ...) -> dict[str, V | None]:
+        """Return the dead entries: their values by name, None for unreadable ones."""
+    def get(self, timeout: float | None = ...) -> V:
+        """Acquire the first entry and acknowledge it. Raises as :meth:`acquire` and
+        :meth:`QueueEntry.acknowledge`.
         """
-    def get_nowait(self, *, timeout: float | None = ...) -> Any:
+    def get_nowait(self, *, timeout: float | None = ...) -> V:
         """Consume the first entry."""
-    def put(self, value: Any, priority: int = ..., *, key: str | None = ..., timeout: float | None = ...) -> str:
-        """Put a value; return the entry's name."""
+    def put(self, value: V, priority: int = ..., *, key: str | None = ..., timeout: float | None = ...) -> str:
+        """Put a value, and return the entry's name."""
     def requeue(self, name: str, *, timeout: float | None = ...) -> None:
-        """Put a dead entry back, behind those of its priority, with no attempts; in one transaction."""
+        """Put a dead entry back in one transaction, after the entries of its priority, with no attempts counted."""
     def size(self, *, timeout: float | None = ...) -> int:
-        """Count the entries."""
+        """Return the number of entries."""
 
 class Master:
     """Assigns tasks: ``async with Master(zk, "/jobs", "m-1") as master: name = await master.submit({"do":
@@ -430,30 +419,30 @@ class Master:
     """
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, name: str = ..., *, per_worker: int = ...) -> None: ...
+    def __init__(self, client: Client[Any], path: str, name: str = ..., *, per_worker: int = ...) -> None: ...
     active: OneShotEvent
     leadership: Lease | None
     def command(self, value: Any, timeout: float | None = ...) -> dict[str, Any]:
-        """Send a command to all workers that are running, and wait until each has acknowledged it or is gone."""
+        """Send a command to all running workers, and wait until each has acknowledged it or is gone."""
     def forget(self, task: str, *, timeout: float | None = ...) -> None:
         """Delete a task's result."""
     def progress(self, task: str) -> BlockingIterator[Any]:
-        """Iterate what the task's worker reports; ends when there is a result."""
+        """Yield the progress reports of the task's worker, until there is a result."""
     def result(self, task: str, timeout: float | None = ...) -> Any:
-        """Wait for a task's result: a dict with ``worker`` and ``result`` or ``error``; without ``worker`` if the
-        task could not be read.
+        """Wait for a task's result: a dict with ``worker`` and ``result`` or ``error``. ``worker`` is missing if
+        the task could not be read.
         """
     def submit(self, task: Any, *, key: str | None = ..., timeout: float | None = ...) -> str:
-        """Submit a task; return its name."""
+        """Submit a task, and return its name."""
     def workers(self, *, timeout: float | None = ...) -> dict[str, Any]:
-        """Return the workers that are running, by name, with their last heartbeats."""
+        """Return the running workers by name, with their last heartbeats."""
     def __enter__(self) -> Master: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class MultiLease(Lease):
-    """Several locks that are held."""
+    """The lease of several locks."""
 
     asyncio_object: Any
     parts: list[Lease]
@@ -463,37 +452,37 @@ class MultiLease(Lease):
     czxid: int
     token: int
     lost: OneShotEvent
-    revoked: OneShotEvent
     depth: int
     nodes: list[tuple[str, int]]
-    def proof_nodes(self) -> list[str]:
-        """Return the nodes of all parts."""
     def raise_if_lost(self) -> None:
-        """Do nothing if all parts are certainly still held."""
+        """Check that all parts are certainly still held."""
     def release(self, *, timeout: float | None = ...) -> None:
-        """Release it, and wait until the server has answered."""
+        """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error with which the server refused the release of a part; None if it did not."""
+        """The server's error that refused the release of a part, or None."""
     @property
     def released(self) -> bool:
-        """Whether it was released."""
-    def transaction(self) -> BlockingTransaction:
-        """Collect operations that happen together, and only if this is still held when the server does them."""
+        """Whether the lease was released."""
+    @property
+    def revoked(self) -> OneShotEvent:
+        """Set when another client requests the release of a revocable lease."""
+    def transaction(self) -> BlockingTransaction[Any]:
+        """Collect operations that are applied together, and only if the server still finds this lease held."""
     def valid_for(self) -> float:
-        """Return for how many seconds it is certainly still held, if nothing more is received from the server."""
+        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
     def __enter__(self) -> MultiLease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class MultiLock:
-    """Holds several paths at once: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``."""
+    """Locks several paths together: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``."""
 
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         paths: Sequence[str],
         *,
         timeout: float | None = ...,
@@ -501,91 +490,85 @@ class MultiLock:
         on_lost: OnLost = ...,
     ) -> None: ...
     def acquire(self, timeout: float | None = ...) -> MultiLease:
-        """Wait for all of them."""
+        """Wait for all locks, and return their common lease."""
     def attempt(self, *, timeout: float | None = ...) -> MultiLease | None:
-        """Acquire all of them if they are free; None if one is not, and none is kept."""
+        """Acquire all locks if they are all free, or keep none and return None."""
     def __enter__(self) -> MultiLease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-class NodeCache:
-    """The present value of one node: ``async with NodeCache(zk, "/a") as cache: cache.value``."""
+class NodeCache(Generic[C]):
+    """The current value of one node: ``async with NodeCache(zk, "/a") as cache: cache.value``."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str) -> None: ...
-    def changes(self) -> BlockingIterator[Any]:
-        """Iterate what is known: now, and after each change; changes that come fast may be one."""
+    def __init__(self: NodeCache[T | None], client: Client[T], path: str) -> None: ...
+    def changes(self) -> BlockingIterator[C]:
+        """Yield the current content, and again after each change. Several quick changes may be merged."""
     @property
     def error(self) -> UndecodableError | None:
-        """Why the serializer could not read the latest value; ``value`` is the last one that it could. Raises as
+        """Error of the serializer for the latest value, or None; ``value`` is the last readable one. Raises as
         ``value`` does.
         """
     def refresh(self, *, timeout: float | None = ...) -> None:
-        """Read the node now: what this client has written before is seen after it."""
+        """Read the node now, so that this client's earlier writes are visible afterwards."""
     @property
     def stat(self) -> Stat | None:
-        """The node's Stat; None if there is none. Raises as ``value`` does."""
+        """Stat of the node; None if the node does not exist. Raises as ``value`` does."""
     @property
-    def value(self) -> Any:
-        """The value of the node; None if there is none."""
-    def __enter__(self) -> NodeCache: ...
+    def value(self) -> C:
+        """Value of the node; None if the node does not exist."""
+    def __enter__(self) -> NodeCache[C]: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class NodeElection:
-    """One leader and no order among the others: ``async with NodeElection(zk, "/leader", b"host-1") as
+    """Elects a leader of unordered candidates: ``async with NodeElection(zk, "/leader", b"host-1") as
     leadership:``.
     """
 
     asyncio_object: Any
     def __init__(
-        self, client: Client, path: str, name: bytes = ..., *, timeout: float | None = ..., on_lost: OnLost = ...
+        self, client: Client[Any], path: str, name: bytes = ..., *, timeout: float | None = ..., on_lost: OnLost = ...
     ) -> None: ...
     def attempt(self, *, timeout: float | None = ...) -> OwnedNode | None:
-        """Lead if nobody does; None if somebody does, and then no node was created."""
+        """Lead if the leadership is free, or return None without creating a node."""
     def lead(self, timeout: float | None = ...) -> OwnedNode:
-        """Wait for leadership; ``release()`` of the result resigns."""
+        """Wait for leadership. To resign, call ``release()`` of the result."""
     def leader(self, *, timeout: float | None = ...) -> bytes | None:
-        """Return the leader's name; None if there is no leader."""
+        """Return the leader's name, or None without a leader."""
     def observe(self) -> BlockingIterator[bytes | None]:
-        """Iterate the leader's name: now, and after each change; None while there is none."""
+        """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
     def run(self, lead: Callable[..., Any], *, timeout: float | None = ...) -> None:
-        """Lead whenever elected, for life; as :meth:`Election.run`."""
+        """Lead whenever elected, until cancelled, as :meth:`Election.run`."""
     def __enter__(self) -> OwnedNode: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class OneShotEvent:
-    """An event that happens once: ``await`` it for the reason, or ask ``is_set()``, which is its truth value, too."""
+    """An event that happens once. ``await`` returns its reason; ``is_set()``, or its truth value, is its state."""
 
     asyncio_object: Any
     reason: str
     def is_set(self) -> bool:
-        """Return whether it has happened."""
+        """Return whether the event has happened."""
     def set(self, reason: str) -> None:
-        """Record that it has happened; the first reason counts."""
+        """Record that the event has happened. Only the first reason is kept."""
     def wait(self, *, timeout: float | None = ...) -> str:
-        """Wait until it happens, and return the reason."""
+        """Wait until the event happens, and return the reason."""
 
 class Overview:
-    """The shared lines below a node: ``lines, circles = await Overview(zk, "/").look()``."""
+    """Locks, elections, semaphores and queues below a node: ``lines, circles = await Overview(zk, "/").read()``."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str) -> None: ...
-    def deadlocks(self, *, timeout: float | None = ...) -> list[list[Wait]]:
-        """Return who waits for each other, each circle of clients as a list: it does not change by itself any
-        more.
-        """
-    def look(self, *, timeout: float | None = ...) -> tuple[list[SharedLine], list[list[Wait]]]:
-        """Return what is shared, by path, and which clients wait for each other in a circle."""
-    def read(self, *, timeout: float | None = ...) -> list[LockLine]:
-        """Return the locks in order of their paths; each line as it is at one moment, not all at the same."""
+    def __init__(self, client: Client[Any], path: str) -> None: ...
+    def read(self, *, timeout: float | None = ...) -> tuple[list[SharedRecipe], list[list[Wait]]]:
+        """Return the lines sorted by path, and the circles of clients that wait for each other."""
 
 class OwnedNode(Lease):
-    """A path that is owned."""
+    """The lease of an owned path."""
 
     asyncio_object: Any
     proof_node: str
@@ -593,27 +576,27 @@ class OwnedNode(Lease):
     czxid: int
     token: int
     lost: OneShotEvent
-    revoked: OneShotEvent
     depth: int
     nodes: list[tuple[str, int]]
-    def proof_nodes(self) -> list[str]:
-        """Return the nodes whose existence proves that this is held."""
     def raise_if_lost(self) -> None:
-        """Do nothing if it is certainly still held."""
+        """Check that the lease is certainly still held."""
     def release(self, *, timeout: float | None = ...) -> None:
-        """Release it, and wait until the server has answered."""
+        """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error with which the server refused the release, if it did; it is tried again with pauses that grow
-        to five seconds.
+        """The server's error that refused the release, or None. The release is retried with delays that grow to
+        five seconds.
         """
     @property
     def released(self) -> bool:
-        """Whether it was released."""
-    def transaction(self) -> BlockingTransaction:
-        """Collect operations that happen together, and only if this is still held when the server does them."""
+        """Whether the lease was released."""
+    @property
+    def revoked(self) -> OneShotEvent:
+        """Set when another client requests the release of a revocable lease."""
+    def transaction(self) -> BlockingTransaction[Any]:
+        """Collect operations that are applied together, and only if the server still finds this lease held."""
     def valid_for(self) -> float:
-        """Return for how many seconds it is certainly still held, if nothing more is received from the server."""
+        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
     def __enter__(self) -> OwnedNode: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -625,66 +608,94 @@ class Party:
     """
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, name: bytes = ..., *, naming: Naming = ...) -> None: ...
+    def __init__(
+        self, client: Client[Any], path: str, name: bytes = ..., *, naming: Naming = ..., stop_timeout: float = ...
+    ) -> None: ...
     def changes(self) -> BlockingIterator[list[bytes]]:
-        """Iterate the members' names: now, and after each change."""
+        """Yield the members' names, and yield them again after each change."""
     def members(self, *, timeout: float | None = ...) -> list[bytes]:
-        """Return the members' names, in order of their nodes' names."""
+        """Return the members' names, sorted by node name."""
     def __enter__(self) -> Party: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-class PersistentEphemeral:
+class PersistentEphemeral(Generic[V]):
     """Keeps an ephemeral node for as long as its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, value: Any = ...) -> None: ...
+    def __init__(
+        self, client: Client[V], path: str, value: V | Literal[b""] = ..., *, stop_timeout: float = ...
+    ) -> None: ...
     @property
     def exists(self) -> bool:
-        """Whether the node exists, as far as is known."""
-    def set(self, value: Any, *, timeout: float | None = ...) -> None:
-        """Change what the node holds, now and whenever it is created again."""
-    def __enter__(self) -> PersistentEphemeral: ...
+        """Whether the node exists, to this client's knowledge."""
+    def set(self, value: V | Literal[b""], *, timeout: float | None = ...) -> None:
+        """Change the value of the node, now and whenever it is recreated."""
+    def __enter__(self) -> PersistentEphemeral[V]: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-class PriorityQueue:
-    """The lowest priority first, and of the same priority the first that was put."""
+class PriorityQueue(Generic[V]):
+    """A queue that returns the lowest priority first, and equal priorities in the order of their puts."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str) -> None: ...
-    def get(self, timeout: float | None = ...) -> Any:
-        """Consume the first entry; wait for one if there is none."""
-    def get_nowait(self, *, timeout: float | None = ...) -> Any:
+    def __init__(self, client: Client[V], path: str) -> None: ...
+    def get(self, timeout: float | None = ...) -> V:
+        """Consume the first entry, or wait for one if the queue is empty."""
+    def get_nowait(self, *, timeout: float | None = ...) -> V:
         """Consume the first entry."""
-    def put(self, value: Any, priority: int = ..., *, key: str | None = ..., timeout: float | None = ...) -> str:
-        """Put a value; return the entry's name."""
+    def put(self, value: V, priority: int = ..., *, key: str | None = ..., timeout: float | None = ...) -> str:
+        """Put a value, and return the entry's name."""
     def size(self, *, timeout: float | None = ...) -> int:
-        """Count the entries."""
+        """Return the number of entries."""
 
-class Queue:
-    """First in, first out: ``await queue.put(value)``, ``value = await queue.get()``."""
+class Queue(Generic[V]):
+    """A first-in, first-out queue: ``await queue.put(value)``, ``value = await queue.get()``."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str) -> None: ...
-    def get(self, timeout: float | None = ...) -> Any:
-        """Consume the first entry; wait for one if there is none."""
-    def get_nowait(self, *, timeout: float | None = ...) -> Any:
+    def __init__(self, client: Client[V], path: str) -> None: ...
+    def get(self, timeout: float | None = ...) -> V:
+        """Consume the first entry, or wait for one if the queue is empty."""
+    def get_nowait(self, *, timeout: float | None = ...) -> V:
         """Consume the first entry."""
-    def put(self, value: Any, *, key: str | None = ..., timeout: float | None = ...) -> str:
-        """Put a value at the end; return the entry's name."""
+    def put(self, value: V, *, key: str | None = ..., timeout: float | None = ...) -> str:
+        """Put a value at the end, and return the entry's name."""
     def size(self, *, timeout: float | None = ...) -> int:
-        """Count the entries."""
+        """Return the number of entries."""
+
+class QueueEntry(Generic[V]):
+    """An entry and its lease: ``async with`` acknowledges the entry, or releases it if the block raises."""
+
+    asyncio_object: Any
+    path: str
+    data: bytes
+    lease: OwnedNode
+    attempts: int
+    value: V
+    error: UndecodableError | None
+    move_to: str
+    def acknowledge(self, *, timeout: float | None = ...) -> None:
+        """Delete the entry."""
+    def consume(self, *, timeout: float | None = ...) -> V:
+        """Acknowledge the entry, and return its value."""
+    def release(self, *, timeout: float | None = ...) -> None:
+        """Put the entry back for another consumer, after the delay of the queue's *retry*. After its last attempt,
+        move it to the dead entries.
+        """
+    def __enter__(self) -> QueueEntry[V]: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 class ReadLock:
-    """The readers' side of a :class:`ReadWriteLock`: held together with other readers."""
+    """The readers' side of a :class:`ReadWriteLock`, shared with other readers."""
 
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         *,
         timeout: float | None = ...,
@@ -699,29 +710,31 @@ class ReadLock:
     reentrant: bool
     data: bytes
     def acquire(self, timeout: float | None = ...) -> Lease:
-        """Wait for the lock; return its lease."""
+        """Wait for the lock, and return its lease."""
     def attempt(self, *, timeout: float | None = ...) -> Lease | None:
-        """Acquire it if it is free; None if it is not. No node is created while somebody holds it."""
+        """Acquire the lock if it is free, or return None. No node is created while another client holds the lock."""
     def contenders(self, *, timeout: float | None = ...) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
     def is_free(self, *, timeout: float | None = ...) -> bool:
-        """Return whether an acquire would get it without waiting."""
+        """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Ask every holder to release it, which it may or may not do; return whether there was one."""
+        """Request that every holder releases the lock, which is up to the holder. Return whether there was a
+        holder.
+        """
     def take_over(self, writer: Lease, nodes: list[tuple[str, int]]) -> Lease:
-        """Return the lease of a reader whose nodes have taken the place of a writer's."""
+        """Return the lease of a reader whose nodes have replaced the nodes of *writer*."""
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class ReadWriteLock:
-    """``async with rw.read() as lease:`` and ``async with rw.write() as lease:``."""
+    """A lock for readers and writers: ``async with rw.read() as lease:`` and ``async with rw.write() as lease:``."""
 
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         *,
         naming: Namings = ...,
@@ -734,104 +747,106 @@ class ReadWriteLock:
         acl: Iterable[ACL] | None = ...,
     ) -> None: ...
     def downgrade(self, lease: Lease, *, timeout: float | None = ...) -> Lease:
-        """Become a reader: in one transaction the writer's node goes and a reader's takes its place in line."""
+        """Become a reader: one transaction deletes the writer's node and gives its place in line to a reader's
+        node.
+        """
     def read(self) -> ReadLock:
         """Return the readers' side."""
     def write(self) -> WriteLock:
         """Return the writers' side."""
 
 class Semaphore:
-    """At most so many holders at a time: ``async with Semaphore(zk, "/pool", 3) as lease:``."""
+    """Limits the number of simultaneous holders: ``async with Semaphore(zk, "/pool", 3) as lease:``."""
 
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         leases: int | None = ...,
         *,
         timeout: float | None = ...,
         naming: Naming = ...,
         on_lost: OnLost = ...,
-        data: bytes = ...,
+        data: bytes | None = ...,
     ) -> None: ...
     def acquire(self, timeout: float | None = ..., *, count: int = ...) -> Lease:
-        """Wait for a lease, or for several that are one."""
+        """Wait for a lease, or for several that count as one."""
     def attempt(self, *, count: int = ..., timeout: float | None = ...) -> Lease | None:
-        """Acquire a lease, or several, if they are free and nobody waits; None otherwise, and then no node was
-        created unless another one came first.
+        """Acquire a lease, or several, if they are free and no client waits. Otherwise return None; no node is
+        created unless another client was faster in the meantime.
         """
     def holders(self, *, timeout: float | None = ...) -> list[str]:
-        """Return the paths of the leases that are held."""
+        """Return the paths of the held leases."""
     def resize(self, leases: int, *, timeout: float | None = ...) -> None:
-        """Change the number of leases, for all that were made with ``leases=None``; those that wait see it at
-        once.
-        """
+        """Change the number of leases for all semaphores with ``leases=None``. Waiting clients see it immediately."""
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class SemaphoreLock:
-    """A lock that belongs to no task: any that has the lease may release it; it cannot be entered twice."""
+    """A lock that belongs to no task: any task that has the lease may release it. It cannot be entered twice."""
 
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         *,
         timeout: float | None = ...,
         naming: Naming = ...,
         on_lost: OnLost = ...,
-        data: bytes = ...,
+        data: bytes | None = ...,
     ) -> None: ...
     def acquire(self, timeout: float | None = ..., *, count: int = ...) -> Lease:
-        """Wait for a lease, or for several that are one."""
+        """Wait for a lease, or for several that count as one."""
     def attempt(self, *, count: int = ..., timeout: float | None = ...) -> Lease | None:
-        """Acquire a lease, or several, if they are free and nobody waits; None otherwise, and then no node was
-        created unless another one came first.
+        """Acquire a lease, or several, if they are free and no client waits. Otherwise return None; no node is
+        created unless another client was faster in the meantime.
         """
     def holders(self, *, timeout: float | None = ...) -> list[str]:
-        """Return the paths of the leases that are held."""
+        """Return the paths of the held leases."""
     def resize(self, leases: int, *, timeout: float | None = ...) -> None:
-        """Change the number of leases, for all that were made with ``leases=None``; those that wait see it at
-        once.
-        """
+        """Change the number of leases for all semaphores with ``leases=None``. Waiting clients see it immediately."""
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-class TreeCache:
-    """All nodes from a path down: ``async with TreeCache(zk, "/app") as cache: cache.nodes["/app/x"].value``."""
+class TreeCache(Generic[V]):
+    """A copy of a node and its descendants: ``async with TreeCache(zk, "/app") as cache:
+    cache.nodes["/app/x"].value``.
+    """
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, *, limit: int = ...) -> None: ...
-    def changes(self) -> BlockingIterator[Any]:
-        """Iterate what is known: now, and after each change; changes that come fast may be one."""
+    def __init__(self, client: Client[V], path: str, *, limit: int = ...) -> None: ...
+    def changes(self) -> BlockingIterator[Mapping[str, Cached[V]]]:
+        """Yield the current content, and again after each change. Several quick changes may be merged."""
     @property
     def errors(self) -> Mapping[str, UndecodableError]:
-        """Why the value of a node cannot be read, by path; a live view, too."""
+        """Read-only live view of the errors of nodes whose values cannot be read, by path."""
     @property
-    def nodes(self) -> Mapping[str, Cached]:
-        """The nodes, by path; a live view that cannot be changed."""
-    def __enter__(self) -> TreeCache: ...
+    def nodes(self) -> Mapping[str, Cached[V]]:
+        """Read-only live view of the nodes, by path."""
+    def __enter__(self) -> TreeCache[V]: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class TryLock:
-    """The cheapest lock: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if it is held."""
+    """The cheapest lock: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if the lock is
+    held.
+    """
 
     asyncio_object: Any
     def __init__(
-        self, client: Client, path: str, *, timeout: float | None = ..., on_lost: OnLost = ..., data: bytes = ...
+        self, client: Client[Any], path: str, *, timeout: float | None = ..., on_lost: OnLost = ..., data: bytes = ...
     ) -> None: ...
     def acquire(self, timeout: float | None = ...) -> OwnedNode:
-        """Wait until it is free, and acquire it."""
+        """Wait until the lock is free, and acquire it."""
     def attempt(self, *, timeout: float | None = ...) -> OwnedNode | None:
-        """Acquire it if it is free; None if it is not."""
+        """Acquire the lock if it is free, or return None."""
     def __enter__(self) -> OwnedNode: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -841,35 +856,35 @@ class TwoPhaseCommit:
     """A step that several sites take, all of them or none."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str) -> None: ...
+    def __init__(self, client: Client[Any], path: str) -> None: ...
     def abort(self, *, timeout: float | None = ...) -> bool:
-        """Vote abort for every site that has not voted; return whether it is aborted: it may have been committed."""
-    def acted(self, site: str, *, timeout: float | None = ...) -> None:
-        """Record that a site has done what the outcome says."""
+        """Vote abort for every site that has not voted. Return False if the transaction was committed instead."""
     def finish(self, timeout: float | None = ...) -> bool:
         """Wait until all sites have acted, delete the transaction, and return whether it was committed."""
+    def mark_done(self, site: str, *, timeout: float | None = ...) -> None:
+        """Record that a site has carried out the outcome."""
     def outcome(self, timeout: float | None = ...) -> bool:
-        """Wait for the outcome; return whether it is commit."""
+        """Wait for the outcome, and return whether it is commit."""
     def proposal(self, timeout: float | None = ...) -> Any:
-        """Wait for the transaction, and return what is proposed."""
+        """Wait for the transaction, and return the proposal."""
     def propose(self, value: Any, sites: Sequence[str], *, timeout: float | None = ...) -> None:
-        """Propose something to the sites."""
+        """Propose a transaction to the sites."""
     def vote(self, site: str, *, commit: bool, timeout: float | None = ...) -> bool:
-        """Vote, once; return whether the vote that counts is this one: another program may have voted abort
+        """Vote once, and return whether this vote counts: another program may have voted abort for this site
         instead.
         """
     def votes(self, *, timeout: float | None = ...) -> dict[str, str]:
-        """Return each site's vote: empty, ``commit`` or ``abort``; ``commit done`` or ``abort done`` if it has
-        acted.
+        """Return the vote of each site: empty, ``commit`` or ``abort``; ``commit done`` or ``abort done`` if the
+        site has acted.
         """
 
 class UniqueId:
-    """A naming service: ``number = await ids.next()``, different for every caller."""
+    """Generates unique numbers: ``number = await ids.next()``, different for every caller."""
 
     asyncio_object: Any
-    def __init__(self, client: Client, path: str, *, block: int = ...) -> None: ...
+    def __init__(self, client: Client[Any], path: str, *, block: int = ...) -> None: ...
     def next(self, *, timeout: float | None = ...) -> int:
-        """Return a number, from 1 (or with blocks, from *block*) on."""
+        """Return a number; the first one is 1, or *block* with blocks."""
 
 class Worker:
     """Processes tasks: ``async with Worker(zk, "/jobs", "w-1", handler): ...``."""
@@ -877,7 +892,7 @@ class Worker:
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         name: str,
         handler: Callable[[str, Any], Any],
@@ -885,21 +900,22 @@ class Worker:
         on_command: Callable[[Any], Any] | None = ...,
         heartbeat_interval: float = ...,
         concurrency: int = ...,
+        stop_timeout: float = ...,
     ) -> None: ...
     def report(self, task: str, progress: Any, *, timeout: float | None = ...) -> None:
-        """Publish how far a task is; it goes with the worker's session."""
+        """Publish the progress of a task; the report is deleted when the worker's session ends."""
     def __enter__(self) -> Worker: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class WriteLock:
-    """The writers' side of a :class:`ReadWriteLock`: held by one."""
+    """The writers' side of a :class:`ReadWriteLock`, held by one writer."""
 
     asyncio_object: Any
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         *,
         timeout: float | None = ...,
@@ -914,15 +930,17 @@ class WriteLock:
     reentrant: bool
     data: bytes
     def acquire(self, timeout: float | None = ...) -> Lease:
-        """Wait for the lock; return its lease."""
+        """Wait for the lock, and return its lease."""
     def attempt(self, *, timeout: float | None = ...) -> Lease | None:
-        """Acquire it if it is free; None if it is not. No node is created while somebody holds it."""
+        """Acquire the lock if it is free, or return None. No node is created while another client holds the lock."""
     def contenders(self, *, timeout: float | None = ...) -> list[str]:
         """Return the paths of all nodes in line, the holder's first."""
     def is_free(self, *, timeout: float | None = ...) -> bool:
-        """Return whether an acquire would get it without waiting."""
+        """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Ask every holder to release it, which it may or may not do; return whether there was one."""
+        """Request that every holder releases the lock, which is up to the holder. Return whether there was a
+        holder.
+        """
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

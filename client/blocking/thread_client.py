@@ -1,25 +1,27 @@
-"""Base of the client for threads: its beginning and end, its thread, and the methods that are not the loop's."""
+"""Base class of the client for threads: start and close, the thread, and methods that differ from asyncio."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar
 
-from zoolet.client.aio import client as aio
-from zoolet.client.blocking.loop_thread import LoopThread
-from zoolet.client.blocking.proxy import Blocking
-from zoolet.client.wire.backoff import Backoff
-from zoolet.client.wire.kazoo_names import no_such_attribute
-from zoolet.client.wire.states import State
-from zoolet.protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
+from ...protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
+from ..aio import client as aio
+from ..aio.base import INTERNAL
+from ..serializers import V
+from ..wire.arguments import checked_retry
+from ..wire.backoff import Backoff
+from ..wire.kazoo_names import no_such_attribute
+from ..wire.states import State
+from .loop_thread import LoopThread
+from .proxy import Blocking
 
 T = TypeVar("T")
-HIDDEN: Final = frozenset("aclose add_listener flush for_recipe new_uuid rng shared spawn".split())
-"""Members of the asyncio client that recipes need, and threads do not have."""
 DIRECT: Final = frozenset(
     """
     add_chroot last_reason last_zxid serializer session_id session_password session_timeout state strip_chroot
@@ -27,63 +29,59 @@ DIRECT: Final = frozenset(
     with_serializer
     """.split()
 )
-"""Members that touch nothing of the loop's: they are read and called in the caller's thread."""
+"""Members that do not use the event loop, and are read and called in the caller's thread."""
 
 
-class ThreadClient(Blocking):
-    """A client that runs an asyncio client in a thread of its own; arguments as for :class:`zoolet.client.Client`."""
+class ThreadClient(Blocking, Generic[V]):
+    """A client that runs an asyncio client in a separate thread; arguments as for :class:`zoolet.client.Client`."""
 
-    asyncio_object: aio.Client
+    asyncio_object: aio.Client[V]
 
     __signature__: ClassVar = inspect.signature(aio.Client)
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        client = aio.Client(*args, **options)
+        client: aio.Client[Any] = aio.Client(*args, **options)
         super().__init__(LoopThread(lambda: client.terminal_error), client)
 
     @property
-    def asyncio_client(self) -> aio.Client:
-        """The asyncio client that it runs; to be used in its loop alone."""
+    def asyncio_client(self) -> aio.Client[V]:
+        """The asyncio client in the separate thread. Use it only in its event loop."""
         return self.asyncio_object
 
     @property
     def loop_thread(self) -> LoopThread:
-        """The thread with the loop in which that runs."""
+        """The thread with the event loop of the asyncio client."""
         return self._thread
 
     def __dir__(self) -> list[str]:
-        return sorted(set(object.__dir__(self)) - {"asyncio_class", "of"})
+        return sorted(set(object.__dir__(self)) - INTERNAL - {"asyncio_class", "of"})
 
-    if not TYPE_CHECKING:  # type checkers would take every name for one that is there
+    if not TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_such_attribute(self, name)
 
-    # --- beginning and end ---
+    # --- start and close ---
 
-    def start(self) -> None:
-        """Connect; ``with`` does this."""
+    def start(self, *, wait: bool = True) -> None:
+        """Connect; ``with`` does this.
+
+        Args:
+            wait: Whether to wait for the connection. Without it, the client connects in the background, and each
+                operation waits for the connection.
+        """
         self._thread.start()
         try:
-            self.run(self.asyncio_client.start)
-        except BaseException:  # interrupted by a signal, too
+            self.run(functools.partial(self.asyncio_client.start, wait=wait))
+        except BaseException:  # an interrupt by a signal also has to stop the thread
             self._thread.stop()
             raise
 
-    def begin(self) -> None:
-        """Begin to connect, and do not wait for it; calls wait for the connection."""
-        self._thread.start()
-
-        async def begin() -> None:
-            self.asyncio_client.begin()
-
-        self.run(begin)
-
     def close(self) -> None:
-        """End the session and the connection; ``with`` does this."""
+        """Close the session and the connection; ``with`` does this."""
         if self._thread.running:
             try:
-                with contextlib.suppress(ClosedError):  # another thread has closed it in this moment
+                with contextlib.suppress(ClosedError):  # another thread has just closed the client
                     self.run(self.asyncio_client.aclose)
             finally:
                 self._thread.stop()
@@ -99,41 +97,48 @@ class ThreadClient(Blocking):
 
     @property
     def runs(self) -> bool:
-        """Whether it was started and not closed."""
+        """Whether the client was started and not closed."""
         return self._thread.running
 
     # --- calls ---
 
     def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
-        """Do something of the asyncio client's in its loop, and wait for the result.
+        """Run a coroutine of the asyncio client in its event loop, and wait for the result.
 
         Args:
-            do: Called in the loop.
-            timeout: Seconds after which it is cancelled and TimeoutError raised.
+            do: Function that returns the coroutine. It is called in the loop.
+            timeout: Time limit in seconds; None for no limit.
 
         Raises:
-            RuntimeError: The client does not run, or this is its own loop's thread.
+            ClosedError: The client was closed before or during the call.
+            TimeoutError: The coroutine did not complete within *timeout* seconds, and was cancelled.
+            RuntimeError: The client is not running, or the call comes from the thread of its loop.
         """
         return self._thread.run(do, timeout)
 
-    def use(self, do: Callable[[aio.Client], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
-        """Do something with the asyncio client, such as a recipe's: ``zk.use(lambda zk: Counter(zk, "/n").add())``.
+    def use(self, do: Callable[[aio.Client[V]], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+        """Use the asyncio client, for example with an asyncio recipe: ``zk.use(lambda zk: Counter(zk, "/n").add())``.
 
         Args:
-            do: Given the asyncio client, in its loop, gives what to await.
-            timeout: Seconds after which it is cancelled and TimeoutError raised.
+            do: Function from the asyncio client to a coroutine. It is called in the loop.
+            timeout: Time limit in seconds; None for no limit.
+
+        Raises:
+            ClosedError: The client was closed before or during the call.
+            TimeoutError: The coroutine did not complete within *timeout* seconds, and was cancelled.
+            RuntimeError: The client is not running, or the call comes from the thread of its loop.
         """
         return self.run(lambda: do(self.asyncio_client), timeout)
 
     def states(self) -> Iterator[State]:
-        """Iterate the states from now on, the present one first; ends after CLOSED. None is left out."""
+        """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
         states = self.asyncio_client.states()
 
         async def ask() -> State | None:
             return await anext(states, None)
 
         def iterate() -> Iterator[State]:
-            with contextlib.suppress(ClosedError):  # its loop has ended
+            with contextlib.suppress(ClosedError):  # the loop has stopped
                 while not self._thread.has_ended and (state := self.run(ask)) is not None:
                     yield state
             yield from states.rest()
@@ -143,8 +148,16 @@ class ThreadClient(Blocking):
     def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
         """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may be
         applied twice.
+
+        Args:
+            do: Function that makes the call. It is called for each attempt.
+            backoff: Delays between attempts, and their number. The default is five attempts with the usual delays.
+
+        Raises:
+            TypeError: *do* is not a function.
+            ZooKeeperError: The call failed with a different error, or the last attempt failed.
         """
-        for delay in (backoff or Backoff(tries=5)).delays(self.asyncio_client.rng):
+        for delay in checked_retry(do, backoff).delays(self.asyncio_client._core.rng):
             try:
                 return do()
             except (ConnectionLossError, ThrottledOpError):

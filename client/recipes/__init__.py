@@ -1,35 +1,42 @@
-"""The uses of ZooKeeper: one class a file, each with its znodes, guarantees and limits in its docstring."""
+"""Recipes: locks, elections, queues, caches and other common uses of a client.
 
-from zoolet.client.recipes._lease import Lease, LockLostError
-from zoolet.client.recipes._lock_base import DeadlockError
-from zoolet.client.recipes._queue_entry import Entry
-from zoolet.client.recipes.barrier import Barrier
-from zoolet.client.recipes.children_cache import ChildrenCache
-from zoolet.client.recipes.config import Config
-from zoolet.client.recipes.counter import Counter
-from zoolet.client.recipes.discovery import Discovery, Instance
-from zoolet.client.recipes.double_barrier import DoubleBarrier
-from zoolet.client.recipes.durable_lock import DurableLease, DurableLock, Holder
-from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.lock import Lock
-from zoolet.client.recipes.lock_table import LockEntry, LockLine, LockTable, Wait
-from zoolet.client.recipes.locking_queue import LockingQueue
-from zoolet.client.recipes.master import Master
-from zoolet.client.recipes.multilock import MultiLock
-from zoolet.client.recipes.node_cache import NodeCache
-from zoolet.client.recipes.node_election import NodeElection
-from zoolet.client.recipes.overview import Overview, SharedLine
-from zoolet.client.recipes.party import Party
-from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.recipes.priority_queue import PriorityQueue
-from zoolet.client.recipes.queue import Queue
-from zoolet.client.recipes.rwlock import ReadWriteLock
-from zoolet.client.recipes.semaphore import Semaphore, SemaphoreLock
-from zoolet.client.recipes.tree_cache import TreeCache
-from zoolet.client.recipes.trylock import TryLock
-from zoolet.client.recipes.two_phase_commit import TwoPhaseCommit
-from zoolet.client.recipes.unique_id import UniqueId
-from zoolet.client.recipes.worker import Worker
+A recipe is a class that uses a client and the znodes at a path. Its docstring lists the znodes, guarantees and limits.
+"""
+
+from typing import Any as Any  # get_type_hints(Instance) looks it up in the module of the class
+
+from ...protocol.deadlocks import LockEntry, LockStatus, Wait
+from ._lease import Lease, LockLostError
+from ._lock_base import DeadlockError
+from ._queue_entry import QueueEntry
+from ._shared import SharedRecipe
+from .barrier import Barrier
+from .children_cache import ChildrenCache
+from .config import Config
+from .counter import Counter
+from .discovery import Discovery, Instance
+from .double_barrier import DoubleBarrier
+from .durable_lock import DurableLease, DurableLock, Holder
+from .election import Election
+from .lock import Lock
+from .lock_table import LockTable
+from .locking_queue import LockingQueue
+from .master import Master
+from .multilock import MultiLock
+from .node_cache import NodeCache
+from .node_election import NodeElection
+from .overview import Overview
+from .party import Party
+from .persistent_ephemeral import PersistentEphemeral
+from .priority_queue import PriorityQueue
+from .queue import Queue
+from .rwlock import ReadWriteLock
+from .semaphore import Semaphore, SemaphoreLock
+from .tree_cache import TreeCache
+from .trylock import TryLock
+from .two_phase_commit import TwoPhaseCommit
+from .unique_id import UniqueId
+from .worker import Worker
 
 __all__ = [
     "Barrier",
@@ -42,14 +49,13 @@ __all__ = [
     "DurableLease",
     "DurableLock",
     "Election",
-    "Entry",
     "Holder",
     "Instance",
     "Lease",
     "Lock",
     "LockEntry",
-    "LockLine",
     "LockLostError",
+    "LockStatus",
     "LockTable",
     "LockingQueue",
     "Master",
@@ -61,10 +67,11 @@ __all__ = [
     "PersistentEphemeral",
     "PriorityQueue",
     "Queue",
+    "QueueEntry",
     "ReadWriteLock",
     "Semaphore",
     "SemaphoreLock",
-    "SharedLine",
+    "SharedRecipe",
     "TreeCache",
     "TryLock",
     "TwoPhaseCommit",
@@ -72,3 +79,10 @@ __all__ = [
     "Wait",
     "Worker",
 ]
+
+for _class in [globals()[name] for name in __all__]:  # programs know the classes by this module, so errors name it
+    _class.__module__ = __name__
+
+
+def __dir__() -> list[str]:
+    return __all__

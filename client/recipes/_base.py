@@ -1,63 +1,99 @@
-"""Bases of recipes: a client and a path, a follower that keeps them up to date, or supervised tasks."""
+"""Base classes of recipes: a client and a path, a follower that keeps a copy up to date, or supervised tasks."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.supervision import Follower, SupervisedBlock
-from zoolet.client.serializers import Serializer
-from zoolet.protocol import paths
+from ...protocol import paths
+from ...protocol.recipe_names import NAMINGS, Naming, Namings
+from ..aio.client import Client
+from ..aio.supervision import Follower, SupervisedBlock
+from ..serializers import C, Serializer
+from ..wire.arguments import checked_choice
 
-F = TypeVar("F", bound="FollowingRecipe")
-S = TypeVar("S", bound="SupervisedRecipe")
+D = TypeVar("D")
+F = TypeVar("F", bound="FollowingRecipe[Any]")
+S = TypeVar("S", bound="SupervisedRecipe[Any]")
+_NAMINGS_OF: Final[dict[Namings, tuple[Naming, ...]]] = {**{naming: (naming,) for naming in NAMINGS}, "both": NAMINGS}
+STOP_TIMEOUT: Final = 1.0
+"""Default seconds that leaving a block waits for the server. The end of the session deletes the nodes anyway."""
+
+INTERNAL: Final = frozenset(
+    """
+    excludes holdings includes is_exclusive kind kinds mark_renewed namings on_state proof_nodes release_nowait rule
+    start stop waits_for_release
+    """.split()
+)
+"""Members of recipes and their parts that are only for each other."""
 
 
-def checked_client(client: Client) -> Client:
-    """Return the client as recipes use it: what the server was too busy to try is tried again.
+def checked_client(client: Client[C]) -> Client[C]:
+    """Return the client that a recipe uses: it retries requests that the server was too busy to execute.
 
     Raises:
-        TypeError: It is not a client for asyncio.
+        TypeError: *client* is not an asyncio client.
     """
     if isinstance(client, Client):
-        return client.for_recipe()
+        return client._for_recipe()
     if hasattr(client, "asyncio_client"):
-        raise TypeError("this is a client for threads: its recipes are those of zoolet.client.blocking.recipes")
+        raise TypeError("this is a blocking client; use the recipes in zoolet.client.blocking.recipes")
     raise TypeError(f"a recipe needs a zoolet.client.Client, not {client!r}")
 
 
-class Recipe:
-    """A recipe that concerns one path and what is below it.
+def checked_naming(naming: Naming) -> Naming:
+    """Check a naming and return it.
+
+    Raises:
+        ValueError: The naming is unknown.
+    """
+    return checked_choice("naming", naming, NAMINGS)
+
+
+def namings_of(naming: Namings) -> tuple[Naming, ...]:
+    """Return the list of namings that *naming* stands for.
+
+    Raises:
+        ValueError: The naming is unknown.
+    """
+    checked_choice("naming", naming, _NAMINGS_OF)
+    return _NAMINGS_OF[naming]
+
+
+class Recipe(Generic[C]):
+    """Base of recipes that use one path and the nodes below it.
 
     Args:
-        client: Whose session, and unless the recipe says otherwise whose serializer, it uses.
-        path: The node.
+        client: Client whose session the recipe uses. Most recipes also use its serializer.
+        path: Path of the recipe's node.
     """
 
-    _serializer: ClassVar[Serializer | None] = None
-    """How its values become bytes; None for the client's serializer."""
+    _serializer: ClassVar[Serializer[Any] | None] = None
+    """Serializer for the recipe's values; None for the client's serializer."""
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: Client[C], path: str) -> None:
         client = checked_client(client)
         client.add_chroot(path)
         self._client = client if self._serializer is None else client.with_serializer(self._serializer)
         self._path = path
 
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in INTERNAL]
+
     def _not_entered(self) -> RuntimeError:
-        """Return the error of what only works inside the block."""
+        """Return the error for calls that only work inside the block."""
         name = f"this {type(self).__name__} of {self._path}"
         return RuntimeError(f"{name} was not entered; use it inside its `async with` block (`with` for threads)")
 
     def _at(self, *names: str) -> str:
-        """Return the path of a node below."""
+        """Return the path of a descendant node."""
         return paths.join(self._path, "/".join(names))
 
 
-class FollowingRecipe(Recipe):
+class FollowingRecipe(Recipe, Generic[D]):
     """A recipe that keeps a copy up to date inside its ``async with`` block."""
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: Client[Any], path: str) -> None:
         super().__init__(client, path)
         self._follower = Follower(client, self._follow)
 
@@ -65,35 +101,35 @@ class FollowingRecipe(Recipe):
         """Watch and read until something breaks."""
         raise NotImplementedError
 
-    def _current(self) -> Any:
-        """Return what :meth:`changes` yields."""
+    def _current(self) -> D:
+        """Return the next item for :meth:`changes`."""
         raise NotImplementedError
 
     def _check_entered(self) -> None:
-        """Raise an error if nothing was ever followed: what is known would be nothing, forever."""
+        """Raise an error if the recipe was never entered: it would stay empty forever."""
         if not self._follower.begun:
             raise self._not_entered()
 
-    async def changes(self) -> AsyncIterator[Any]:
-        """Iterate what is known: now, and after each change; changes that come fast may be one.
+    async def changes(self) -> AsyncIterator[D]:
+        """Yield the current content, and again after each change. Several quick changes may be merged.
 
         Raises:
-            Exception: The following failed; no further change would be seen.
-            RuntimeError: It was not entered.
+            Exception: The background task failed, so no further change would be seen.
+            RuntimeError: The recipe was not entered.
         """
         self._check_entered()
         async for _ in self._follower.changes():
             yield self._current()
 
     async def start(self, block: SupervisedBlock) -> None:
-        """Begin inside the block of another recipe, which fails if this one does."""
+        """Start inside the block of another recipe. That block fails if this recipe does."""
         await self._follower.start(block.fail)
 
     async def stop(self) -> None:
-        """End what :meth:`start` began."""
+        """Stop the background task that :meth:`start` started."""
         await self._follower.stop()
 
-    async def __aenter__(self: F) -> F:  # not Self: completion in editors takes that for this class
+    async def __aenter__(self: F) -> F:  # not Self, because editors would complete the names of this class only
         await self._follower.start()
         return self
 
@@ -101,16 +137,16 @@ class FollowingRecipe(Recipe):
         await self.stop()
 
 
-class SupervisedRecipe(Recipe):
+class SupervisedRecipe(Recipe[C]):
     """A recipe whose ``async with`` block is cancelled, and raises the error, when a background task fails."""
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: Client[C], path: str) -> None:
         super().__init__(client, path)
         self._block = SupervisedBlock(client)
         self._entered = False
 
     def _check_entered(self) -> None:
-        """Raise an error outside of the block: no background task would go on, and nothing would clean up."""
+        """Raise an error outside of the block, where background tasks would stop and nothing would clean up."""
         if not self._entered:
             raise self._not_entered()
 
@@ -118,13 +154,13 @@ class SupervisedRecipe(Recipe):
         """Start the background tasks."""
 
     async def start(self, block: SupervisedBlock) -> None:
-        """Begin inside the block of another recipe, which fails if this one does."""
+        """Start inside the block of another recipe. That block fails if this recipe does."""
         self._block = block
         self._entered = True
         await self._begin()
 
     async def stop(self) -> None:
-        """Clean up what was begun; the tasks of the block have been cancelled."""
+        """Clean up after the tasks of the block have been cancelled."""
         self._entered = False
 
     async def __aenter__(self: S) -> S:

@@ -1,52 +1,59 @@
-"""One contender's place in a line of sequential ephemeral nodes: what locks and elections have in common.
+"""A contender in a line of sequential ephemeral nodes: the common part of locks and elections.
 
-1. Create an own node and list all in the same round trip.
-2. A contender that is not first watches exactly one node, that of the contender it has to wait for: when that goes, one
-   client wakes up, not all (no herd).
-3. A contender that gives up deletes its node, whatever becomes of the reply to that, or to the create.
+1. A contender creates its node and lists all nodes in the same round trip. If the parent is missing, the parent and the
+   node are then created in one transaction, and the node is the first in line.
+2. A contender that is not first watches exactly one node, the node of the contender that it has to wait for. When that
+   node is deleted, only one client wakes up (no herd effect).
+3. A contender that gives up deletes its node, even if the reply to the create or to the delete is lost.
 
-The fencing token is the zxid at which the server showed that it is this contender's turn: that of the reply with the
-list, or of the event that the one before has gone. The release of a holder has a higher zxid than its token, and the
-next one's turn is seen at a zxid that is at least that of the release. So a later holder has a higher token whatever
-the locks that both of them hold are made of, which is not true of czxids: a node can be created long before its turn.
+The fencing token is the zxid that first showed that it is this contender's turn: the zxid of the reply with the list,
+or of the event that the predecessor was deleted. A release has a higher zxid than the holder's token, and the next
+contender sees its turn at that zxid or later. So a later holder has a higher token, whatever nodes the locks of both
+holders consist of. This is not true of czxids, because a node can be created long before its turn.
 
-Source: the lock recipe in ZooKeeper's documentation; the names in :mod:`._node_names`.
+Source: the lock recipe in ZooKeeper's documentation; the names in :mod:`zoolet.protocol.recipe_names`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 
-from zoolet.client import serializers
-from zoolet.client.aio.call import Call
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import create_protected, delete_in_background, ensure_container
-from zoolet.client.aio.watcher import Watcher
-from zoolet.client.recipes import _node_names as names
-from zoolet.client.recipes._follow import children_of
-from zoolet.client.recipes._node_names import NodeName
-from zoolet.client.wire.states import State
-from zoolet.protocol import paths
-from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import ClosedError, NoNodeError, SessionExpiredError, ZooKeeperError
-from zoolet.protocol.records import Stat
+from ...protocol import paths
+from ...protocol import records as r
+from ...protocol.acl import OPEN_ACL_UNSAFE
+from ...protocol.enums import CreateMode, EventType
+from ...protocol.errors import (
+    ClosedError,
+    ConnectionLossError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from ...protocol.operations import OpCode
+from ...protocol.recipe_names import ROWS, NodeName, in_order, prefix
+from ...protocol.records import Stat
+from .. import serializers
+from ..aio.client import Client
+from ..aio.reliable import create_protected, delete_in_background, ensure_container
+from ..aio.watcher import Watcher
+from ..wire.states import State
 
-_GONE = "the node is gone: the session ended, or somebody deleted it"
-_ENDED = "the session ended while in line"
+GONE: Final = "the node no longer exists (session expired, or node deleted by another client)"
+_MODE: Final = CreateMode.EPHEMERAL_SEQUENTIAL  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
+_ENDED: Final = "the session ended while in line"
 
 
 class Turn(NamedTuple):
-    """Which contender one has to wait for.
+    """The contender to wait for.
 
     Args:
-        ahead: Its node; None for none.
-        last: Once it is gone there is no other to wait for.
+        ahead: Node of that contender, or None if there is nothing to wait for.
+        last: Whether no other contender remains to wait for once that node is gone.
     """
 
     ahead: NodeName | None
@@ -54,51 +61,52 @@ class Turn(NamedTuple):
 
 
 Rule = Callable[[Sequence[NodeName], int], Turn]
-"""Given all contenders in order and one's own place, which to wait for."""
+"""Function that is given all contenders in order and the index of its own, and returns the one to wait for."""
 
 
 def wait_for_predecessor(line: Sequence[NodeName], own: int) -> Turn:
-    """Wait for the contender right before."""
+    """Wait for the immediate predecessor."""
     return Turn(line[own - 1], own == 1) if own else Turn(None, True)
 
 
 def wait_for_writer(line: Sequence[NodeName], own: int) -> Turn:
-    """Wait for the last writer before."""
-    ahead = [node for node in line[:own] if node.kind == "write"]
+    """Wait for the last writer ahead."""
+    ahead = [node for node in line[:own] if node.row.kind == "write"]
     return Turn(ahead[-1], len(ahead) == 1) if ahead else Turn(None, True)
 
 
-def process_name() -> bytes:
-    """Return this process's name for people: its host and its process id."""
-    return b"%s:%d" % (_host_name(), os.getpid())  # the process may have been forked
-
-
 @cache
-def _host_name() -> bytes:
-    return socket.gethostname().encode()
+def process_name() -> bytes:
+    """Return a human-readable name for this process: host and process id."""
+    return b"%s:%d" % (socket.gethostname().encode(), os.getpid())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=process_name.cache_clear)
 
 
 class Contender:
-    """A place in line.
+    """A contender in line.
 
     Args:
-        client: Whose session it is in.
-        path: The node above all contenders; created if it is missing.
+        client: Client whose session owns the node.
+        path: Parent node of all contenders, created if it is missing.
         naming: ``kazoo`` or ``curator``.
-        kind: The kind of this one.
-        kinds: The kinds that it contends with.
-        rule: Which contender it waits for.
-        data: What its node holds, as bytes.
+        kind: Kind of this contender.
+        kinds: Kinds that it contends with.
+        rule: Function that returns the contender to wait for.
+        data: Data of the node, as bytes.
+        levels: Number of nodes above it that are containers.
 
     Attributes:
-        node: Its node's path; empty until it has one, and after it has left.
-        czxid: Its node's czxid; 0 until then.
-        token: The zxid at which it was known to be its turn; 0 until then.
+        node: Path of its node; empty before :meth:`enter` and after :meth:`leave`.
+        czxid: Creation zxid of its node; 0 before.
+        token: Zxid that confirmed its turn; 0 before.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         *,
         naming: str,
@@ -106,6 +114,7 @@ class Contender:
         kinds: Sequence[str],
         rule: Rule = wait_for_predecessor,
         data: bytes = b"",
+        levels: int = 1,
     ) -> None:
         self._client = client.with_serializer(serializers.raw)
         self._path = path
@@ -114,139 +123,203 @@ class Contender:
         self._kinds = kinds
         self._rule = rule
         self._data = data
-        self._prefix = names.prefix(naming, kind, client.new_uuid())
+        self._levels = levels
+        self._prefix = prefix(naming, kind, client._core.new_uuid())
         self._listed: list[str] | None = None
-        self._seen_at = 0  # the zxid of the list, or of the event after it
+        self._seen_at = 0  # zxid of the latest list or event
+        self._lacks_parent = False  # whether the parent was missing, and is created together with the node
+        self._name = ""  # name of its node
         self._watch: Watcher | None = None
         self._session_id = 0
         self._listens = False
         self.node = ""
         self.czxid = self.token = 0
-        self._clock_offset: float | None = None  # of the server's clock from the loop's
+        self._clock_offset: float | None = None  # server's clock minus the loop's clock
 
     def owns(self, path: str) -> bool:
-        """Return whether a node is this one's, also if it has left, or does not know its node yet."""
+        """Return whether a node belongs to this contender, even if it has left or does not know its node yet."""
         return self._prefix in path
 
     def server_time(self) -> float | None:
-        """Return the present time by the server's clock, in seconds since the epoch; None if it has no node yet."""
-        offset = self._clock_offset
-        return None if offset is None else offset + asyncio.get_running_loop().time()
+        """Return the current time of the server's clock, in seconds since the epoch, or None before it has a node."""
+        offset, loop = self._clock_offset, self._client._core.loop
+        return None if offset is None or loop is None else offset + loop.time()
 
-    def _record_node(self, stat: Stat) -> None:
-        self.czxid, self._session_id = stat.czxid, stat.ephemeralOwner
-        self._clock_offset = stat.ctime / 1000 - asyncio.get_running_loop().time()
+    def _record_node(self, node: str, stat: Stat, session_id: int) -> None:
+        loop = self._client._core.loop
+        assert loop is not None
+        self._name = node.rpartition("/")[2]
+        self.czxid, self._session_id = stat.czxid, session_id
+        self._clock_offset = stat.ctime / 1000 - loop.time()
 
     def on_state(self, state: State) -> None:
-        """Receive the client's state: with the session the place in line is gone."""
+        """Receive the client's state: the place in line is lost with the session."""
         if self._watch is not None and state in (State.LOST, State.CLOSED):
-            gone = SessionExpiredError if state is State.LOST else ClosedError
-            self._watch.fail(gone(self._path, _ENDED))
+            expired = SessionExpiredError(self._path, _ENDED)
+            self._watch._fail(expired if state is State.LOST else ClosedError(self._path))
 
     async def enter(self) -> None:
-        """Join the end of the queue, with a node that survives lost replies (``create_protected``).
+        """Join the end of the line, with a node that survives lost replies (``create_protected``).
 
         Raises:
-            ConnectionLossError: There was no connection in time.
-            SessionExpiredError: The session ended meanwhile.
+            ConnectionLossError: No connection was available in time.
+            SessionExpiredError: The session ended while the node was created.
         """
-        in_container = partial(ensure_container, self._client)
-        self.node = await create_protected(
-            self._client, self._path, self._prefix, self._create, create_parent=in_container
+        client = self._client
+        self.node = node = await create_protected(
+            client, self._path, self._prefix, self._create, create_parent=self._without_parent
         )
-        if not self.czxid:  # the reply was lost, and the node found by its prefix
-            stat = await self._client.exists(self.node)
+        if not self.czxid:  # the reply was lost, and the node was found by its prefix
+            stat = await client.exists(node)
             if stat is None:
-                raise SessionExpiredError(self.node, "the node is gone again")
-            self._record_node(stat)
+                raise SessionExpiredError(node, GONE)
+            self._record_node(node, stat, stat.ephemeralOwner)
         if self._listed is None:
-            await self._list(self._client.children(self._path))
+            await self._list()
 
-    async def _list(self, listed: Call[list[str]]) -> None:
+    async def _without_parent(self, path: str) -> None:
+        """Have the next attempt create the parent too."""
+        self._lacks_parent = True
+
+    async def _list(self) -> None:
+        listed = self._client.children(self._path)
         self._listed = await listed
         self._seen_at = listed.zxid
 
     async def _create(self) -> str:
-        client, path = self._client, paths.join(self._path, self._prefix)
-        created = client.create_and_stat(path, self._data, ephemeral=True, sequential=True)
-        listed = client.children(self._path)
+        client, core, path = self._client, self._client._core, self._path
+        if self._lacks_parent and (node := await self._create_with_parent()) is not None:
+            return node
+        acl = OPEN_ACL_UNSAFE if client._acl is None else client._acl
+        # The record is encoded here, because the path needs no check: the path of the parent was checked.
+        new_path = paths.join(path, self._prefix)
+        body = r.CreateRequest(core.chroot + new_path, self._data, acl, _MODE).encode()
+        created = client._call(OpCode.CREATE2, body, r.Create2Response.decode, new_path)
+        listed = client.children(path)
         try:
-            node, stat = await created
-            self._record_node(stat)
-            with contextlib.suppress(ZooKeeperError):  # the node is there: the list can be asked for again
-                await self._list(listed)
-                if self._seen_at < self.czxid:  # the server was too busy to create it at once
-                    self._listed = None
-        finally:
+            response = await created
+            node = core.strip_chroot(response.path)
+            self._record_node(node, response.stat, response.stat.ephemeralOwner)
+            try:
+                names = await listed
+            except ZooKeeperError:  # the node exists: the list can be requested again
+                return node
+            if listed.zxid >= self.czxid:  # otherwise the list is older, because a busy server delayed the create
+                self._listed, self._seen_at = names, listed.zxid
+        except BaseException:
             listed.cancel()
+            raise
+        finally:
+            # The call's error refers to this frame, since Python 3.12 also to the callers' frames, and so to the lease.
+            del created
         return node
 
+    async def _create_with_parent(self) -> str | None:
+        """Create the parent, which is missing, and the node in one transaction. Then the node is the first in line.
+
+        Returns:
+            The node's path; None if the parent exists now.
+        """
+        client, path = self._client, self._path
+        self._lacks_parent, session_id = False, client._core.session.id
+        while True:
+            transaction = client.transaction()
+            transaction.create(path, container=True)
+            transaction.create(paths.join(path, self._prefix), self._data, ephemeral=True, sequential=True)
+            try:
+                node = str((await transaction.commit())[1])
+            except NoNodeError:
+                above = paths.parent(path)
+                if self._levels == 1:
+                    await client.ensure_path(above)
+                else:
+                    await ensure_container(client, above, levels=self._levels - 1)
+            except NodeExistsError:
+                return None
+            except (ConnectionLossError, SessionExpiredError, ClosedError):
+                raise
+            except ZooKeeperError:  # for example, the server does not support containers
+                await ensure_container(client, path, levels=self._levels)
+                return None
+            else:
+                container = transaction._records[0][1]  # a 3.8 server returns only this Stat
+                assert isinstance(container, r.Create2Response)
+                self._record_node(node, container.stat, session_id)
+                self._listed, self._seen_at = [self._name], self.czxid
+                return node
+
     async def wait(self) -> None:
-        """Wait until it is this one's turn.
+        """Wait until it is this contender's turn.
 
         Raises:
-            SessionExpiredError: The session ended, or somebody deleted the node.
+            SessionExpiredError: The session ended, or another client deleted the node.
         """
+        if self._listed != [self._name]:  # usually it is alone
+            await self._wait_in_line()
+        self.token = self._seen_at or await self.confirm()
+        if self._client._core.session.id != self._session_id:
+            raise SessionExpiredError(self.node, _ENDED)
+
+    async def _wait_in_line(self) -> None:
         line: list[NodeName] | None = None
         while True:
             if line is None or self._rule is not wait_for_predecessor:
-                line = names.in_order(self._naming, self._kinds, self._listed or ())
-            else:  # nobody comes in before one that is there: the line of before, without those that have gone
+                line = in_order(self._naming, self._kinds, self._listed or ())
+            else:  # no node is inserted before an existing one: keep the previous line without the deleted nodes
                 present = set(self._listed or ())
                 line = [node for node in line if node.name in present]
             turn = self._turn(line)
             if turn.ahead is None or (await self._wait_for(turn.ahead) and turn.last):
-                await self._record_grant()
                 return
-            await self._list(self._client.children(self._path))
+            await self._list()
 
     def _turn(self, line: list[NodeName]) -> Turn:
-        """Return which one to wait for; those after it are removed from the line."""
-        name = paths.name(self.node)
-        own = next((place for place, node in enumerate(line) if node.name == name), None)
-        if own is None or self._client.session_id != self._session_id:
-            raise SessionExpiredError(self.node, _GONE)
+        """Return the contender to wait for. Nodes after this contender's are removed from the line."""
+        own = next((place for place, node in enumerate(line) if node.name == self._name), None)
+        if own is None or self._client._core.session.id != self._session_id:
+            raise SessionExpiredError(self.node, GONE)
         del line[own + 1 :]
         return self._rule(line, own)
 
-    async def _record_grant(self) -> None:
-        self.token = self._seen_at or await self.confirm()
-        if self._client.session_id != self._session_id:
-            raise SessionExpiredError(self.node, _ENDED)
-
     async def is_free(self) -> bool:
-        """Return whether it would be this one's turn at once."""
-        line = names.in_order(self._naming, self._kinds, await children_of(self._client, self._path))
-        return self._rule([*line, NodeName("", self._kind, 0)], len(line)).ahead is None
+        """Return whether it would be this contender's turn immediately."""
+        try:
+            names = await self._client.children(self._path)
+        except NoNodeError:
+            self._lacks_parent = True
+            return True
+        line = in_order(self._naming, self._kinds, names)
+        return self._rule([*line, NodeName("", ROWS[self._naming, self._kind], 0)], len(line)).ahead is None
 
     async def attempt(self) -> bool:
-        """Enter if it would be this one's turn at once; return whether it is. It creates no node if others are ahead.
+        """Enter only if it would be this contender's turn immediately, and return whether it is. No node is created if
+        others are ahead.
 
         Raises:
-            ConnectionLossError: There was no connection in time.
-            SessionExpiredError: The session ended meanwhile.
+            ConnectionLossError: No connection was available in time.
+            SessionExpiredError: The session ended during the attempt.
         """
         if not await self.is_free():
             return False
         try:
             await self.enter()
-            if self._turn(names.in_order(self._naming, self._kinds, self._listed or ())).ahead is None:
-                await self._record_grant()
+            if self._turn(in_order(self._naming, self._kinds, self._listed or ())).ahead is None:
+                await self.wait()
                 return True
-        except BaseException:  # cancelled, too
+        except BaseException:  # a cancellation also has to clean up
             self.leave()
             raise
-        self.leave()  # another one came first
+        self.leave()  # another contender was faster
         return False
 
     async def _wait_for(self, other: NodeName) -> bool:
-        """Wait until something happens to another contender's node; return whether it is gone."""
+        """Wait until another contender's node changes; return whether it was deleted."""
         try:
             async with self._client.watch_data(paths.join(self._path, other.name)) as watch:
                 self._watch = watch
                 if not self._listens:
                     self._listens = True
-                    self._client.add_listener(self)
+                    self._client._core.add_listener(self)
                 event = await watch.next()
                 self._seen_at = event.zxid or 0
                 return event.type == EventType.NODE_DELETED
@@ -257,28 +330,18 @@ class Contender:
             self._watch = None
 
     async def confirm(self) -> int:
-        """Return the zxid at which the place is still there.
+        """Check that the node still exists, and return the zxid of the reply.
 
         Raises:
-            SessionExpiredError: It is not.
+            SessionExpiredError: The node no longer exists.
         """
         call = self._client.exists(self.node)
         if await call is None:
-            raise SessionExpiredError(self.node, _GONE)
+            raise SessionExpiredError(self.node, GONE)
         return call.zxid
 
     def leave(self) -> None:
-        """Leave the line: the node is deleted, guaranteed, in the background."""
+        """Leave the line: a background task deletes the node, even if the connection is lost."""
         if self.node and self._client.state is not State.CLOSED:
             delete_in_background(self._client, self.node)
             self.node = ""
-
-    async def acquire(self) -> None:
-        """Enter and wait. If that fails or is cancelled, the caller calls :meth:`leave`: others would wait for nobody.
-
-        Raises:
-            ConnectionLossError: There was no connection in time.
-            SessionExpiredError: The session ended, or somebody deleted the node.
-        """
-        await self.enter()
-        await self.wait()

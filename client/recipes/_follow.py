@@ -1,4 +1,4 @@
-"""Reading what others write, again and again: one loop for all recipes that report changes."""
+"""Helpers for recipes that read what other clients write: one loop for all recipes that report changes."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import PAUSE, ensure_container, repeat
-from zoolet.client.aio.subtree import ask
-from zoolet.client.aio.watcher import Watcher
-from zoolet.client.wire.states import State
-from zoolet.protocol import paths
-from zoolet.protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
+from ...protocol import paths
+from ...protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
+from ..aio.client import Client
+from ..aio.reliable import PAUSE, ensure_container, repeat
+from ..aio.subtree import ask
+from ..aio.watcher import Watcher
+from ..wire.states import State
 
 T = TypeVar("T")
 _NOTHING: Final[Any] = object()
 
 
 async def observe(
-    client: Client, watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
+    client: Client[Any], watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
 ) -> AsyncIterator[T]:
-    """Yield what is read now, and after each change of what is watched, if it differs from the last; as the caches do,
-    it goes on after an outage and in a new session.
+    """Yield the result of *read* now, and after each change if it differs from the last one. Like the caches, this
+    continues after an outage and in a new session.
 
     Args:
-        client: Whose watches these are.
-        watch: Makes a watch that fires once.
-        read: Reads what is yielded.
-        path: Created if it is missing, so that it can be watched.
+        client: Client that sets the watches.
+        watch: Function that returns a watch that fires once.
+        read: Function that reads the next item.
+        path: Path that is created if it is missing, so that it can be watched.
 
     Raises:
         ClosedError: The client was closed.
-        ZooKeeperError: The server refuses it.
+        ZooKeeperError: The server refused a request.
     """
     last: Any = _NOTHING
     while True:
@@ -50,57 +50,57 @@ async def observe(
             await asyncio.sleep(PAUSE)
 
 
-async def children_of(client: Client, path: str) -> list[str]:
-    """Return the names of a node's children, none if there is no such node."""
+async def children_of(client: Client[Any], path: str) -> list[str]:
+    """Return the names of a node's children, or an empty list if the node does not exist."""
     try:
         return await client.children(path)
     except NoNodeError:
         return []
 
 
-async def values_of(client: Client, path: str, names: list[str]) -> dict[str, Any]:
-    """Read some children of a node at once; return the values by name, without those that are gone."""
+async def values_of(client: Client[Any], path: str, names: list[str]) -> dict[str, Any]:
+    """Read some children of a node in parallel. Return the values by name, without children that no longer exist."""
     answers = await ask(client.get, [paths.join(path, name) for name in names], NoNodeError)
     return {name: answer[0] for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)}
 
 
-async def set_shared_number(client: Client, path: str, number: int) -> None:
-    """Write a number that :func:`shared_number` reads; the node is created if it is missing."""
+async def set_shared_number(client: Client[Any], path: str, number: int) -> None:
+    """Write a number for :func:`shared_number`. A missing node is created."""
     await client.ensure_path(path)
     await client.set(path, str(number).encode())
 
 
 def shared_number(path: str, data: bytes, what: str) -> int | None:
-    """Return the number of leases or members that a node's data name; None if they are empty.
+    """Return the number of leases or members in a node's data, or None if the data is empty.
 
     Raises:
-        ValueError: They are something else.
+        ValueError: The data is not a number.
     """
     if not data:
         return None
     if re.fullmatch(rb"0*[1-9][0-9]{0,9}", data) is None:
-        raise ValueError(f"{path} has no number of {what}, but {data!r}: resize() sets one")
+        raise ValueError(f"{path}: expected a number of {what}, found {data!r}; call resize() to set the number")
     return int(data)
 
 
 class SessionGuard:
-    """Makes a watcher fail when a session ends: what the watcher waits for concerns that session alone.
+    """Makes a watcher fail when a session ends, because the watcher waits for something in that session alone.
 
     Args:
-        client: Whose watcher it is.
-        watcher: Raises SessionExpiredError.
-        path: For the error.
-        session_id: The session.
+        client: Client that owns the watcher.
+        watcher: Watcher that shall raise SessionExpiredError.
+        path: Path for the error.
+        session_id: Id of the session.
     """
 
-    def __init__(self, client: Client, watcher: Watcher, path: str, session_id: int) -> None:
+    def __init__(self, client: Client[Any], watcher: Watcher, path: str, session_id: int) -> None:
         self._watcher = watcher
         self._error = SessionExpiredError(path, "the session ended")
-        client.add_listener(self)  # for as long as the guard is kept
+        client._core.add_listener(self)  # the listener stays until the guard is garbage collected
         if client.session_id != session_id:
-            watcher.fail(self._error)
+            watcher._fail(self._error)
 
     def on_state(self, state: State) -> None:
         """Receive the client's state."""
         if state is State.LOST:
-            self._watcher.fail(self._error)
+            self._watcher._fail(self._error)

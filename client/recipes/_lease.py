@@ -1,23 +1,23 @@
-"""Leases: what holding something means, its fencing token, and the moment at which it is lost.
+"""Leases: proof that a lock or another resource is held, its fencing token, and the detection of its loss.
 
-What is held is an ephemeral node. States of a lease, and transitions::
+A lease is held as long as its ephemeral node exists. States of a lease, and transitions::
 
     HELD --release--> RELEASED
       |
-      +--the session is over, or the client was closed
-      +--the server may have ended the session: nothing that it answered was sent within the session timeout
-      +--somebody else deleted the node (watched after 0.05 s, or at once if revocable) --> LOST, with the reason
-      +--what watches the node failed
+      +--the session ended, or the client was closed
+      +--the server may have expired the session: no request was answered that was sent within the session timeout
+      +--another client deleted the node (watched after 0.05 s, or immediately if revocable) --> LOST, with the reason
+      +--the task that watches the node failed
 
-Three detectors run while it is held, and call :meth:`Lease._mark_lost`: the client's states (:meth:`Lease.on_state`), a
-timer for the deadline (``_check_deadline``), and a task for each node (``_monitor``). SUSPENDED alone changes nothing:
-the session may still exist, until the deadline.
+Three detectors run while a lease is held, and call :meth:`Lease._mark_lost`: the client's states
+(:meth:`Lease.on_state`), a timer for the deadline (``_check_deadline``), and a task for each node (``_monitor``).
+SUSPENDED alone changes nothing: the session may still exist, until the deadline.
 
-The invariant: while a lease counts as held, no server can have ended its session, if clocks run at the same rate on
-both machines, because the time is counted from before the server can have received anything, and goes on while the
-machine is suspended. A server in read-only mode confirms nothing. A process that is stopped (SIGSTOP, a garbage
-collector, a virtual machine that moves) notices only when it goes on. What must be right even then needs the token, or
-:meth:`Lease.transaction`.
+The invariant: while a lease counts as held, no server can have expired its session, if clocks run at the same rate on
+both machines. This holds because the time is counted from before the server can have received anything, and keeps
+counting while the machine is suspended. A server in read-only mode confirms nothing. A process that is stopped
+(SIGSTOP, a garbage collector, a virtual machine that moves) notices the loss only when it resumes. Work that must be
+correct even then needs the token, or :meth:`Lease.transaction`.
 """
 
 from __future__ import annotations
@@ -31,38 +31,42 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.one_shot_event import OneShotEvent
-from zoolet.client.aio.reliable import delete_guaranteed, repeat_despite_errors
-from zoolet.client.aio.supervision import CancelledBlock
-from zoolet.client.wire.states import State
-from zoolet.client.wire.transaction import Transaction
-from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import (
+from ...protocol.enums import EventType
+from ...protocol.errors import (
     ClosedError,
     ConnectionLossError,
     NoNodeError,
     SessionExpiredError,
     ZooKeeperError,
 )
+from .. import serializers
+from ..aio.client import Client
+from ..aio.one_shot_event import OneShotEvent
+from ..aio.reliable import delete_guaranteed, repeat_despite_errors
+from ..aio.supervision import CancelledBlock
+from ..wire.states import State
+from ..wire.transaction import Transaction
+from ._base import INTERNAL
 
 _log = logging.getLogger("zoolet.client")
-NODE_GONE: Final = "its node is gone"
+NODE_GONE: Final = "its node no longer exists"
 GUARD_AFTER: Final = 0.05
-"""Seconds after which the node of a lease is watched: for a shorter one that would cost more than it brings."""
+"""Seconds until the node of a lease is watched: for a shorter lease the watch costs more than it brings."""
 CHECK_EVERY: Final = 1.0
-"""Seconds after which the deadline of a lease is looked at, at the latest."""
+"""Longest time in seconds between two checks of a lease's deadline."""
 REVOKE: Final = b"__REVOKE__"
-"""The data of a node whose owner is asked to release it, as Curator's Revoker writes it."""
+"""Data of a node whose owner should release it, as written by Curator's Revoker."""
+
+ref_to: Callable[..., weakref.ref[Lease]] = weakref.ref
+"""Makes a weak reference to a lease, with the type of any lease."""
 
 
 class LockLostError(Exception):
-    """A lease is not held any more.
+    """The lease is no longer held.
 
     Args:
-        path: The node.
-        reason: How it was lost.
+        path: Path of the lost node.
+        reason: Cause of the loss.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -71,49 +75,50 @@ class LockLostError(Exception):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.path} is lost: {self.reason}"
+        return f"lost the lock {self.path}: {self.reason}"
 
 
 class Lease:
-    """A hold that lasts until :meth:`release`, or until it is lost.
+    """Proof that something is held, until :meth:`release` or until it is lost.
 
     Args:
-        client: Whose session holds it.
-        path: The node.
-        czxid: Its czxid.
-        token: The fencing token; by default the czxid.
-        revocable: Watch for requests to release it.
-        more_nodes: Further nodes that all have to be there, each with its czxid.
+        client: Client whose session holds the lease.
+        path: Path of the lease's node.
+        czxid: Creation zxid of the node.
+        token: Fencing token; by default *czxid*, because creating the node has granted the lease.
+        revocable: Whether to watch for requests to release the lease.
+        more_nodes: Further nodes that must all exist, each with its czxid.
 
     Attributes:
-        path: The node.
-        czxid: The czxid of the node; of a durable lock's that of its proof node.
-        nodes: All its nodes, each with its czxid.
-        proof_node: The node whose existence proves that this is held; other holders have others.
-        token: The fencing token, a zxid at which this was held: higher than that of every earlier holder, and lower
-            than that of every later one. A store that keeps it with what is written can refuse an earlier holder.
-        lost: Happens when it is lost.
-        revoked: Happens when somebody asks that it be released; only if it is revocable.
-        depth: How often its holder has entered it.
+        path: Path of the lease's node.
+        czxid: Creation zxid of the node, or of the proof node for a durable lock.
+        nodes: All nodes of the lease, each with its czxid.
+        proof_node: Node whose existence proves that the lease is held; each holder has a different one.
+        token: Fencing token: the zxid of the reply or event that granted the lease. For locks and elections, it is
+            higher than the token of every earlier holder. Readers that hold a lock together can share a token,
+            and leases of a semaphore are not ordered. A store that saves the token with the data can refuse writes of
+            an earlier holder.
+        lost: Set when the lease is lost.
+        depth: Number of times its holder has entered it.
 
-    Keep it for as long as it is held: nothing else refers to it. Dropping one that is held causes a
-    ResourceWarning and a warning in the log, for nobody can release it, or learn that it is lost; what it holds ends
-    with the session.
+    Keep a reference to the lease while it is held: nothing else refers to it. Dropping a held lease causes a
+    ResourceWarning and a warning in the log, because nothing can release it any more or learn of its loss. It then
+    stays held until the session ends.
     """
 
     _outlives_sessions = False
-    """Whether it is held after its session has ended, too."""
+    """Whether the lease remains held when its session ends."""
     _cancels_block = False
-    """Whether its ``async with`` block is cancelled, and raises LockLostError, when it is lost."""
+    """Whether losing the lease cancels its ``async with`` block, which then raises LockLostError."""
     _ends = "the session ends"
-    _expired = "the server may have ended the session by now"
-    _gone = f"{NODE_GONE}: the session ended, or somebody deleted it"
+    _expired = "the server may have expired the session"
+    _gone = f"{NODE_GONE} (session expired, or node deleted by another client)"
     _closed = "the client was closed"
-    _released = True  # until it is made
+    _released = True  # __del__ reads this even if the constructor fails
 
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         czxid: int,
         *,
@@ -125,24 +130,30 @@ class Lease:
         self.czxid = czxid
         self.token: int = token or czxid
         self.lost = OneShotEvent()
-        self.revoked = OneShotEvent()
+        self._revoked: OneShotEvent | None = None
         self.depth = 1
-        self._held_as: Any = None  # the lock of which it is a lease
+        self._held_as: Any = None  # the lock that the lease belongs to
+        # The task that acquired the lease from that lock, or thread of a blocking client. This is a weak reference,
+        # because the lease may be the result of the task.
+        self._owner: Callable[[], object] = _nothing
         self._successor: Lease | None = None
         self._release_error: ZooKeeperError | None = None
         self._client = client
-        self._session_id = client.session_id
+        core = client._core
+        self._session_id = core.session.id
         self.nodes: list[tuple[str, int]] = [(path, czxid), *more_nodes]
         self._released = False
         self._revocable = revocable
         self._exchanging = False
         self._monitors: list[asyncio.Task[Any]] = []
         self._block: CancelledBlock | None = None
-        # One timer to begin with: most leases are released before it fires.
-        first = 0.0 if revocable else min(GUARD_AFTER, self._time_left())
-        self._timer = asyncio.get_running_loop().call_later(first, _start_monitors, self._ref())
-        client.add_listener(self)
-        if self._time_left() <= 0:  # this process was stopped when its turn came
+        # Start with one timer: most leases are released before it fires.
+        left = self._time_left()
+        first = 0.0 if revocable else GUARD_AFTER if left > GUARD_AFTER else left
+        assert core.loop is not None
+        self._timer = core.loop.call_later(first, _start_monitors, ref_to(self))
+        core.add_listener(self)
+        if left <= 0:  # this process was suspended when it acquired the lease
             self._mark_lost(self._expired)
 
     def __repr__(self) -> str:
@@ -152,50 +163,60 @@ class Lease:
     def __del__(self) -> None:
         if not self._released and not self.lost.is_set():
             message = (
-                f"{self!r} was dropped while it is held, which lasts until {self._ends}; "
-                "keep it and call release(), or use it in a with block"
+                f"{self!r} was dropped while held, and stays held until {self._ends}; "
+                "keep a reference and call release(), or use a with block"
             )
             _log.warning("%s", message)
             warnings.warn(message, ResourceWarning, source=self, stacklevel=1)
 
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in INTERNAL]
+
+    @property
+    def revoked(self) -> OneShotEvent:
+        """Set when another client requests the release of a revocable lease."""
+        if self._revoked is None:  # created when first used, because few leases are revocable
+            self._revoked = OneShotEvent()
+        return self._revoked
+
     def raise_if_lost(self) -> None:
-        """Do nothing if it is certainly still held.
+        """Check that the lease is certainly still held.
 
         Raises:
-            LockLostError: It is not.
+            LockLostError: The lease was lost or released, or may have been lost.
         """
         if not self.lost.is_set() and not self._released and self._time_left() <= 0:
             self._mark_lost(self._expired)
         if self.lost.is_set() or self._released:
-            raise LockLostError(self.path, self.lost.reason or "it was released")
+            raise LockLostError(self.path, self.lost.reason or "already released")
 
     def valid_for(self) -> float:
-        """Return for how many seconds it is certainly still held, if nothing more is received from the server."""
+        """Return how many seconds the lease is certainly still held if the server sends nothing more."""
         return 0.0 if self.lost.is_set() or self._released or self._session_over() else self._time_left()
 
     def _time_left(self) -> float:
-        """Return for how many seconds no server can end it."""
-        return self._client.valid_for()
+        """Return how many seconds remain until a server can end the lease."""
+        return self._client._core.valid_for()
 
     def _session_over(self) -> bool:
-        return not self._outlives_sessions and self._client.session_id != self._session_id
+        return not self._outlives_sessions and self._client._core.session.id != self._session_id
 
-    def transaction(self) -> Transaction:
-        """Collect operations that happen together, and only if this is still held when the server does them.
+    def transaction(self) -> Transaction[Any]:
+        """Collect operations that are applied together, and only if the server still finds this lease held.
 
         Raises:
-            LockLostError: It is lost; at the commit too, and nothing was applied then.
+            LockLostError: The lease is lost. If the commit raises it, nothing was applied.
         """
         self.raise_if_lost()
 
         def proof_missing() -> LockLostError:
             self._mark_lost(NODE_GONE)
-            return LockLostError(self.path, f"{NODE_GONE}; nothing was done")
+            return LockLostError(self.path, f"{NODE_GONE}; nothing was applied")
 
         return self._client.transaction(guards=self.proof_nodes(), guard_failed=proof_missing)
 
     def proof_nodes(self) -> list[str]:
-        """Return the nodes whose existence proves that this is held."""
+        """Return the nodes whose existence proves that the lease is held."""
         return [self.proof_node, *(path for path, _ in self.nodes[1:])]
 
     # --- losing it ---
@@ -203,72 +224,73 @@ class Lease:
     def on_state(self, state: State) -> None:
         """Receive the client's state."""
         if state is State.LOST and not self._outlives_sessions:
-            self._mark_lost("the session is over")
+            self._mark_lost("the session ended")
         elif state is State.CLOSED:
             self._mark_lost(self._closed)
 
     def _mark_lost(self, reason: str) -> None:
-        """Record that it is lost, unless it was released or lost before."""
+        """Record that the lease is lost, unless it was released or lost before."""
         if self._released or self.lost.is_set():
             return
         self.lost.set(reason)
-        _log.warning("%s is lost: %s", self.path, reason)
+        _log.warning("lost the lock %s: %s", self.path, reason)
         self._stop_monitors()
         if self._block is not None:
-            self._block.cancel(f"{self.path} is lost: {reason}")
+            self._block.cancel(f"lost the lock {self.path}: {reason}")
 
     def _mark_gone(self) -> None:
-        """Record that its node is gone."""
+        """Record that the node of the lease no longer exists."""
         self._mark_lost(self._gone)
 
-    def _begin_block(self) -> bool:
-        """Begin a block; if it ``_cancels_block``, :meth:`_mark_lost` cancels the present task, and :meth:`_end_block`
-        raises LockLostError in place of that.
+    def _begin_block(self, task: asyncio.Task[Any] | None = None) -> bool:
+        """Enter a block. If the lease ``_cancels_block``, :meth:`_mark_lost` cancels the current task, and
+        :meth:`_end_block` replaces the cancellation by LockLostError.
+
+        Args:
+            task: The current task, if the caller knows it.
 
         Returns:
-            Whether the end of this block is to call :meth:`_end_block`: not inside another block of this lease.
+            Whether the end of this block must call :meth:`_end_block`: False inside another block of this lease.
 
         Raises:
-            LockLostError: It is lost already: nothing would cancel the block later.
+            LockLostError: The lease is already lost, so nothing would cancel the block later.
         """
         if not self._cancels_block or self._block is not None:
             return False
         if self.lost.is_set():
             self.release_nowait()
             raise LockLostError(self.path, self.lost.reason)
-        self._block = CancelledBlock()
+        self._block = CancelledBlock(task)
         return True
 
     def _end_block(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
-        """End the block of the task that is cancelled when this is lost.
+        """Leave the block whose task is cancelled when the lease, or its successor, is lost.
 
         Raises:
             LockLostError: *error* is the cancellation that the loss caused.
         """
-        block, self._block = self._block, None
+        lease = self if self._successor is None else self._current()
+        block, lease._block = lease._block, None
         if block is not None and block.uncancelled(kind):
-            raise LockLostError(self.path, self.lost.reason) from error
-
-    def _ref(self) -> weakref.ref[Lease]:
-        return weakref.ref(self)
+            raise LockLostError(lease.path, lease.lost.reason) from error
 
     def _check_deadline(self) -> None:
-        """Look whether it may be lost by now, and again later."""
+        """Check whether the lease may be lost, and schedule the next check."""
         left = self._time_left()
         if left <= 0:
             self._mark_lost(self._expired)
         else:
-            # Not later than in a second: the loop's clock does not count a suspension of the machine, this one does.
-            delay, ref = min(left, CHECK_EVERY), self._ref()
+            # At most one second: this clock counts while the machine is suspended, the loop's clock does not.
+            delay, ref = min(left, CHECK_EVERY), ref_to(self)
             self._timer = asyncio.get_running_loop().call_later(delay, _check_deadline, ref)
 
     def _start_monitors(self) -> None:
-        """Begin to watch the deadline and the nodes."""
+        """Start to watch the deadline and the nodes."""
         self._check_deadline()
         if not self._released and not self.lost.is_set() and not self._exchanging:
-            lease = self._ref()
+            lease = ref_to(self)
             self._monitors = [
-                self._client.spawn(
+                self._client._core.spawn(
                     _monitor(lease, self._client, path, czxid, self._revocable, self._outlives_sessions),
                     on_failure=partial(_monitor_failed, lease),
                 )
@@ -281,38 +303,46 @@ class Lease:
             if monitor is not asyncio.current_task():
                 monitor.cancel()
 
-    # --- releasing it ---
+    # --- release ---
 
     def release_nowait(self) -> list[asyncio.Future[None]]:
-        """Release it without waiting for the server's answer: the request is on its way when this returns.
+        """Release the lease without waiting for the server's answer: the request is sent before this returns.
 
-        If the connection is lost meanwhile, a background task repeats it. The end of an ``async with`` block does this,
-        unless it is asked to wait: that would tell nothing more, for whether the answer comes or not, the node goes.
+        If the connection is lost in the meantime, a background task repeats the request. Leaving an ``async with``
+        block does this by default: the node will be deleted whether or not the answer arrives, so there is no need to
+        wait for it.
 
         Returns:
-            What :meth:`release` waits for.
+            The requests that :meth:`release` waits for.
         """
         if self._released:
             return []
-        if self.depth > 1:  # its holder has acquired it once more
+        if self.depth > 1:  # the holder has entered the lock several times
             self.depth -= 1
             return []
         self._mark_released()
         client = self._client
-        if client.terminal_error is not None or (self.lost.is_set() and self._session_over()):
-            return []  # closed, or in a forked child, whose parent still holds it
-        # All are sent before this returns: the process may end right behind the block.
-        calls = [(self._delete(), self._delete_guaranteed)]
+        core = client._core
+        session = core.session
+        if session.terminal_error is not None:
+            return []  # the client is closed, or the parent of this forked child still holds the lease
+        if session.id != self._session_id and self.lost.is_set() and self._session_over():
+            return []  # the node ended with the session
+        # All requests are sent before the return, because the process may exit right after the block.
+        call = self._delete()
+        call.add_done_callback(partial(self._on_deleted, self._delete_guaranteed))
+        calls = [call]
         for path, _ in reversed(self.nodes[1:]):
-            calls.append((client.delete(path), partial(delete_guaranteed, client, path)))
-        for call, repeat_delete in calls:
-            call.add_done_callback(partial(self._on_deleted, repeat_delete))
-        client.flush()
-        return [call for call, _ in calls]
+            call = client._delete_own(path)
+            call.add_done_callback(partial(self._on_deleted, partial(delete_guaranteed, client, path)))
+            calls.append(call)
+        core.flush()
+        return calls
 
     def _on_deleted(self, repeat_delete: Callable[[], Coroutine[Any, Any, None]], call: asyncio.Future[None]) -> None:
-        error = None if call.cancelled() else call.exception()
-        if error is None and not call.cancelled():
+        cancelled = call.cancelled()
+        error = None if cancelled else call.exception()
+        if error is None and not cancelled:
             return
         if isinstance(error, NoNodeError | ClosedError) or self._client.state is State.CLOSED:
             return
@@ -321,10 +351,10 @@ class Lease:
         if isinstance(error, ZooKeeperError) and not isinstance(error, ConnectionLossError | SessionExpiredError):
             self._release_error = error
             _log.error("%s could not be released; retrying: %s", self.path, error)
-        self._client.spawn(repeat_delete())
+        self._client._core.spawn(repeat_delete())
 
     def _delete(self) -> asyncio.Future[None]:
-        return self._client.delete(self.path)
+        return self._client._delete_own(self.path)
 
     async def _delete_guaranteed(self) -> None:
         await delete_guaranteed(self._client, self.path)
@@ -338,34 +368,33 @@ class Lease:
     ) -> None:
         self.release_nowait()
         if self.released:
-            self._current()._end_block(kind, error)
+            self._end_block(kind, error)
 
     async def release(self) -> None:
-        """Release it, and wait until the server has answered."""
+        """Release the lease, and wait until the server has answered."""
         for call in self.release_nowait():
             try:
                 await call
             except ZooKeeperError:
-                continue  # a background task repeats it, where there is anything left
+                continue  # a background task repeats the request if necessary
 
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error with which the server refused the release, if it did; it is tried again with pauses that grow to
+        """The server's error that refused the release, or None. The release is retried with delays that grow to
         five seconds.
         """
         return self._release_error
 
     @property
     def released(self) -> bool:
-        """Whether it was released."""
+        """Whether the lease was released."""
         return self._released
 
     def _become(self, successor: Lease) -> None:
-        """Record that another lease has taken its place: from now on a block that this one was held for is cancelled
-        when *successor* is lost.
+        """Record that *successor* replaces this lease: its loss now cancels the block that this lease was held for.
 
         Raises:
-            LockLostError: It is lost already.
+            LockLostError: *successor* is already lost.
         """
         self._successor = successor
         successor._block, self._block = self._block, None
@@ -373,26 +402,32 @@ class Lease:
         successor.raise_if_lost()
 
     def _current(self) -> Lease:
-        """Return the lease that has taken its place, or this one."""
+        """Return the lease that has replaced this one, or this one."""
         lease = self
         while lease._successor is not None:
             lease = lease._successor
         return lease
 
     def _mark_released(self) -> None:
-        """Record that its holder has deleted its node, or is about to."""
+        """Record that the holder has deleted the node, or is about to."""
         self._released = True
+        if self._held_as is not None:
+            self._held_as.holdings.pop(ref_to(self), None)
         self._stop_monitors()
 
     def _begin_exchange(self) -> None:
-        """Ignore what happens to the node: its holder is about to exchange it for another one."""
+        """Stop watching the nodes, because the holder is about to replace them."""
         for monitor in self._monitors:
             monitor.cancel()
         self._monitors = []
         self._exchanging = True
 
 
-# What runs for as long as a lease is held refers to it weakly, so that one that is dropped is noticed.
+def _nothing() -> None:
+    """Stand for a weak reference to nothing."""
+
+
+# Background tasks of a lease hold only a weak reference to it, to detect a lease that is dropped.
 
 
 def _start_monitors(ref: weakref.ref[Lease]) -> None:
@@ -407,21 +442,21 @@ def _check_deadline(ref: weakref.ref[Lease]) -> None:
 
 def _monitor_failed(ref: weakref.ref[Lease], error: Exception) -> None:
     if (lease := ref()) is not None:
-        lease._mark_lost(f"its monitor failed: {error!r}")
+        lease._mark_lost(f"the task that watches its node failed: {error!r}")
 
 
 async def _monitor(
-    ref: weakref.ref[Lease], client: Client, path: str, czxid: int, revocable: bool, while_expired: bool
+    ref: weakref.ref[Lease], client: Client[Any], path: str, czxid: int, revocable: bool, while_expired: bool
 ) -> None:
-    """Notice when somebody deletes a node, or asks that it be released; no answer of the server ends this."""
+    """Detect that another client deletes a node or requests its release. Errors from the server do not stop this."""
     raw = client.with_serializer(serializers.raw)
 
     async def is_there() -> bool:
-        async with client.watch_exists(path) as watch:  # which needs no permission
+        async with client.watch_exists(path) as watch:  # exists needs no permission
             if watch.initial is None or watch.initial.czxid != czxid:
                 return False
             if revocable and (await raw.get(path))[0] == REVOKE and (lease := ref()) is not None:
-                lease.revoked.set("somebody asks for it")
+                lease.revoked.set("another client requested the release")
                 del lease
             return (await watch.next()).type != EventType.NODE_DELETED
 

@@ -1,8 +1,9 @@
-"""Owning a path: the client that creates the ephemeral node there has it, until its session ends or it releases it.
+"""Ownership of a path by a pair of nodes: the client that creates the pair owns the path until its session ends or it
+releases the path.
 
-That a node is at the path does not prove whose it is, and versions do not either. So two nodes are created in one
-transaction: the path itself, and ``PATH-<uuid>`` beside it, the proof node. While the proof node exists, the path is
-still the same owner's. The two are only deleted together.
+A node at the path does not prove who owns it, and neither does its version. So two nodes are created in one
+transaction: the path itself, and the proof node ``PATH-<uuid>`` next to it. While the proof node exists, the path still
+belongs to the same owner. The two nodes are only deleted together.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from zoolet.client.aio.call import ignore_result
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import until_gone
-from zoolet.client.recipes._lease import Lease
-from zoolet.client.wire.transaction import Transaction
-from zoolet.protocol import paths
-from zoolet.protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
+from ...protocol import paths
+from ...protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
+from ..aio.call import ignore_result
+from ..aio.client import Client
+from ..aio.reliable import until_gone
+from ..wire.transaction import Transaction
+from ._lease import Lease
 
 
 class OwnedNode(Lease):
-    """A path that is owned.
+    """The lease of an owned path.
 
     Args:
-        client: Whose session owns it.
-        path: The node, whose path is the same for every owner.
-        czxid: Its czxid, which is the token: who creates it has it at once.
-        proof_node: The node with the unique name.
+        client: Client whose session owns the path.
+        path: Path of the node, the same for every owner.
+        czxid: Creation zxid of the node. It is also the token, because creating the node is acquiring it.
+        proof_node: Path of the node with the unique name.
     """
 
-    def __init__(self, client: Client, path: str, czxid: int, proof_node: str) -> None:
+    def __init__(self, client: Client[Any], path: str, czxid: int, proof_node: str) -> None:
         super().__init__(client, path, czxid)
         self.proof_node = proof_node
 
@@ -40,7 +41,7 @@ class OwnedNode(Lease):
         return asyncio.ensure_future(delete_both(self._client, self.path, self.proof_node, self.czxid))
 
     async def _delete_own(self) -> None:
-        """Delete what is one's own of a path that was lost: by now another may own it."""
+        """Delete the remaining own nodes of a lost path, which may have a new owner by now."""
         stat = await self._client.exists(self.path)
         if stat is not None and stat.czxid == self.czxid:
             await delete_both(self._client, self.path, self.proof_node, self.czxid)
@@ -55,22 +56,22 @@ class OwnedNode(Lease):
         await until_gone(self._client, delete)
 
 
-def delete_both(client: Client, path: str, proof_node: str, czxid: int = 0) -> Coroutine[Any, Any, None]:
-    """Delete both nodes in one transaction, for the path alone may be another's by now. It is sent at once.
+def delete_both(client: Client[Any], path: str, proof_node: str, czxid: int = 0) -> Coroutine[Any, Any, None]:
+    """Delete both nodes in one transaction, because the path alone may have a new owner. It is sent immediately.
 
-    If somebody has deleted the proof node, the path goes alone, provided that it has the *czxid*.
+    If another client has deleted the proof node, the path is deleted alone, provided that it has this *czxid*.
     """
     transaction = client.transaction()
     transaction.delete(proof_node)
     transaction.delete(path)
-    sent = asyncio.ensure_future(transaction.send())
-    sent.add_done_callback(ignore_result)  # its result is awaited below, if at all
+    sent = asyncio.ensure_future(transaction._send())
+    sent.add_done_callback(ignore_result)  # the result may never be awaited
 
     async def finish() -> None:
         try:
-            await transaction.wait_results(sent)
+            await transaction._wait_results(sent)
         except NoNodeError as error:
-            if error.path == path:  # somebody deleted it
+            if error.path == path:  # another client deleted the path
                 await client.delete(proof_node)
             elif czxid and (stat := await client.exists(path)) is not None and stat.czxid == czxid:
                 await client.delete(path, stat.version)
@@ -79,8 +80,8 @@ def delete_both(client: Client, path: str, proof_node: str, czxid: int = 0) -> C
     return finish()
 
 
-async def delete_both_guaranteed(client: Client, path: str, proof_node: str) -> None:
-    """Delete both nodes, however often the connection is lost; a create whose reply was lost may be on its way."""
+async def delete_both_guaranteed(client: Client[Any], path: str, proof_node: str) -> None:
+    """Delete both nodes, even if the connection is lost repeatedly; a create without a reply may still be under way."""
 
     async def delete() -> None:
         await client.sync(path)
@@ -90,21 +91,21 @@ async def delete_both_guaranteed(client: Client, path: str, proof_node: str) -> 
 
 
 async def acquire_node(
-    client: Client, path: str, data: bytes, also: Callable[[Transaction], None] | None = None
+    client: Client[Any], path: str, data: bytes, also: Callable[[Transaction], None] | None = None
 ) -> OwnedNode | None:
-    """Acquire a path if it is free; None if it is not.
+    """Acquire a path if it is free; return None if it is not.
 
     Args:
-        client: The client whose session acquires it, with the raw serializer.
-        path: The node; the nodes above it are created if they are missing.
-        data: What it holds.
-        also: Adds what has to happen in the same transaction; if a node of that is missing or has another version, the
-            path is not acquired.
+        client: Client whose session acquires the path, with the raw serializer.
+        path: Path of the node; missing parent nodes are created.
+        data: Data of the node.
+        also: Function that adds further operations to the transaction. If one of them finds its node missing or with a
+            different version, the path is not acquired.
 
     Raises:
-        ConnectionLossError: There was no connection in time; what was created is deleted once there is one.
+        ConnectionLossError: No connection was available in time. Created nodes are deleted once there is one.
     """
-    proof_node = f"{path}-{client.new_uuid()}"
+    proof_node = f"{path}-{client._core.new_uuid()}"
     in_doubt = False
     try:
         while True:
@@ -115,7 +116,7 @@ async def acquire_node(
                 also(transaction)
             try:
                 await transaction.commit()
-                in_doubt = True  # until it is the caller's
+                in_doubt = True  # the node is in doubt until the caller has received it
                 return await _confirm(client, path, proof_node)
             except BadVersionError:
                 return None
@@ -124,23 +125,23 @@ async def acquire_node(
                     return None
                 await client.ensure_path(paths.parent(path))
             except NodeExistsError as error:
-                if error.path == proof_node:  # created by the try whose reply was lost
+                if error.path == proof_node:  # the proof node comes from an attempt whose reply was lost
                     return await _confirm(client, path, proof_node)
                 return None
             except ConnectionLossError as error:
                 if not error.maybe_applied:
                     raise
                 in_doubt = True
-    except BaseException as error:  # cancelled, too: it may have been created all the same
+    except BaseException as error:  # a cancellation also has to delete nodes that may exist
         if in_doubt or isinstance(error, asyncio.CancelledError):
-            client.spawn(delete_both_guaranteed(client, path, proof_node))
+            client._core.spawn(delete_both_guaranteed(client, path, proof_node))
         raise
 
 
-async def _confirm(client: Client, path: str, proof_node: str) -> OwnedNode | None:
-    """Return the owned node, or None if the session has ended meanwhile."""
+async def _confirm(client: Client[Any], path: str, proof_node: str) -> OwnedNode | None:
+    """Return the owned node; None if the session ended in the meantime."""
     node, proof = await asyncio.gather(client.exists(path), client.exists(proof_node))
     if node is None or proof is None or not node.ephemeralOwner == proof.ephemeralOwner == client.session_id:
-        client.spawn(delete_both_guaranteed(client, path, proof_node))
-        return None  # somebody deleted one, or they were created in a session that is over, as far as is known here
+        client._core.spawn(delete_both_guaranteed(client, path, proof_node))
+        return None  # another client deleted a node, or the nodes belong to a former session
     return OwnedNode(client, path, node.czxid, proof_node)

@@ -1,42 +1,46 @@
-"""An entry of a locking queue that a consumer has acquired: acknowledged, put back, or moved to the dead ones."""
+"""An entry of a locking queue that a consumer has acquired, to be acknowledged, put back, or moved to the dead ones."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from typing import Any, Self
+from typing import Generic, Self
 
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import ensure_container
-from zoolet.client.recipes._lease import LockLostError
-from zoolet.client.recipes._owned_node import OwnedNode
-from zoolet.client.serializers import UndecodableError
-from zoolet.client.wire.transaction import Transaction
-from zoolet.protocol import paths
-from zoolet.protocol.errors import NoNodeError, SessionExpiredError, ZooKeeperError
+from ...protocol import paths
+from ...protocol.errors import NoNodeError, SessionExpiredError, ZooKeeperError
+from ..aio.client import Client
+from ..aio.reliable import ensure_container
+from ..serializers import UndecodableError, V
+from ..wire.transaction import Transaction
+from ._base import STOP_TIMEOUT
+from ._lease import LockLostError
+from ._owned_node import OwnedNode
 
 _log = logging.getLogger("zoolet.client")
 
 
 async def _move(client: Client, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int) -> None:
-    """Move an entry to the end of another queue, in a transaction that was begun."""
-    await ensure_container(client, paths.parent(move_to))
+    """Move an entry to the end of another queue, in a transaction that has already been started."""
+    await ensure_container(client, paths.parent(move_to), levels=2)
     transaction.delete(path)
     transaction.create(move_to, data, sequential=True)
     moved = (await transaction.commit())[-1]
-    _log.warning("%s has failed %d times; it is %s now", path, attempts, moved)
+    _log.warning("%s has failed %d times and was moved to %s", path, attempts, moved)
 
 
-class Entry:
-    """An entry and its lease; ``async with`` acknowledges it, or releases it if the block raises.
+class QueueEntry(Generic[V]):
+    """An entry and its lease: ``async with`` acknowledges the entry, or releases it if the block raises.
 
     Attributes:
-        path: Its node.
-        data: What the node holds, as bytes.
-        value: What was put; None if it cannot be read.
-        error: Why it cannot be read: its bytes are in ``error.data``. To acknowledge it takes it off the queue.
-        attempts: How often it was acquired, this time included.
-        move_to: Where it goes if this attempt, its last one, fails; empty if it comes back.
-        lease: Its lease, with ``lost``, ``token``, ``raise_if_lost()`` and ``transaction()``.
+        path: Path of the entry's node.
+        data: Data of the node, as bytes.
+        value: Value that was put; None if it cannot be read.
+        error: Reason why the value cannot be read, with the bytes in ``error.data``. Acknowledge such an entry to take
+            it off the queue.
+        attempts: Number of times that the entry was acquired, including this time.
+        move_to: Destination of the entry if this attempt, its last one, fails; empty if the entry will be put back.
+        lease: Lease of the entry, with ``lost``, ``token``, ``raise_if_lost()`` and ``transaction()``.
     """
 
     def __init__(self, client: Client, path: str, data: bytes, lease: OwnedNode, attempts: int) -> None:
@@ -45,7 +49,7 @@ class Entry:
         self.data = data
         self.lease = lease
         self.attempts = attempts
-        self.value: Any = None
+        self.value: V = None  # type: ignore[assignment] # None remains only with an error
         self.error: UndecodableError | None = None
         self.move_to = ""
 
@@ -53,29 +57,31 @@ class Entry:
         """Delete the entry.
 
         Raises:
-            LockLostError: The lease is lost: it has another consumer, or had one.
-            ConnectionLossError: It may have been deleted.
+            LockLostError: The lease is lost, so another consumer may hold or have consumed the entry.
+            ConnectionLossError: The connection was lost, and the entry may have been deleted.
         """
         try:
             self.lease.raise_if_lost()
-            self.lease._begin_exchange()  # its node goes now
+            self.lease._begin_exchange()  # the deletion of the node must not count as a loss
             async with self.lease.transaction() as transaction:
                 for path in (self.path, self.lease.path, self.lease.proof_node):
                     transaction.delete(path)
         except SessionExpiredError:
-            raise LockLostError(self.path, "the session is over") from None
+            raise LockLostError(self.path, "the session ended") from None
         except BaseException as error:
-            self.lease.release_nowait()  # if it was not deleted, another consumer is to have it
+            self.lease.release_nowait()  # if the entry still exists, another consumer shall get it
             if isinstance(error, NoNodeError):
-                raise LockLostError(self.path, "another consumer has acknowledged it") from None
+                raise LockLostError(self.path, "another consumer has acknowledged the entry") from None
             raise
         self.lease._mark_released()
 
-    async def consume(self) -> Any:
-        """Acknowledge it, and return its value.
+    async def consume(self) -> V:
+        """Acknowledge the entry, and return its value.
 
         Raises:
-            UndecodableError: The serializer cannot read it.
+            UndecodableError: The serializer cannot read the value.
+            LockLostError: As for :meth:`acknowledge`.
+            ConnectionLossError: As for :meth:`acknowledge`.
         """
         await self.acknowledge()
         if self.error is not None:
@@ -83,23 +89,23 @@ class Entry:
         return self.value
 
     async def release(self) -> None:
-        """Leave it to another consumer, after the delay that the queue's *retry* names; after its last attempt, move it
-        to the dead ones.
+        """Put the entry back for another consumer, after the delay of the queue's *retry*. After its last attempt, move
+        it to the dead entries.
         """
         if not self.lease.lost.is_set() and not self.lease.released:
-            self.lease._begin_exchange()  # its node goes now
+            self.lease._begin_exchange()  # the deletion of the node must not count as a loss
             try:
                 await self._fail()
                 self.lease._mark_released()
-            except ZooKeeperError as error:  # the next consumer will do it
+            except ZooKeeperError as error:  # the next consumer marks the entry as failed
                 _log.info("%s could not be marked as failed: %s", self.path, error)
-            except BaseException:  # cancelled
+            except BaseException:  # a cancellation also has to release the lease
                 self.lease.release_nowait()
                 raise
         await self.lease.release()
 
     async def _fail(self) -> None:
-        """Release the lease, in one transaction with the time of the failure, or the entry's move to the dead ones."""
+        """Release the lease, in one transaction that also records the time of the failure or moves the entry away."""
         transaction = self._client.transaction()
         transaction.delete(self.lease.proof_node)
         transaction.delete(self.lease.path)
@@ -113,4 +119,8 @@ class Entry:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await (self.acknowledge() if kind is None else self.release())
+        if kind is None:
+            return await self.acknowledge()
+        with contextlib.suppress(TimeoutError):  # the release continues in the background
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await self.release()

@@ -1,24 +1,28 @@
-"""A barrier: all wait while a node exists."""
+"""A barrier: clients wait while a node exists."""
 
 from __future__ import annotations
 
-from zoolet.client.aio.limits import timeout_saying
-from zoolet.client.recipes._base import Recipe
-from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from ...protocol.errors import NodeExistsError, NoNodeError
+from ..aio.limits import timeout_saying
+from ._base import Recipe
 
 
 class Barrier(Recipe):
-    """Blocks all that :meth:`wait`, from :meth:`create` to :meth:`remove`.
+    """Blocks every client that calls :meth:`wait`, from :meth:`create` to :meth:`remove`.
 
     Znodes: PATH exists while the barrier is up; shared with kazoo's Barrier and Curator's DistributedBarrier.
 
-    Guarantees: all that wait when it is removed go on.
+    Guarantees: all waiting clients continue when the barrier is removed.
 
-    Limits: it belongs to no session: it stays up when the client that created it dies.
+    Limits: the barrier belongs to no session, so it stays up when the client that created it dies.
+
+    Args:
+        client: Client that creates, removes or waits for the barrier.
+        path: Path of the barrier.
     """
 
     async def create(self) -> bool:
-        """Create it; return whether there was none."""
+        """Create the barrier; return False if it already existed."""
         try:
             await self._client.create(self._path, parents=True)
         except NodeExistsError:
@@ -26,7 +30,7 @@ class Barrier(Recipe):
         return True
 
     async def remove(self) -> bool:
-        """Remove it; return whether there was one."""
+        """Remove the barrier; return False if it did not exist."""
         try:
             await self._client.delete(self._path)
         except NoNodeError:
@@ -34,13 +38,13 @@ class Barrier(Recipe):
         return True
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Wait until there is none.
+        """Wait until the barrier is removed.
 
         Args:
-            timeout: Seconds to wait at most; 0 to find out whether there is none.
+            timeout: Longest wait in seconds; 0 to only check that there is no barrier.
 
         Raises:
-            TimeoutError: It was there for longer.
+            TimeoutError: The barrier was not removed in time.
         """
         async with timeout_saying(timeout, lambda: f"{self._path} was not removed") as limit:
             while True:

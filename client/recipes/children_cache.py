@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from zoolet.client.recipes.tree_cache import TreeCache
-from zoolet.client.serializers import UndecodableError
-from zoolet.protocol import paths
-from zoolet.protocol.records import Stat
+from ...protocol import paths
+from ...protocol.records import Stat
+from ..serializers import UndecodableError, V
+from .tree_cache import TreeCache
 
 T = TypeVar("T")
 
 
-class ChildrenCache(TreeCache):
+class ChildrenCache(TreeCache[V]):
     """The values of a node's children by name: ``async with ChildrenCache(zk, "/workers") as cache: cache.values``.
 
-    Znodes, guarantees and limits: those of TreeCache; what is below the children is read too, and not shown.
+    Znodes, guarantees and limits: as for TreeCache. Deeper descendants are read too, but not shown.
+
+    Args:
+        client: Client that reads and watches the children.
+        path: Path of the parent node, which need not exist.
+        limit: Maximum number of changes that wait to be processed. Beyond that, everything is read again.
     """
 
     @property
-    def values(self) -> Mapping[str, Any]:
-        """The children's values by name."""
+    def values(self) -> Mapping[str, V]:
+        """Values of the children, by name."""
         return {name: cached.value for name, cached in self._by_name(self.nodes)}
 
     @property
     def stats(self) -> Mapping[str, Stat]:
-        """The children's Stats by name."""
+        """Stats of the children, by name."""
         return {name: cached.stat for name, cached in self._by_name(self.nodes)}
 
     @property
     def errors_by_name(self) -> Mapping[str, UndecodableError]:
-        """Why the values of the other children cannot be read, by name."""
+        """Errors of the children whose values cannot be read, by name."""
         return dict(self._by_name(self.errors))
 
     def _by_name(self, by_path: Mapping[str, T]) -> Iterator[tuple[str, T]]:

@@ -1,57 +1,72 @@
-"""Typed values that are published to all that follow them."""
+"""Typed values that are published to all followers."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, overload
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.recipes.node_cache import NodeCache
-from zoolet.client.serializers import Serializer
-from zoolet.protocol.errors import NodeExistsError, NoNodeError
-from zoolet.protocol.records import Stat
+from ...protocol.errors import NodeExistsError, NoNodeError
+from ...protocol.records import Stat
+from .. import serializers
+from ..aio.client import Client
+from ..serializers import C, Serializer
+from .node_cache import NodeCache
+
+T = TypeVar("T")
 
 
-class Config(NodeCache):
-    """One value that some publish and many follow: ``async with Config(zk, "/config/app") as config: config.value``.
+class Config(NodeCache[C]):
+    """One value with publishers and followers: ``async with Config(zk, "/config/app") as config: config.value``.
 
-    Znodes: PATH, whose data the serializer writes; JSON by default. Attributes and ``changes()`` are NodeCache's.
+    Znodes: PATH, with data written by the serializer; JSON by default. Attributes and ``changes()`` as in NodeCache.
 
-    Guarantees: every follower comes to have the latest value, and sees its own at once. ``publish`` with a version
-    refuses to overwrite what its caller has not seen.
+    Guarantees: every follower eventually sees the latest value, and its own changes immediately. ``publish`` with a
+    version refuses to overwrite a value that the caller has not seen.
 
-    Limits: a value has to fit into a request (1 MB).
+    Limits: a value must fit into one request (1 MB).
 
     Args:
-        default: The value while the node does not exist.
-        serializer: How values become bytes.
+        client: Client that reads, watches and writes the node.
+        path: Path of the node.
+        default: Value while the node does not exist.
+        serializer: Conversion between values and bytes.
     """
 
+    @overload
+    def __init__(self: Config[Any], client: Client[Any], path: str, default: Any = ...) -> None: ...
+
+    @overload
+    def __init__(self, client: Client[Any], path: str, default: C, *, serializer: Serializer[C]) -> None: ...
+
+    @overload
     def __init__(
-        self, client: Client, path: str, default: Any = None, *, serializer: Serializer = serializers.json
+        self: Config[T | None], client: Client[Any], path: str, default: None = ..., *, serializer: Serializer[T]
+    ) -> None: ...
+
+    def __init__(
+        self, client: Client[Any], path: str, default: Any = None, *, serializer: Serializer[Any] = serializers.json
     ) -> None:
-        super().__init__(client, path)
+        super().__init__(client, path)  # type: ignore[misc] # the value is the default instead of None
         self._client = self._client.with_serializer(serializer)
         self._value = self._default = default
 
     @property
     def version(self) -> int:
-        """The present version; -1 while the node does not exist."""
+        """Current version of the node; -1 while the node does not exist."""
         return -1 if self.stat is None else self.stat.version
 
-    async def publish(self, value: Any, version: int | None = None) -> None:
+    async def publish(self, value: C, version: int | None = None) -> None:
         """Replace the value.
 
         Args:
-            value: The new one.
-            version: The version it replaces, -1 for no node; None for any.
+            value: The new value.
+            version: Version to replace; -1 if the node must not exist; None for any version.
 
         Raises:
-            BadVersionError: It is another one by now.
-            NodeExistsError: There is a node, although *version* is -1.
+            BadVersionError: The value has changed since *version*.
+            NodeExistsError: *version* is -1, but the node exists.
         """
         while True:
             try:
@@ -69,16 +84,23 @@ class Config(NodeCache):
                 if version == -1:
                     raise
 
-    async def update(self, change: Callable[[Any], Any]) -> tuple[Any, Stat]:
-        """Replace the value, or the default, by what a function makes of it, as often as others come in between."""
+    async def update(self, change: Callable[[C], C | Awaitable[C]]) -> tuple[C, Stat]:
+        """Replace the value, or the default, by the result of *change*. Retry if another client changes it first.
+
+        Args:
+            change: Function or coroutine function of the current value; it may be called several times.
+
+        Returns:
+            The new value and its Stat.
+        """
         while True:
             try:
                 updated = await self._client.update(self._path, change)
                 await self.refresh()
                 return updated
             except NoNodeError:
-                value = change(self._default)
-                value = await value if inspect.isawaitable(value) else value
+                changed: Any = change(self._default)
+                value = await changed if inspect.isawaitable(changed) else changed
             with contextlib.suppress(NodeExistsError):
                 await self.publish(value, version=-1)
                 if self.stat is not None:

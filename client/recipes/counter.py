@@ -1,39 +1,41 @@
-"""A counter that many add to."""
+"""A shared counter."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.recipes._base import Recipe
-from zoolet.client.wire.arguments import checked_choice
-from zoolet.protocol.errors import NodeExistsError, NoNodeError
+from ...protocol.errors import NodeExistsError, NoNodeError
+from .. import serializers
+from ..aio.client import Client
+from ..wire.arguments import checked_choice, checked_function
+from ._base import Recipe
 
 ENCODINGS: Final = {"text": None, "int": struct.Struct(">i"), "long": struct.Struct(">q")}
-"""As kazoo's Counter, Curator's SharedCount and DistributedAtomicInteger, and Curator's DistributedAtomicLong."""
+"""Encodings of kazoo's Counter, Curator's SharedCount and DistributedAtomicInteger, and its DistributedAtomicLong."""
 
 
 class Counter(Recipe):
-    """A whole number that is changed by compare-and-set: ``await counter.add(1)``.
+    """An integer that is changed by compare-and-set: ``await counter.add(1)``.
 
-    Znodes: PATH holds the number; the first addition creates it.
+    Znodes: PATH, with the number as data; the first addition creates it.
 
-    Guarantees: no addition is lost or applied twice. Only if the connection is lost before the reply, ``add`` raises
-    ConnectionLossError, and it may have been applied.
+    Guarantees: no addition is lost or applied twice. If the connection is lost before the reply, ``add`` raises
+    ConnectionLossError, and the addition may have been applied.
 
-    Limits: with many that add at once most tries fail and are repeated. For unique numbers there is UniqueId.
+    Limits: if many clients add at the same time, most attempts fail and are repeated. For unique numbers use UniqueId.
 
     Args:
-        start: The number while the node does not exist.
-        encoding: ``text``, ``int`` (4 bytes; kazoo's with ``support_curator``) or ``long`` (8 bytes).
+        client: Client that reads and writes the node.
+        path: Path of the node.
+        start: Number while the node does not exist.
+        encoding: ``text``, ``int`` (4 bytes; as kazoo's Counter with ``support_curator``) or ``long`` (8 bytes).
     """
 
     _serializer = serializers.raw
 
-    def __init__(self, client: Client, path: str, start: int = 0, *, encoding: str = "text") -> None:
+    def __init__(self, client: Client[Any], path: str, start: int = 0, *, encoding: str = "text") -> None:
         super().__init__(client, path)
         self._start = start
         self._struct = ENCODINGS[checked_choice("encoding", encoding, ENCODINGS)]
@@ -42,7 +44,7 @@ class Counter(Recipe):
         """Return the number.
 
         Raises:
-            ValueError: The node holds no number.
+            ValueError: The node does not contain a number.
         """
         try:
             return self._decode((await self._client.get(self._path))[0])
@@ -50,18 +52,20 @@ class Counter(Recipe):
             return self._start
 
     async def add(self, amount: int = 1) -> int:
-        """Add to the number; return the sum.
+        """Add to the number, and return the sum.
 
         Raises:
-            ConnectionLossError: It may have been added.
-            ValueError: The node holds no number, or the sum does not fit the encoding.
+            ConnectionLossError: The connection was lost, and the amount may have been added.
+            TypeError: *amount* is not an int.
+            ValueError: The node does not contain a number, or the sum does not fit the encoding.
         """
         if not isinstance(amount, int):
             raise TypeError(f"amount must be an int, not {amount!r}")
         return await self.change(lambda number: number + amount)
 
     async def change(self, how: Callable[[int], int]) -> int:
-        """Replace the number by what a function makes of it, which may be called several times; raises as ``add``."""
+        """Replace the number by the result of a function, which may be called repeatedly; raises as :meth:`add`."""
+        checked_function("how", how)
         while True:
             try:
                 data, _ = await self._client.update(self._path, lambda data: self._encode(how(self._decode(data))))
@@ -78,7 +82,7 @@ class Counter(Recipe):
         try:
             return int(data or b"0") if self._struct is None else int(self._struct.unpack(data)[0])
         except (ValueError, struct.error):
-            raise ValueError(f"{self._path} holds no number: {data[:40]!r}") from None
+            raise ValueError(f"{self._path} does not contain a number: {data[:40]!r}") from None
 
     def _encode(self, number: int) -> bytes:
         try:

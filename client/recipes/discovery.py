@@ -1,4 +1,4 @@
-"""Service discovery: the instances that offer a service, and the choice of one."""
+"""Service discovery: registration of service instances, and the choice of one."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any, Final
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.recipes._base import SupervisedRecipe
-from zoolet.client.recipes.children_cache import ChildrenCache
-from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.wire.arguments import checked_choice, checked_node_name
+from .. import serializers
+from ..aio.client import Client
+from ..wire.arguments import checked_choice, checked_count, checked_node_name
+from ._base import STOP_TIMEOUT, SupervisedRecipe
+from .children_cache import ChildrenCache
+from .persistent_ephemeral import PersistentEphemeral
 
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance of a service; the fields are those of Curator's ServiceInstance.
+    """An instance of a service, with the fields of Curator's ServiceInstance.
 
     Args:
-        name: The service.
-        id: Unique among all instances.
+        name: Name of the service.
+        id: Id of the instance, unique among all instances.
+        address: Host name or IP address of the instance.
+        port: Port of the instance; None if it has none.
+        sslPort: Port of the instance for TLS; None if it has none.
         payload: Any JSON value; for ``least_loaded`` a dict with ``load``.
-        registrationTimeUTC: When it registered, in milliseconds since the epoch.
-        serviceType: ``DYNAMIC`` for one that goes with its session.
-        enabled: Whether it accepts requests.
+        registrationTimeUTC: Time of the registration, in milliseconds since the epoch.
+        serviceType: ``DYNAMIC`` for an instance that is removed with its session.
+        uriSpec: Template of the URI of the instance, as in Curator's UriSpec; None if it has none.
+        enabled: Whether the instance accepts requests.
     """
 
     name: str
@@ -43,12 +47,12 @@ class Instance:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Instance:
-        """Return the instance that a node holds; unknown fields are ignored."""
+        """Return the instance described by a node's fields, without unknown fields."""
         return cls(**{name: value for name, value in fields.items() if name in cls.__dataclass_fields__})
 
 
 Strategy = Callable[[list[Instance]], Instance]
-"""Picks one of the instances of a service; there is at least one."""
+"""Function that picks one of the instances of a service; the list is not empty."""
 STRATEGIES: Final = ("round_robin", "random", "least_loaded", "sticky")
 
 
@@ -59,21 +63,28 @@ class Discovery(SupervisedRecipe):
             await discovery.register(Instance("web", "web-1", "10.0.0.1", 8080))
             instance = await discovery.pick("web")
 
-    Znodes: ``PATH/<service>/<instance id>``, ephemeral, whose data is JSON, as Curator's ServiceDiscovery with its
+    Znodes: ``PATH/<service>/<instance id>``, ephemeral, with JSON as data, as by Curator's ServiceDiscovery with its
     JsonInstanceSerializer.
 
-    Guarantees: what is registered is registered again in every session, until the block ends or ``unregister``, and
-    ``instances`` comes to be that. If either cannot be kept up, the block is cancelled and raises the reason.
+    Guarantees: an instance is registered again in every session, until ``unregister`` or the end of the block, and
+    ``instances`` eventually reflects all registrations. If either fails permanently, the block is cancelled and raises
+    the reason.
 
-    Limits: an instance that dies is listed until its session ends. Load is what instances report.
+    Limits: an instance that dies is listed until its session ends. Load is reported by the instances themselves.
+
+    Args:
+        client: Client whose session owns the registrations.
+        path: Path of the services.
+        stop_timeout: As for PersistentEphemeral, for all registrations together.
     """
 
     _serializer = serializers.json
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: Client[Any], path: str, *, stop_timeout: float = STOP_TIMEOUT) -> None:
         super().__init__(client, path)
-        self._nodes: dict[str, PersistentEphemeral] = {}
-        self._caches: dict[str, ChildrenCache] = {}
+        self._stop_timeout = checked_count("stop_timeout", stop_timeout, 0.0)
+        self._nodes: dict[str, PersistentEphemeral[Any]] = {}
+        self._caches: dict[str, ChildrenCache[Any]] = {}
         self._turns: dict[str, count[int]] = {}
         self._sticky_ids: dict[str, str] = {}
 
@@ -81,32 +92,32 @@ class Discovery(SupervisedRecipe):
         return self._at(checked_node_name(instance.name), checked_node_name(instance.id))
 
     async def register(self, instance: Instance) -> None:
-        """Offer a service until :meth:`unregister` or the end of the block; once more, to change the fields.
+        """Register an instance until :meth:`unregister` or the end of the block. Call it again to change the fields.
 
         Raises:
-            ValueError: The name or the id cannot be a node's name.
+            ValueError: The name or the id cannot be the name of a node.
             RuntimeError: The discovery was not entered.
         """
         self._check_entered()
         path, fields = self._path_of(instance), asdict(instance)
         if path in self._nodes:
             return await self._nodes[path].set(fields)
-        node = self._nodes[path] = PersistentEphemeral(self._client, path, fields)
+        node = self._nodes[path] = PersistentEphemeral(self._client, path, fields, stop_timeout=self._stop_timeout)
         try:
             await node.start(self._block)
-        except BaseException:  # cancelled, too
+        except BaseException:  # a cancellation also has to clean up
             if self._nodes.get(path) is node:
                 del self._nodes[path]
             raise
 
     async def unregister(self, instance: Instance) -> None:
-        """Offer it no longer."""
+        """Remove the registration of an instance."""
         node = self._nodes.pop(self._path_of(instance), None)
         if node is not None:
             await node.stop()
 
     async def instances(self, service: str) -> list[Instance]:
-        """Return the instances that offer a service, in order of their ids.
+        """Return the enabled instances of a service, sorted by id.
 
         Raises:
             RuntimeError: The discovery was not entered.
@@ -122,46 +133,47 @@ class Discovery(SupervisedRecipe):
         return [instance for instance in instances if instance.enabled]
 
     async def pick(self, service: str, strategy: str | Strategy = "round_robin", *, key: str = "") -> Instance:
-        """Return one that offers a service.
+        """Return one instance of a service.
 
         Args:
-            service: Which service.
-            strategy: ``round_robin``: each in turn. ``random``. ``least_loaded``: the smallest ``load`` in the payload.
-                ``sticky``: the same for as long as it is registered; with a *key*, one that follows from the key, and
-                changes for few keys only when instances come and go. Or a function of your own.
-            key: For ``sticky``.
+            service: Name of the service.
+            strategy: ``round_robin`` returns each instance in turn, and ``random`` any instance. ``least_loaded``
+                returns the one with the smallest ``load`` in its payload. ``sticky`` returns the same one while it is
+                registered; with a *key*, the key determines the instance, and only few keys change it when instances
+                come and go. You can also pass your own function.
+            key: Key for ``sticky``.
 
         Raises:
-            LookupError: There is none.
+            LookupError: No instance of the service is registered.
             ValueError: The strategy is unknown.
         """
         if not callable(strategy):
             checked_choice("strategy", strategy, STRATEGIES)
         instances = await self.instances(service)
         if not instances:
-            raise LookupError(f"nobody offers {service!r} at {self._path}")
+            raise LookupError(f"no instance of {service!r} is registered at {self._path}")
         if callable(strategy):
             return strategy(instances)
         if strategy == "random":
-            return self._client.rng.choice(instances)
+            return self._client._core.rng.choice(instances)
         if strategy == "least_loaded":
             return min(instances, key=_load)
         if strategy == "round_robin":
             return instances[next(self._turns.setdefault(service, count())) % len(instances)]
-        if key:  # the highest of all hashes with the key (rendezvous hashing)
+        if key:  # rendezvous hashing: the instance with the highest hash wins
             return max(instances, key=lambda instance: hashlib.sha256(f"{key} {instance.id}".encode()).digest())
         by_id = {instance.id: instance for instance in instances}
         if self._sticky_ids.get(service) not in by_id:
-            self._sticky_ids[service] = self._client.rng.choice(instances).id
+            self._sticky_ids[service] = self._client._core.rng.choice(instances).id
         return by_id[self._sticky_ids[service]]
 
     async def stop(self) -> None:
-        """End all registrations and caches."""
+        """Remove all registrations, and stop the caches."""
         await super().stop()
-        kept: list[PersistentEphemeral | ChildrenCache] = [*self._nodes.values(), *self._caches.values()]
+        kept: list[PersistentEphemeral[Any] | ChildrenCache[Any]] = [*self._nodes.values(), *self._caches.values()]
         self._nodes, self._caches = {}, {}
-        if kept:  # each in a task of its own, so that a cancellation here keeps none from ending
-            await asyncio.wait([self._client.spawn(recipe.stop()) for recipe in kept])
+        if kept:  # separate tasks, because a cancellation of stop() must not interrupt any of them
+            await asyncio.wait([self._client._core.spawn(recipe.stop()) for recipe in kept])
 
 
 def _load(instance: Instance) -> float:

@@ -1,113 +1,122 @@
-"""A double barrier: all begin together and all end together."""
+"""A double barrier: all members start together and finish together."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.limits import Limit, timeout_saying
-from zoolet.client.aio.reliable import create_protected, delete_in_background, ensure_container, repeat
-from zoolet.client.aio.supervision import first_event
-from zoolet.client.recipes._base import Recipe
-from zoolet.client.recipes._follow import SessionGuard, set_shared_number, shared_number
-from zoolet.client.wire.arguments import checked_count, checked_timeout
-from zoolet.protocol import paths
-from zoolet.protocol.errors import (
+from ...protocol import paths
+from ...protocol.errors import (
     BadVersionError,
     ConnectionLossError,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
 )
-from zoolet.protocol.records import Stat
+from ...protocol.records import Stat
+from .. import serializers
+from ..aio.client import Client
+from ..aio.limits import Limit, timeout_saying
+from ..aio.reliable import create_protected, delete_in_background, ensure_container, repeat
+from ..aio.supervision import first_event
+from ..wire.arguments import checked_count, checked_timeout
+from ._base import Recipe
+from ._contender import GONE
+from ._follow import SessionGuard, set_shared_number, shared_number
 
 
 class DoubleBarrier(Recipe):
-    """Begins when enough members have come, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3): ...``.
+    """Starts when enough members arrive, ends when all are done: ``async with DoubleBarrier(zk, "/step", 3): ...``.
 
-    Znodes: PATH, a container unless its data are the number; ``PATH/<hex>`` ephemeral, one a member; ``PATH/ready``
-    persistent, created by the member that completes the number and deleted by the last to leave. Shared with kazoo's
-    and Curator's DoubleBarrier.
+    Znodes: PATH, a container unless its data is the number of members; ``PATH/<hex>`` ephemeral, one per member;
+    ``PATH/ready`` persistent, created by the member that completes the number and deleted by the last to leave.
+    kazoo's and Curator's DoubleBarrier use the same nodes.
 
-    The members of a round are those whose nodes are older than its ``ready``; with each ``ready`` the version of PATH
-    goes up by one. So neither a ``ready`` that a crashed round has left nor the members of the next round are mistaken.
+    The members of a round are those with nodes older than its ``ready``. Each new ``ready`` increments the version of
+    PATH. So neither a ``ready`` left over from a crashed round nor members of the next round cause confusion.
 
-    Guarantees: no member begins before the number is complete; none ends before all of its round have left or their
-    sessions have ended. Rounds can follow each other at one path. A member whose session ends while it waits raises
-    SessionExpiredError. If the block raises, its error surfaces at once, and the others do not wait for this member.
+    Guarantees: no member starts before all have arrived. None finishes before all members of its round have left or
+    lost their sessions. Rounds can follow each other at one path. A member whose session ends while it waits
+    raises SessionExpiredError. If the block raises, its error propagates immediately, and the others do not wait for
+    this member.
 
-    Limits: do not mix it with kazoo's in one round: that one deletes ``ready`` first, and passes at any ``ready``. A
-    :meth:`resize` during a round leaves its ``ready`` until the next one.
+    Limits: do not mix it with kazoo's DoubleBarrier in one round, because kazoo deletes ``ready`` first and accepts any
+    ``ready``. A :meth:`resize` during a round leaves its ``ready`` until the next one.
 
     Args:
-        members: How many must come, 1 or more; None for the number in the data of PATH, which :meth:`resize` writes.
-        timeout: Seconds that entering and leaving each wait at most; None for no limit.
+        client: Client whose session owns the node of the member.
+        path: Path of the barrier.
+        members: Number of members that must arrive, at least 1; None for the number in the data of PATH, which
+            :meth:`resize` writes.
+        timeout: Longest wait in seconds, separately for entering and leaving, or None for no limit.
     """
 
     _serializer = serializers.raw
 
-    def __init__(self, client: Client, path: str, members: int | None = None, *, timeout: float | None = None) -> None:
+    def __init__(
+        self, client: Client[Any], path: str, members: int | None = None, *, timeout: float | None = None
+    ) -> None:
         super().__init__(client, path)
         self._ready = self._at("ready")
         self._members = None if members is None else checked_count("members", members, 1)
         self._timeout = checked_timeout(timeout)
         self._node: str | None = None
-        self._former: set[str] = set()  # own nodes that were given up, and may be there still
-        self._round = (0, 0)  # the czxid and the version of PATH in this round
-        self._names: set[str] = set()  # of the members of this round
+        self._former: set[str] = set()  # abandoned nodes of this member, which may still exist
+        self._round = (0, 0)  # czxid and version of PATH in this round
+        self._names: set[str] = set()  # members of this round
         self._guard: SessionGuard | None = None
 
     async def enter(self) -> None:
-        """Come, and wait until all have come.
+        """Arrive, and wait until all members have arrived.
 
         Raises:
-            TimeoutError: Too few came in time; this member has left again.
-            SessionExpiredError: The session ended meanwhile.
-            ValueError: The data of PATH is not a number. (Empty data: wait.)
+            TimeoutError: Too few members arrived in time. This member has left again.
+            SessionExpiredError: The session ended during the wait.
+            ValueError: The data of PATH is not a number. (If it is empty, this waits.)
         """
         client, session_id = self._client, self._client.session_id
-        name = client.new_uuid().replace("-", "")  # in each round another: a delete may still be under way
+        name = client._core.new_uuid().replace("-", "")  # unique per round, because a delete may be under way
         self._node = node = self._at(name)
         try:
             async with timeout_saying(self._timeout, self._who_came) as limit:
-                for former in sorted(self._former):  # which would be counted as another member
+                for former in sorted(self._former):  # a former node would count as an additional member
                     await repeat(partial(client.delete, former), done=(NoNodeError,))
                     self._former.discard(former)
                 create = partial(client.create, node, ephemeral=True)
                 await create_protected(client, self._path, name, create, create_parent=self._create_barrier)
                 await self._wait_for_members(node, session_id, limit)
-        except BaseException:  # cancelled, too
+        except BaseException:  # a cancellation also has to clean up
             self._give_up()
             raise
 
     async def _create_barrier(self, path: str) -> None:
-        if self._members is None:  # its data are the number, which must stay
+        if self._members is None:  # the number in the node's data must be kept
             await self._client.ensure_path(path)
         else:
             await ensure_container(self._client, path)
 
     def _who_came(self) -> str:
-        return f"{self._path}: fewer than {self._members or 'the shared number of'} members came"
+        return f"{self._path}: fewer than {self._members or 'the shared number of'} members arrived"
 
     def _give_up(self) -> None:
-        """Leave without waiting for the others."""
+        """Leave without waiting for other members."""
         if self._node is not None:
             self._former.add(self._node)
             delete_in_background(self._client, self._node)
             self._node = None
 
     async def resize(self, members: int) -> None:
-        """Change how many must come, for all that were made without a number; those that wait see it at once.
+        """Change the number of members for all objects created without a number. Waiting members see it immediately.
 
         Raises:
-            ValueError: It is less than 1, or this was made with a number.
+            ValueError: *members* is less than 1, or this object was created with a number.
         """
         if self._members is not None:
-            raise ValueError(f"{self._path} was made with {self._members} members here, which cannot change")
+            raise ValueError(
+                f"{self._path} has a fixed number of members ({self._members}); resize() needs members=None"
+            )
         await set_shared_number(self._client, self._path, checked_count("members", members, 1))
 
     async def _wait_for_members(self, node: str, session_id: int, limit: Limit) -> None:
@@ -118,18 +127,18 @@ class DoubleBarrier(Recipe):
                 self._guard = SessionGuard(client, watch, self._path, session_id)
                 own = await client.exists(node)
                 if own is None:
-                    raise SessionExpiredError(node, "the session ended, or somebody deleted the node")
+                    raise SessionExpiredError(node, GONE)
                 ready: Stat | None = watch.initial
                 if ready is not None and ready.czxid > own.czxid:
                     self._names = await self._between(0, ready.czxid)
                     _, now = await client.get(self._path)
                     same = await client.exists(self._ready)
-                    if same is not None and same.czxid == ready.czxid:  # not the next round's version
+                    if same is not None and same.czxid == ready.czxid:  # the version is this round's, not the next's
                         self._round = now.czxid, now.version
                         return
                     continue
                 complete = self._members or shared_number(self._path, data, "members")
-                # An older one is what a round has left that crashed.
+                # A "ready" node that is older than this member's node is left over from a crashed round.
                 if complete is None or len(await self._between(ready.czxid if ready else 0)) < complete:
                     limit.before_waiting()
                     await first_event(watch, barrier)
@@ -137,7 +146,7 @@ class DoubleBarrier(Recipe):
             await self._complete(data, stat.version, ready)
 
     async def _between(self, first: int, last: int | None = None) -> set[str]:
-        """Return the names of the members whose nodes were created between two zxids."""
+        """Return the names of members with nodes created between two zxids."""
         names = [name for name in await self._client.children(self._path) if name != "ready"]
         if not first and last is None:
             return set(names)
@@ -149,7 +158,7 @@ class DoubleBarrier(Recipe):
         }
 
     async def _complete(self, data: bytes, version: int, old: Stat | None) -> None:
-        """Begin the round, unless another member has done so; the caller looks what became of it."""
+        """Start the round unless another member has done so. The caller checks the result."""
         transaction = self._client.transaction()
         transaction.set(self._path, data, version)
         if old is not None:
@@ -159,18 +168,18 @@ class DoubleBarrier(Recipe):
             await transaction.commit()
 
     async def leave(self) -> None:
-        """Leave, and wait until all have left.
+        """Leave, and wait until all members have left.
 
         Raises:
-            TimeoutError: Others had not left in time; this member has.
+            TimeoutError: Other members had not left in time, but this member has.
         """
         node, self._node = self._node, None
         if node is None:
             return
-        delete_in_background(self._client, node)  # even if this is cancelled
+        delete_in_background(self._client, node)  # a cancellation must not stop the deletion
         others = self._names - {paths.name(node)}
-        async with timeout_saying(self._timeout, lambda: f"{self._path}: others had not left") as limit:
-            with contextlib.suppress(NoNodeError):  # somebody deleted the barrier itself
+        async with timeout_saying(self._timeout, lambda: f"{self._path}: other members did not leave") as limit:
+            with contextlib.suppress(NoNodeError):  # another client deleted the barrier itself
                 while True:
                     async with self._client.watch_children(self._path) as watch:
                         if others.isdisjoint(watch.initial):
@@ -182,10 +191,10 @@ class DoubleBarrier(Recipe):
     async def _remove_ready(self) -> None:
         czxid, version = self._round
         stat = await self._client.exists(self._path)
-        if stat is None or stat.czxid != czxid:  # the server has deleted the container, and a later round has another
+        if stat is None or stat.czxid != czxid:  # a later round has a new container
             return
         async with self._client.transaction() as transaction:
-            transaction.check(self._path, version)  # the next round may have its own already
+            transaction.check(self._path, version)  # the version protects the "ready" node of the next round
             transaction.delete(self._ready)
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A lock that outlives sessions: its holder has a name, and renews it."""
+"""A lock that outlives sessions: a named owner holds and renews it."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import weakref
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.limits import timeout_saying
-from zoolet.client.aio.reliable import PAUSE, repeat_despite_errors
-from zoolet.client.aio.suspension import SteadyClock
-from zoolet.client.recipes._base import checked_client
-from zoolet.client.recipes._lease import Lease
-from zoolet.client.recipes._lock_base import LockBase, OnLost
-from zoolet.client.recipes._owned_node import delete_both, delete_both_guaranteed
-from zoolet.client.wire.arguments import checked_count, checked_timeout
-from zoolet.protocol import paths
-from zoolet.protocol.acl import ACL
-from zoolet.protocol.errors import (
+from ...protocol import paths
+from ...protocol.acl import ACL
+from ...protocol.errors import (
     BadVersionError,
     ConnectionLossError,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
 )
-from zoolet.protocol.records import Stat
+from ...protocol.records import Stat
+from .. import serializers
+from ..aio.client import Client
+from ..aio.limits import timeout_saying
+from ..aio.reliable import PAUSE, repeat_despite_errors
+from ..aio.suspension import SteadyClock
+from ..wire.arguments import checked_count, checked_timeout
+from ._base import checked_client
+from ._lease import Lease
+from ._lock_base import LockBase, OnLost
+from ._owned_node import delete_both, delete_both_guaranteed
 
 RENEWALS: Final = 3
-"""How often a durable lock is renewed within its TTL."""
+"""Number of renewals of a durable lock within its TTL."""
 
 
 class Holder(NamedTuple):
-    """The content of the node of a durable lock.
+    """The content of a durable lock's node.
 
     Args:
-        owner: Who holds it.
-        ttl: Seconds without a renewal after which others may take it over.
-        hold_id: Tells this hold from all others.
-        version: The version of the node; each renewal adds one.
+        owner: Name of the holder.
+        ttl: Seconds without a renewal until other clients may take over the lock.
+        hold_id: Unique id of this hold.
+        version: Version of the node, incremented by each renewal.
     """
 
     owner: str
@@ -54,66 +54,66 @@ class Holder(NamedTuple):
         """Read a node.
 
         Raises:
-            ValueError: It is not a durable lock's.
+            ValueError: The node is not a durable lock.
         """
         try:
             fields = serializers.json.decode(data)
             return cls(str(fields["owner"]), checked_ttl(fields["ttl"]), str(fields["id"]), stat.version)
         except (ValueError, TypeError, KeyError):
-            raise ValueError(f"{path} is not a durable lock: its data are {data[:80]!r}") from None
+            raise ValueError(f"{path} is not a durable lock: its data is {data[:80]!r}") from None
 
     def encode(self) -> bytes:
         """Return the node's data."""
         return serializers.json.encode({"owner": self.owner, "ttl": self.ttl, "id": self.hold_id})
 
     def proof_node(self, path: str) -> str:
-        """Return the node that exists for as long as nobody has taken the lock over."""
+        """Return the path of the node that exists until another client takes over the lock."""
         return paths.join(path, self.hold_id)
 
 
 def checked_ttl(ttl: float) -> float:
-    """Return the TTL of a durable lock, in seconds.
+    """Check the TTL of a durable lock, in seconds, and return it.
 
     Raises:
-        ValueError: It is shorter than 0.1 s, or no finite number.
+        ValueError: The TTL is shorter than 0.1 s, or is not a finite number.
     """
     if not math.isfinite(checked_count("ttl", ttl, 0.1)):
-        raise ValueError(f"ttl is {ttl!r}; it must be finite")
+        raise ValueError(f"ttl must be finite, not {ttl!r}")
     return ttl
 
 
 class _NotFreeError(Exception):
-    """It has another holder."""
+    """The lock has a different holder."""
 
 
 class DurableLease(Lease):
-    """A durable lock that is held: renewed in the background, and lost when it was taken over, or when the server has
-    applied no renewal within its TTL. The end of a session does not end it.
+    """The lease of a durable lock. It is renewed in the background. It is lost when another client takes over the lock,
+    or when the server has applied no renewal within the TTL, but not when a session ends.
     """
 
     _outlives_sessions = True
     _ends = "its TTL has passed"
-    _expired = "it was not renewed within its TTL"
-    _gone = "another one has taken it over, or somebody deleted its nodes"
-    _closed = "the client was closed, and does not renew it any more; it is free when its TTL has passed"
+    _expired = "not renewed within its TTL"
+    _gone = "another client took over the lock or deleted its nodes"
+    _closed = "the client was closed and no longer renews the lock, which becomes free after its TTL"
 
     def __init__(
-        self, client: Client, path: str, holder: Holder, proof: Stat, clock: SteadyClock, sent_at: float
+        self, client: Client[Any], path: str, holder: Holder, proof: Stat, clock: SteadyClock, sent_at: float
     ) -> None:
         self._ttl = holder.ttl
         self._clock = clock
-        self._renewed_at = sent_at  # when the newest renewal that was applied had been sent
+        self._renewed_at = sent_at  # time when the latest applied renewal was sent
         self._renewing: asyncio.Task[Any] | None = None
         super().__init__(client, holder.proof_node(path), proof.czxid)
         self.path = path
         if not self.lost.is_set():
-            self._renewing = client.spawn(_renew(weakref.ref(self), client, path, holder, clock))
+            self._renewing = client._core.spawn(_renew(weakref.ref(self), client, path, holder, clock))
 
     def _time_left(self) -> float:
         return self._renewed_at + self._ttl - self._clock.now()
 
     def mark_renewed(self, sent_at: float) -> None:
-        """Record that the server has applied a renewal that was sent at that time."""
+        """Record that the server has applied a renewal that was sent at *sent_at*."""
         self._renewed_at = sent_at
 
     def _stop_monitors(self) -> None:
@@ -128,11 +128,13 @@ class DurableLease(Lease):
         await delete_both_guaranteed(self._client, self.path, self.proof_node)
 
 
-async def _renew(ref: weakref.ref[DurableLease], client: Client, path: str, holder: Holder, clock: SteadyClock) -> None:
+async def _renew(
+    ref: weakref.ref[DurableLease], client: Client[Any], path: str, holder: Holder, clock: SteadyClock
+) -> None:
     sent_at, version = 0.0, holder.version
 
     async def renew() -> None:
-        """Write the holder's node again, if it is still this holder's."""
+        """Rewrite the holder's node, if it still belongs to this holder."""
         nonlocal sent_at, version
         while True:
             sent_at = clock.now()
@@ -141,7 +143,7 @@ async def _renew(ref: weakref.ref[DurableLease], client: Client, path: str, hold
             transaction.set(path, holder.encode(), version)
             try:
                 await transaction.commit()
-            except BadVersionError:  # the reply to an earlier one was lost, or this is another holder's node by now
+            except BadVersionError:  # an earlier renewal was applied without a reply, or there is a new holder
                 now = Holder.read(path, *await client.get(path))
                 if now.hold_id != holder.hold_id:
                     raise NoNodeError(path) from None
@@ -167,30 +169,30 @@ async def _renew(ref: weakref.ref[DurableLease], client: Client, path: str, hold
 class DurableLock(LockBase[DurableLease]):
     """A lock that outlives sessions and restarts: ``async with DurableLock(zk, "/job", "host-1", ttl=60) as lease:``.
 
-    Znodes: PATH persistent, JSON with ``owner``, ``ttl`` and ``id``; and ``PATH/<id>`` persistent, which proves whose
-    PATH is. They are created and deleted together.
+    Znodes: PATH, persistent, JSON with ``owner``, ``ttl`` and ``id``. ``PATH/<id>``, persistent, the proof of
+    ownership. The two nodes are created and deleted together.
 
-    Guarantees: one holder at a time. It renews the lock three times in a TTL, in whatever session. One that is not
-    renewed is taken over by a contender that has seen it unchanged for its TTL, in a transaction that fails if it was
-    renewed meanwhile; no clocks are compared. A program that was restarted, and has kept the token of its hold, has it
-    again at once, unless another one had it in between. ``lease.token`` grows from hold to hold, and ``lease.lost``
-    happens before another one can have it, unless that has presented its token.
+    Guarantees: one holder at a time. The holder renews the lock three times per TTL, in any session. A contender takes
+    over the lock once it has seen it without a renewal for its TTL, in a transaction that fails if the lock has been
+    renewed since. Clocks are not compared. A program that restarts with the token of its hold regains the lock
+    immediately, unless another client has held it since. ``lease.token`` grows from hold to hold. ``lease.lost``
+    happens before another client can acquire the lock, unless that client presents the lease's token.
 
-    Limits: the end of a block releases it, also if the block raises or is cancelled: to keep it across a restart,
-    :meth:`acquire` it, and release it when the work is done. A TTL has to be longer than the longest outage that is to
-    be survived, and longer than the session timeout. After the holder has died the lock is held until somebody has
-    watched it for its TTL. Where sessions are enough, Lock is fair and faster. Unfair; all that wait wake up when it
-    ends. A server that loses its data loses its durable locks.
+    Limits: leaving a block releases the lock, even if the block raises or is cancelled. To keep the lock across a
+    restart, :meth:`acquire` it, and release it when the work is done. The TTL must be longer than the longest outage to
+    survive, and longer than the session timeout. If the holder dies, the lock stays held until a contender has watched
+    it for its TTL. Where sessions are enough, Lock is fair and faster. The lock is unfair, and its release wakes all
+    waiters. A server that loses its data loses its durable locks.
 
     Args:
-        client: What is used to hold it.
-        path: What is locked.
-        owner: The holder's name, for people.
-        ttl: Seconds without a renewal after which others may take it over, 0.1 or more.
-        token: That of a former hold, to resume; 0 for none.
-        timeout: Seconds to wait at most; None for no limit.
+        client: Client that accesses the lock.
+        path: Path of the lock.
+        owner: Human-readable name of the holder.
+        ttl: Seconds without a renewal until other clients may take over the lock, at least 0.1.
+        token: Token of a former hold to resume, or 0.
+        timeout: Longest wait in seconds, or None for no limit.
         on_lost: As for Lock.
-        acl: The ACL list of its nodes; by default the client's. All contenders need all permissions.
+        acl: ACL list of the nodes, by default the client's. All contenders need all permissions.
 
     Raises:
         ValueError: An argument is invalid.
@@ -198,7 +200,7 @@ class DurableLock(LockBase[DurableLease]):
 
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         owner: str,
         *,
@@ -208,11 +210,10 @@ class DurableLock(LockBase[DurableLease]):
         on_lost: OnLost = "cancel",
         acl: Iterable[ACL] | None = None,
     ) -> None:
-        super().__init__(on_lost)
         client = checked_client(client)
-        self._share_holdings(client, "durable", client.add_chroot(path))
+        super().__init__(on_lost, client, "durable", client.add_chroot(path))
         if not isinstance(owner, str) or not owner:
-            raise ValueError(f"owner is {owner!r}; it must be the name of the holder")
+            raise ValueError(f"owner must be a non-empty string, not {owner!r}")
         self._client = (client if acl is None else client.with_acl(acl)).with_serializer(serializers.raw)
         self._path = path
         self._owner = owner
@@ -220,43 +221,43 @@ class DurableLock(LockBase[DurableLease]):
         self._token = checked_count("token", token, 0)
         self._timeout = checked_timeout(timeout)
         self._clock = SteadyClock()
-        self._seen: Holder | None = None  # the last that was seen
+        self._seen: Holder | None = None  # the latest holder that was seen
         self._seen_at = 0.0
-        self._without_proof = ""  # a hold whose proof node somebody has deleted
+        self._without_proof = ""  # id of a hold whose proof node is deleted
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path} of {self._owner}>"
 
     async def holder(self) -> Holder | None:
-        """Return who holds it, or held it last and did not release it; None if nobody does.
+        """Return the holder, or the last holder if it did not release the lock, or None if the lock is free.
 
         Raises:
-            ValueError: The node is not a durable lock's.
+            ValueError: The node is not a durable lock.
         """
         with contextlib.suppress(NoNodeError):
             return Holder.read(self._path, *await self._client.get(self._path))
         return None
 
     async def acquire(self, timeout: float | None = None) -> DurableLease:
-        """Wait until it is free, or was not renewed for its TTL, and acquire it.
+        """Wait until the lock is free, or was not renewed for its TTL, and acquire it.
 
         Raises:
-            DeadlockError: This task holds it, and would wait for itself.
-            TimeoutError: It was not free in time.
-            ConnectionLossError: There was no connection in time; what was created is deleted once there is one.
-            ValueError: The node is not a durable lock's.
+            DeadlockError: The calling task holds the lock and would wait for itself.
+            TimeoutError: The lock was not free in time.
+            ConnectionLossError: No connection was available in time. Created nodes are deleted once there is one.
+            ValueError: The node is not a durable lock.
         """
         self._own_lease()
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         return await self._acquired_at_once(seconds) or await self._acquire(True, seconds)
 
     async def attempt(self) -> DurableLease | None:
-        """Acquire it if it is free; None if it is not. Attempts that follow each other notice, too, that its holder
-        does not renew it.
+        """Acquire the lock if it is free, or return None. Repeated attempts also detect that the holder no longer
+        renews it.
 
         Raises:
-            ConnectionLossError: There was no connection in time; what was created is deleted once there is one.
-            ValueError: The node is not a durable lock's.
+            ConnectionLossError: No connection was available in time. Created nodes are deleted once there is one.
+            ValueError: The node is not a durable lock.
         """
         try:
             return await self._acquire(False, None)
@@ -264,22 +265,22 @@ class DurableLock(LockBase[DurableLease]):
             return None
 
     async def _acquire(self, wait: bool, timeout: float | None) -> DurableLease:
-        sent_at: dict[str, float] = {}  # when each hold was asked for that may be held by now
+        sent_at: dict[str, float] = {}  # request times of holds that may exist, by their ids
         lease: DurableLease | None = None
         try:
             async with timeout_saying(timeout, lambda: f"{self._path} was not acquired", self._held_by):
                 while lease is None:
                     try:
                         lease = await self._attempt(sent_at, wait)
-                    except SessionExpiredError:  # which this lock outlives
+                    except SessionExpiredError:  # a durable lock outlives the session
                         await asyncio.sleep(PAUSE)
             return self._acquired(lease)
-        except BaseException:  # cancelled, too
-            if lease is not None:  # it came too late
+        except BaseException:  # a cancellation also has to clean up
+            if lease is not None:  # the lease came too late
                 lease.release_nowait()
             for hold_id in sent_at:
                 proof_node = paths.join(self._path, hold_id)
-                self._client.spawn(delete_both_guaranteed(self._client, self._path, proof_node))
+                self._client._core.spawn(delete_both_guaranteed(self._client, self._path, proof_node))
             raise
 
     def _held_by(self) -> str:
@@ -289,7 +290,7 @@ class DurableLock(LockBase[DurableLease]):
         return self._held_by()
 
     async def _attempt(self, sent_at: dict[str, float], wait: bool) -> DurableLease | None:
-        """Look who holds it, and take it over, or return the lease if that was done before."""
+        """Check the holder, and take over the lock. Return the lease if an earlier attempt succeeded."""
         holder = await self._look(sent_at, wait)
         if holder is not None and holder.hold_id in sent_at:
             return await self._confirm(holder, sent_at)
@@ -297,10 +298,10 @@ class DurableLock(LockBase[DurableLease]):
         return None
 
     async def _look(self, sent_at: dict[str, float], wait: bool) -> Holder | None:
-        """Wait until the lock can be taken over, or is this very one's; return its holder, None if it has none.
+        """Wait until the lock can be taken over, or is held by this attempt. Return its holder, or None.
 
         Raises:
-            _NotFreeError: Instead of the wait, unless *wait*.
+            _NotFreeError: The lock is not free, and *wait* is False.
         """
         if sent_at:
             await self._client.sync(self._path)
@@ -321,7 +322,7 @@ class DurableLock(LockBase[DurableLease]):
                 return None
 
     async def _time_left(self, holder: Holder) -> float:
-        """Return for how many seconds the lock is its holder's if it is not renewed; 0 if its token was presented."""
+        """Return for how long the lock stays its holder's without a renewal, or 0 if its token was presented."""
         if holder != self._seen:
             self._seen, self._seen_at = holder, self._clock.now()
         if self._token:
@@ -331,9 +332,9 @@ class DurableLock(LockBase[DurableLease]):
         return self._seen_at + holder.ttl - self._clock.now()
 
     async def _take_over(self, before: Holder | None, sent_at: dict[str, float]) -> None:
-        """Ask for the lock, which nobody holds any more; what became of that, the next look shows."""
+        """Request the lock, which is free or has expired. The next check shows the outcome."""
         client, path = self._client, self._path
-        holder = Holder(self._owner, self._ttl, client.new_uuid(), 0)
+        holder = Holder(self._owner, self._ttl, client._core.new_uuid(), 0)
         transaction = client.transaction()
         if before is None:
             transaction.create(path, holder.encode())
@@ -345,7 +346,7 @@ class DurableLock(LockBase[DurableLease]):
         sent_at[holder.hold_id] = self._clock.now()
         try:
             await transaction.commit()
-        except (NodeExistsError, BadVersionError):  # another one was first, or it was renewed
+        except (NodeExistsError, BadVersionError):  # another client was faster, or the lock was renewed
             del sent_at[holder.hold_id]
         except NoNodeError as error:
             del sent_at[holder.hold_id]

@@ -1,4 +1,4 @@
-"""Leader election by sequential nodes: a leader, and followers in order."""
+"""Leader election with sequential nodes: a leader, and followers in order."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import PAUSE, repeat
-from zoolet.client.recipes._base import checked_client
-from zoolet.client.recipes._follow import children_of, observe, values_of
-from zoolet.client.recipes._lease import Lease, LockLostError
-from zoolet.client.recipes._lock_base import OnLost
-from zoolet.client.recipes._node_names import Naming, checked_naming, in_order
-from zoolet.client.recipes.lock import Lock
-from zoolet.client.wire.arguments import checked_bytes
+from ...protocol.recipe_names import Naming, in_order
+from .. import serializers
+from ..aio.client import Client
+from ..aio.reliable import PAUSE, repeat
+from ..wire.arguments import checked_bytes, checked_function
+from ._base import checked_client, checked_naming
+from ._follow import children_of, observe, values_of
+from ._lease import Lease, LockLostError
+from ._lock_base import OnLost
+from .lock import Lock
 
 
 class _Candidacy(Lock):
-    """A lock whose nodes are named as an election's."""
+    """A lock with nodes named like those in an election."""
 
     kind = "latch"
     kinds = ("latch",)
 
 
 class Election:
-    """One leader, and the others in the order in which they will follow::
+    """Elects a leader among candidates that follow each other in order::
 
         async with Election(zk, "/leader", b"host-1") as leadership:
             ...  # leads, until the block is left or leadership.lost happens
 
-    or, to lead again and again, ``await Election(zk, "/leader", b"host-1").run(lead)``.
+    or, to run for election again whenever leadership ends, ``await Election(zk, "/leader", b"host-1").run(lead)``.
 
-    Znodes: ``PATH/<name>``, ephemeral and sequential, whose data is the candidate's name; named as kazoo's Election (a
-    Lock) or Curator's LeaderLatch.
+    Znodes: ``PATH/<name>``, ephemeral and sequential, with the candidate's name as data, named as by kazoo's Election
+    (a Lock) or Curator's LeaderLatch.
 
-    Guarantees: the candidate that came first leads; when it goes, the next does, and only that one wakes up.
-    ``leadership.token`` grows from leader to leader.
+    Guarantees: the candidate that came first leads. When its node is deleted, the next candidate leads, and only that
+    one wakes up. ``leadership.token`` grows from leader to leader.
 
-    Limits: those of Lock: a leader that is stopped does not know that it leads no more.
+    Limits: as for Lock: a leader that is stopped does not notice that it no longer leads.
 
     Args:
-        client: Whose session it is in.
-        path: What is led.
-        name: The candidate's name, for :meth:`candidates`.
+        client: Client whose session the candidate uses.
+        path: Path of the election.
+        name: Name of the candidate, for :meth:`candidates`.
         naming: ``kazoo`` or ``curator``.
-        timeout: Seconds that ``async with`` waits for leadership at most; None for no limit.
+        timeout: Longest wait for leadership in seconds with ``async with``, or None for no limit.
         on_lost: As for Lock.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         name: bytes = b"",
         *,
@@ -70,28 +70,30 @@ class Election:
         )
 
     async def lead(self, timeout: float | None = None) -> Lease:
-        """Become a candidate and wait for leadership; ``release()`` of the result resigns.
+        """Become a candidate and wait for leadership. To resign, call ``release()`` of the result.
 
         Raises:
-            TimeoutError: Others led for all that time; this is not a candidate any more.
+            TimeoutError: Others led during the whole time, and this is no longer a candidate.
         """
         return await self._line.acquire(timeout)
 
     async def attempt(self) -> Lease | None:
-        """Lead if nobody does; None if somebody does, and then no node was created."""
+        """Lead if the leadership is free, or return None without creating a node."""
         return await self._line.attempt()
 
     async def run(self, lead: Callable[..., Awaitable[Any]]) -> None:
-        """Lead whenever elected, for life: in new sessions, too, and after each loss, until this is cancelled or *lead*
-        raises another error.
+        """Lead whenever elected, in new sessions and after each loss, until this is cancelled or *lead* raises an error
+        other than LockLostError, ConnectionLossError and SessionExpiredError. A thread cannot be cancelled, but closing
+        the client in another thread stops it.
 
         Args:
-            lead: Called with the leadership each time, or without it if it has no parameter; cancelled when the
-                leadership is lost, unless *on_lost* is ``flag``. When it returns, this resigns, and is a candidate
-                again; so it does when it raises LockLostError, ConnectionLossError or SessionExpiredError.
+            lead: Function that is called with each leadership, or without arguments if it has no parameters. It is
+                cancelled when the leadership is lost, unless *on_lost* is ``flag``. When it returns or raises
+                LockLostError, ConnectionLossError or SessionExpiredError, this resigns and becomes a candidate again.
 
         Raises:
             ClosedError: The client was closed.
+            TypeError: *lead* is not an async function.
         """
         await lead_for_life(self, lead)
 
@@ -101,11 +103,11 @@ class Election:
         return list((await values_of(self._client, self._path, [node.name for node in line])).values())
 
     async def leader(self) -> bytes | None:
-        """Return the leader's name; None if there is no leader."""
+        """Return the leader's name, or None without a leader."""
         return next(iter(await self.candidates()), None)
 
     async def observe(self) -> AsyncIterator[bytes | None]:
-        """Iterate the leader's name: now, and after each change; None while there is none."""
+        """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
         watch = self._client.watch_children
         async for leader in observe(self._client, lambda: watch(self._path), self.leader, self._path):
             yield leader
@@ -118,16 +120,17 @@ class Election:
 
 
 async def lead_for_life(election: AbstractAsyncContextManager[Lease], lead: Callable[..., Awaitable[Any]]) -> None:
-    """Enter an election again and again, and call *lead* with each leadership; see :meth:`Election.run`."""
+    """Enter an election repeatedly, and call *lead* with each leadership, as in :meth:`Election.run`."""
+    checked_function("lead", lead)
     has_parameter = bool(inspect.signature(lead).parameters)
 
     async def once() -> None:
         async with election as leadership:
             leading = lead(leadership) if has_parameter else lead()
             if not inspect.isawaitable(leading):
-                raise TypeError(f"{lead!r} must be an async function; it returned {leading!r}")
+                raise TypeError(f"{lead!r} must be an async function, but returned {leading!r}")
             await leading
 
     while True:
         await repeat(once, done=(LockLostError,))
-        await asyncio.sleep(PAUSE)  # others may have their turn
+        await asyncio.sleep(PAUSE)  # the pause lets other candidates lead

@@ -1,4 +1,4 @@
-"""A lock: one holder at a time, in the order in which they asked."""
+"""A fair lock: one holder at a time, in the order of the requests."""
 
 from __future__ import annotations
 
@@ -7,55 +7,55 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, get_args
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.recipes._base import checked_client
-from zoolet.client.recipes._contender import Contender, Rule, process_name, wait_for_predecessor
-from zoolet.client.recipes._follow import children_of
-from zoolet.client.recipes._lease import REVOKE, Lease
-from zoolet.client.recipes._lock_base import LockBase, OnLost
-from zoolet.client.recipes._node_names import Naming, Namings, NodeName, in_order, namings_of
-from zoolet.client.wire.arguments import checked_choice, checked_timeout
-from zoolet.protocol import paths
-from zoolet.protocol.acl import ACL
-from zoolet.protocol.errors import NoNodeError, ZooKeeperError
-from zoolet.protocol.hexadecimal import hexadecimal
+from ...protocol import paths
+from ...protocol.acl import ACL
+from ...protocol.errors import NoNodeError, ZooKeeperError
+from ...protocol.hexadecimal import hexadecimal
+from ...protocol.recipe_names import Naming, Namings, NodeName, in_order
+from .. import serializers
+from ..aio.client import Client
+from ..wire.arguments import checked_choice, checked_timeout
+from ._base import checked_client, namings_of
+from ._contender import Contender, Rule, process_name, wait_for_predecessor
+from ._follow import children_of
+from ._lease import REVOKE, Lease
+from ._lock_base import LockBase, OnLost
 
 Release = Literal["send", "wait"]
 _RELEASES: Final[tuple[str, ...]] = get_args(Release)
 FACTS_TIMEOUT: Final = 0.2
-"""Seconds after a timeout for finding out who holds the lock."""
+"""Seconds after a timeout for finding out which client holds the lock."""
 
 
 class Lock(LockBase[Lease]):
     """A fair lock: ``async with Lock(zk, "/locks/p") as lease:``, or ``zk.lock("/locks/p")``.
 
-    Znodes: ``PATH/<name>``, ephemeral and sequential, named as kazoo's Lock or Curator's InterProcessMutex; their data
-    is *data*. PATH is created if it is missing, as a container: the server deletes it some time after its last child.
+    Znodes: ``PATH/<name>``, ephemeral and sequential, named as by kazoo's Lock or Curator's InterProcessMutex. Their
+    data is *data*. PATH is created if it is missing, as a container: the server deletes it some time after its last
+    child.
 
-    Guarantees: holders follow each other in the order of their nodes. When one goes, one waiter wakes up. A waiter that
-    gives up (timeout, cancellation, lost replies) leaves no node. If the reply to the create is lost, the node is found
-    again by a unique id in its name (:func:`~zoolet.client.aio.reliable.create_protected`). A lease says when it is
-    lost.
+    Guarantees: clients hold the lock in the order of their nodes. A release wakes only one waiter. A waiter that gives
+    up (timeout, cancellation, lost replies) leaves no node. If the reply to the create is lost, the node is found by a
+    unique id in its name (:func:`~zoolet.client.aio.reliable.create_protected`). A lease reports its loss.
 
-    Limits: a holder that is stopped for longer than its session timeout does not know that it lost the lock until it
-    goes on. Use ``lease.token`` or ``lease.transaction()`` for what must be right even so.
+    Limits: a holder that is stopped for longer than its session timeout does not notice the loss of the lock until it
+    resumes. Use ``lease.token`` or ``lease.transaction()`` for work that must be correct even then.
 
     Args:
-        client: Whose session holds it.
-        path: What is locked.
-        timeout: Seconds to wait at most; None for no limit.
-        naming: ``kazoo`` to exclude kazoo's Lock(path) too, ``curator`` to exclude Curator's InterProcessMutex(path),
-            ``both`` to exclude both, at twice the price. (kazoo and Curator do not exclude each other; kazoo's with
-            ``extra_lock_patterns=["-lock-"]`` waits for Curator's, and Curator's does not for it.)
+        client: Client whose session holds the lock.
+        path: Path of the lock.
+        timeout: Longest wait in seconds, or None for no limit.
+        naming: ``kazoo`` to exclude also kazoo's Lock(path), ``curator`` to exclude also Curator's
+            InterProcessMutex(path), ``both`` to exclude both, at twice the cost. (kazoo and Curator do not exclude each
+            other. kazoo's Lock with ``extra_lock_patterns=["-lock-"]`` waits for Curator's, but not the reverse.)
         on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
-            raises LockLostError; ``flag`` only makes ``lease.lost`` happen.
-        reentrant: Allow the task that holds it to enter or acquire it once more; the last exit or release releases it.
-            Without this, that raises DeadlockError: the task would wait for itself.
-        revocable: Let :meth:`revoke` ask the holder to release it: ``lease.revoked`` happens.
-        release: ``send`` only sends the release at the end of a block; ``wait`` waits until the server has answered it.
-        data: What the node holds, for people to read; by default host and process id, ``host-1:4711``.
-        acl: The ACL list of its nodes; by default the client's.
+            raises LockLostError. ``flag`` only triggers ``lease.lost``.
+        reentrant: Whether the task that holds the lock may enter or acquire it again. The last exit or release releases
+            it. If False, that raises DeadlockError, because the task would wait for itself.
+        revocable: Whether :meth:`revoke` can request the release, which triggers ``lease.revoked``.
+        release: ``send`` only sends the release at the end of a block, ``wait`` also waits for the server's answer.
+        data: Human-readable data of the nodes, by default host and process id, such as ``host-1:4711``.
+        acl: ACL list of the nodes, by default the client's.
 
     Raises:
         ValueError: An argument is invalid.
@@ -64,10 +64,12 @@ class Lock(LockBase[Lease]):
     kind = "lock"
     kinds: tuple[str, ...] = ("lock",)
     rule: Rule = staticmethod(wait_for_predecessor)
+    levels = 1
+    """Number of nodes that are containers, counted from the path upwards."""
 
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         *,
         timeout: float | None = None,
@@ -79,9 +81,8 @@ class Lock(LockBase[Lease]):
         data: bytes | None = None,
         acl: Iterable[ACL] | None = None,
     ) -> None:
-        super().__init__(on_lost)
         client = checked_client(client)
-        self._share_holdings(client, self.kinds, client.add_chroot(path))
+        super().__init__(on_lost, client, self.kinds, client._core.add_chroot(path))
         self._client = client if acl is None else client.with_acl(acl)
         self._path = path
         self._timeout = checked_timeout(timeout)
@@ -89,13 +90,13 @@ class Lock(LockBase[Lease]):
         self.reentrant = reentrant
         self.waits_for_release = checked_choice("release", release, _RELEASES) == "wait"
         self._revocable = revocable
-        self.data: bytes = process_name() if data is None else data
+        self.data: bytes = process_name() if data is None else serializers.raw.encode(data)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._path}>"
 
     def excludes(self, held: LockBase[Any]) -> bool:
-        """Return whether they have a naming in common."""
+        """Return whether the two locks have a naming in common."""
         return isinstance(held, Lock) and not set(self.namings).isdisjoint(held.namings)
 
     def _place(self, naming: str) -> Contender:
@@ -107,68 +108,78 @@ class Lock(LockBase[Lease]):
             kinds=self.kinds,
             rule=self.rule,
             data=self.data,
+            levels=self.levels,
         )
 
     async def acquire(self, timeout: float | None = None) -> Lease:
-        """Wait for the lock; return its lease.
+        """Wait for the lock, and return its lease.
 
         Args:
-            timeout: Seconds to wait at most; None for what the lock was made with; 0 to acquire it only if it is free.
+            timeout: Longest wait in seconds; None for the lock's own timeout; 0 to acquire the lock only if it is free.
 
         Raises:
-            DeadlockError: This task holds it, and would wait for itself.
-            TimeoutError: It was not free in time; the message says who holds it.
-            ConnectionLossError: There was no connection in time.
-            SessionExpiredError: The session ended while waiting.
+            DeadlockError: The calling task holds the lock and would wait for itself.
+            TimeoutError: The lock was not free in time. The message names the holder.
+            ConnectionLossError: No connection was available in time.
+            SessionExpiredError: The session ended during the wait.
         """
         if (lease := self._own_lease()) is not None:
             return lease
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        places = list(map(self._place, self.namings))
+        if seconds is None:
+            return await self._wait_in(places)
         if (lease := await self._acquired_at_once(seconds)) is not None:
             return lease
-        places, limit = [self._place(naming) for naming in self.namings], asyncio.timeout(seconds)
+        limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                for place in places:
-                    await place.acquire()
-                return self._acquired(await self._lease_of(places))
-        except BaseException as error:  # cancelled, too
+                return await self._wait_in(places)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"{self._path} was not free within {seconds:g} s{await self._facts(places)}") from None
+
+    async def _wait_in(self, places: list[Contender]) -> Lease:
+        """Wait in line at each of the places, and return the lease."""
+        try:
+            for place in places:
+                await place.enter()
+                await place.wait()
+            return self._acquired(await self._lease_of(places))
+        except BaseException:  # a cancellation also has to clean up
             _leave(places)
-            if isinstance(error, TimeoutError) and limit.expired():
-                raise TimeoutError(
-                    f"{self._path} was not free within {seconds:g} s{await self._facts(places)}"
-                ) from None
             raise
 
     async def _facts(self, places: Sequence[Contender] = ()) -> str:
-        """Return who holds it and how many wait, if the server tells that at once."""
+        """Return the holder and the number of waiters, if the server answers quickly."""
         with contextlib.suppress(ZooKeeperError, TimeoutError):
             async with asyncio.timeout(FACTS_TIMEOUT):
                 others = [node for node in await self.contenders() if not any(place.owns(node) for place in places)]
-                if not others:  # it is free in this moment
+                if not others:  # the lock has just become free
                     return ""
                 data, stat = await self._client.with_serializer(serializers.raw).get(others[0])
                 name = str(data)
                 with contextlib.suppress(UnicodeDecodeError):
-                    name = data.decode() or "somebody"
+                    name = data.decode() or "an unnamed client"
                 now = places[0].server_time() if places else None
-                since = f", which asked for it {now - stat.ctime / 1000:.0f} s ago" if now is not None else ""
+                since = f", requested {now - stat.ctime / 1000:.0f} s ago" if now is not None else ""
                 return (
                     f": held by {name} (session {hexadecimal(stat.ephemeralOwner)}{since}), {len(others) - 1} waiting"
                 )
         return ""
 
     async def attempt(self) -> Lease | None:
-        """Acquire it if it is free; None if it is not. No node is created while somebody holds it.
+        """Acquire the lock if it is free, or return None. No node is created while another client holds the lock.
 
         Raises:
-            ConnectionLossError: There was no connection in time.
-            SessionExpiredError: The session ended meanwhile.
+            ConnectionLossError: No connection was available in time.
+            SessionExpiredError: The session ended during the attempt.
         """
         if self.reentrant and (lease := self._own_lease()) is not None:
             return lease
         places: list[Contender] = []
-        if len(self.namings) > 1 and not await self.is_free():  # with one, the place looks itself
+        if len(self.namings) > 1 and not await self.is_free():  # with one naming, the contender checks the line itself
             return None
         try:
             for naming in self.namings:
@@ -178,22 +189,22 @@ class Lock(LockBase[Lease]):
                     return None
                 places.append(place)
             return self._acquired(await self._lease_of(places))
-        except BaseException:  # cancelled, too
+        except BaseException:  # a cancellation also has to clean up
             _leave(places)
             raise
 
     async def is_free(self) -> bool:
-        """Return whether an acquire would get it without waiting."""
+        """Return whether :meth:`acquire` would succeed without waiting."""
         return all([await self._place(naming).is_free() for naming in self.namings])
 
     async def _lease_of(self, places: list[Contender]) -> Lease:
         token = places[-1].token
-        for place in places[:-1]:  # nothing watched them while the last one waited
+        for place in places[:-1]:  # the other places were not watched while the last place waited
             token = await place.confirm()
         return self._make_lease([(place.node, place.czxid) for place in reversed(places)], token)
 
     def _make_lease(self, nodes: list[tuple[str, int]], token: int) -> Lease:
-        """Return the lease of some nodes, each with its czxid: first the one that was acquired last."""
+        """Return a lease of nodes, each with its czxid. The node that was acquired last comes first."""
         (path, czxid), *more = nodes
         return Lease(self._client, path, czxid, token=token, revocable=self._revocable, more_nodes=more)
 
@@ -205,12 +216,12 @@ class Lock(LockBase[Lease]):
         return in_order(self.namings[-1], self.kinds, await children_of(self._client, self._path))
 
     async def revoke(self) -> bool:
-        """Ask every holder to release it, which it may or may not do; return whether there was one."""
+        """Request that every holder releases the lock, which is up to the holder. Return whether there was a holder."""
         client, asked = self._client.with_serializer(serializers.raw), False
         line = await self._line()
-        readers = next((place for place, node in enumerate(line) if node.kind != "read"), len(line))
-        for node in line[: max(readers, 1)]:  # all readers before the first writer hold it, or else the first one
-            with contextlib.suppress(NoNodeError):  # it has just been released
+        readers = next((place for place, node in enumerate(line) if node.row.kind != "read"), len(line))
+        for node in line[: max(readers, 1)]:  # the leading readers, or else the first node
+            with contextlib.suppress(NoNodeError):  # the lock has just been released
                 await client.set(paths.join(self._path, node.name), REVOKE)
                 asked = True
         return asked

@@ -1,4 +1,4 @@
-"""A master, which assigns tasks to workers, while others stand by."""
+"""A master that assigns tasks to workers, with standby masters."""
 
 from __future__ import annotations
 
@@ -8,78 +8,80 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.limits import timeout_saying
-from zoolet.client.aio.one_shot_event import OneShotEvent
-from zoolet.client.aio.reliable import PAUSE, create_protected, delete_protected, ensure_container, repeat, until_gone
-from zoolet.client.aio.supervision import first_event
-from zoolet.client.recipes._base import SupervisedRecipe
-from zoolet.client.recipes._follow import children_of, values_of
-from zoolet.client.recipes._lease import Lease, LockLostError
-from zoolet.client.recipes.children_cache import ChildrenCache
-from zoolet.client.recipes.election import Election
-from zoolet.client.recipes.worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
-from zoolet.client.serializers import UndecodableError
-from zoolet.client.wire.arguments import checked_count, checked_node_name, checked_timeout
-from zoolet.protocol import paths
-from zoolet.protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+from ...protocol import paths
+from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+from .. import serializers
+from ..aio.client import Client
+from ..aio.limits import timeout_saying
+from ..aio.one_shot_event import OneShotEvent
+from ..aio.reliable import PAUSE, create_protected, delete_protected, ensure_container, repeat, until_gone
+from ..aio.supervision import first_event
+from ..serializers import UndecodableError
+from ..wire.arguments import checked_count, checked_node_name, checked_timeout
+from ._base import SupervisedRecipe
+from ._follow import children_of, values_of
+from ._lease import Lease, LockLostError
+from .children_cache import ChildrenCache
+from .election import Election
+from .worker import ACKS, ASSIGNED, COMMANDS, PROGRESS, RESULTS, TASKS, WORKERS
 
 _NUMBERED: Final = "task-"
-"""How the names of tasks without a key begin."""
+"""Prefix of the names of tasks without a key."""
 
 
 class Master(SupervisedRecipe):
     """Assigns tasks: ``async with Master(zk, "/jobs", "m-1") as master: name = await master.submit({"do": "this"})``.
 
-    Znodes: ``PATH/master/<name>`` an Election; ``PATH/tasks/task-<seq>`` persistent and sequential, the tasks;
-    ``PATH/assigned/<worker>/<task>``; those of Worker. All values are JSON.
+    Znodes: ``PATH/master/<name>``, an Election; ``PATH/tasks/task-<seq>``, persistent and sequential, the tasks;
+    ``PATH/assigned/<worker>/<task>``. It also uses the nodes of Worker. All values are JSON.
 
-    Guarantees: every submitted task is assigned to a worker, and to another one when that one goes; each in one
-    transaction, by a master that leads at that moment on the server, so that a task has one worker at a time. It has
-    one result: that of the worker that had it assigned. If the master cannot go on, the block is cancelled and raises
-    the reason.
+    Guarantees: every submitted task is assigned to a worker, and is reassigned if that worker dies. Each assignment is
+    one transaction by a master that the server still considers the leader, so a task has one worker at a time. It has
+    one result, from the worker that it was assigned to. If the master cannot continue, the block is cancelled and
+    raises the reason.
 
-    Limits: of any number of masters one is active; the others stand by and take over. A client that submits need not
-    be inside the block. A task may be processed more than once (see Worker).
+    Limits: only one of the masters is active. The others stand by and take over. To submit a task, a client need not be
+    inside the block. A task may be processed more than once (see Worker).
 
     Args:
-        name: The master's name.
-        per_worker: Tasks that one worker is assigned at a time.
+        client: Client that submits, assigns and reads tasks.
+        path: Path of the tasks and of their workers.
+        name: Name of the master.
+        per_worker: Maximum number of tasks that are assigned to one worker at a time.
 
     Attributes:
-        active: Happens when this one becomes the active master for the first time.
-        leadership: The lease of the active master; None while another one is active.
+        active: Set when this master becomes active for the first time.
+        leadership: Lease of the active master, or None while this one is not active.
     """
 
     _serializer = serializers.json
 
-    def __init__(self, client: Client, path: str, name: str = "", *, per_worker: int = 1) -> None:
+    def __init__(self, client: Client[Any], path: str, name: str = "", *, per_worker: int = 1) -> None:
         super().__init__(client, path)
         self._per_worker = checked_count("per_worker", per_worker, 1)
         self._election = Election(self._client, self._at("master"), name.encode())
         self.active = OneShotEvent()
         self.leadership: Lease | None = None
-        self._born: dict[str, int] = {}  # the czxids of the tasks, when they were last assigned
+        self._born: dict[str, int] = {}  # czxids of the tasks at their last assignment
 
     # --- for every client ---
 
     async def submit(self, task: Any, *, key: str | None = None) -> str:
-        """Submit a task; return its name.
+        """Submit a task, and return its name.
 
         Args:
-            key: The caller's name for the task, which is the task's name then. What was submitted before, and has no
-                result or one that was not forgotten, is not submitted again. So it can be repeated after any error.
+            key: Name of the task, chosen by the caller. A key that was submitted before is not submitted again until
+                its result has been forgotten. So you can repeat the call after any error.
 
         Raises:
-            ConnectionLossError: It may have been submitted.
-            SessionExpiredError: It may have been submitted.
-            ValueError: The key is not a node's name, or begins with ``task-``.
+            ConnectionLossError: The connection was lost, and the task may have been submitted.
+            SessionExpiredError: The session ended, and the task may have been submitted.
+            ValueError: The key is not a valid node name, or starts with ``task-``.
         """
         if key is not None:
             if key.startswith(_NUMBERED):
                 raise ValueError(
-                    f"key is {key!r}; names that begin with {_NUMBERED!r} are those of tasks without a key"
+                    f"invalid key {key!r}: names that start with {_NUMBERED!r} are reserved for tasks without a key"
                 )
             await self._submit_once(task, checked_node_name(key))
             return key
@@ -89,7 +91,7 @@ class Master(SupervisedRecipe):
     async def _submit_once(self, task: Any, name: str) -> None:
         while True:
             transaction = self._client.transaction()
-            transaction.create(self._at(RESULTS, name), None)  # fails if there is one
+            transaction.create(self._at(RESULTS, name), None)  # the create fails if the task has a result
             transaction.delete(self._at(RESULTS, name))
             transaction.create(self._at(TASKS, name), task)
             try:
@@ -103,14 +105,14 @@ class Master(SupervisedRecipe):
             return
 
     async def result(self, task: str, timeout: float | None = None) -> Any:
-        """Wait for a task's result: a dict with ``worker`` and ``result`` or ``error``; without ``worker`` if the task
-        could not be read.
+        """Wait for a task's result: a dict with ``worker`` and ``result`` or ``error``. ``worker`` is missing if the
+        task could not be read.
 
         Raises:
-            TimeoutError: There was none in time.
+            TimeoutError: The task had no result in time.
         """
         path = self._at(RESULTS, task)
-        async with timeout_saying(timeout, lambda: f"{task} had no result") as limit:
+        async with timeout_saying(timeout, lambda: f"no result of {task}") as limit:
             while True:
                 async with self._client.watch_exists(path) as watch:
                     if watch.initial is not None:
@@ -124,7 +126,7 @@ class Master(SupervisedRecipe):
             await self._client.delete(self._at(RESULTS, task))
 
     async def progress(self, task: str) -> AsyncIterator[Any]:
-        """Iterate what the task's worker reports; ends when there is a result."""
+        """Yield the progress reports of the task's worker, until there is a result."""
         client, report, result = self._client, self._at(PROGRESS, task), self._at(RESULTS, task)
         last: Any = self
         while True:
@@ -141,21 +143,21 @@ class Master(SupervisedRecipe):
                 await asyncio.sleep(PAUSE)
 
     async def workers(self) -> dict[str, Any]:
-        """Return the workers that are running, by name, with their last heartbeats."""
+        """Return the running workers by name, with their last heartbeats."""
         names = sorted(await children_of(self._client, self._at(WORKERS)))
         return await values_of(self._client, self._at(WORKERS), names)
 
     async def command(self, value: Any, timeout: float | None = None) -> dict[str, Any]:
-        """Send a command to all workers that are running, and wait until each has acknowledged it or is gone.
+        """Send a command to all running workers, and wait until each has acknowledged it or is gone.
 
         Returns:
-            Their acknowledgements by name, each a dict with ``answer`` or ``error``.
+            Acknowledgements by worker name, each a dict with ``answer`` or ``error``.
 
         Raises:
-            TimeoutError: Some have not; the command is withdrawn.
+            TimeoutError: Some workers have not acknowledged in time, and the command was withdrawn.
         """
         checked_timeout(timeout)
-        client, name = self._client, self._client.new_uuid()
+        client, name = self._client, self._client._core.new_uuid()
         path, data = self._at(COMMANDS, f"command-{name}-"), {"id": name, "command": value}
         try:
             for parent in (self._at(ACKS), self._at(ACKS, name)):
@@ -172,7 +174,7 @@ class Master(SupervisedRecipe):
                 )
                 return await self._acknowledgements(name)
         finally:
-            client.spawn(self._withdraw(name))
+            client._core.spawn(self._withdraw(name))
 
     async def _withdraw(self, name: str) -> None:
         await delete_protected(self._client, self._at(COMMANDS), name)
@@ -187,7 +189,7 @@ class Master(SupervisedRecipe):
                     if expected.intersection(workers.initial) <= set(acks.initial):
                         return await values_of(self._client, path, sorted(acks.initial))
                     await first_event(acks, workers)
-            except NoNodeError:  # containers go with their last child
+            except NoNodeError:  # containers are deleted after their last child
                 for name in (path, self._at(WORKERS)):
                     await ensure_container(self._client, name)
 
@@ -221,10 +223,10 @@ class Master(SupervisedRecipe):
                         await self._report(leadership, task, error)
                     self._forget_former(assigned, {name: stat.czxid for name, stat in tasks.stats.items()})
                     if not await self._assign_all(leadership, assigned, workers.values, tasks.values):
-                        for worker in workers.values:  # which are gone if the server was restarted without its data
+                        for worker in workers.values:  # the node is missing if a restart lost the server's data
                             await ensure_container(self._client, self._at(ASSIGNED, worker))
                         assigned = await self._assignments()
-                        await asyncio.sleep(PAUSE)  # what changed may be behind us: try again without waiting for it
+                        await asyncio.sleep(PAUSE)  # a pause, because the change may already be processed
                         continue
                     await changed.wait()
             finally:
@@ -232,12 +234,12 @@ class Master(SupervisedRecipe):
                     relay.cancel()
 
     async def _assignments(self) -> dict[str, str]:
-        """Read the worker of each task; from then on the active master knows, for no other assigns."""
+        """Read the worker of each task. The active master keeps track afterwards, because no other master assigns."""
         names = await self._client.children(self._at(ASSIGNED))
         return {task: name for name in names for task in await children_of(self._client, self._at(ASSIGNED, name))}
 
     def _forget_former(self, assigned: dict[str, str], born: dict[str, int]) -> None:
-        """Forget the workers of tasks that have ended, and whose names are those of others now: a key used again."""
+        """Forget the workers of finished tasks when their names are reused by new tasks with the same key."""
         for task in self._born.keys() & born.keys():
             if self._born[task] != born[task]:
                 assigned.pop(task, None)
@@ -246,10 +248,10 @@ class Master(SupervisedRecipe):
     async def _assign_all(
         self, leadership: Lease, assigned: dict[str, str], workers: Iterable[str], tasks: Mapping[str, Any]
     ) -> bool:
-        """Assign the tasks that have no worker; return False if *assigned* was found to be wrong."""
+        """Assign the tasks that have no worker. Return False if *assigned* turned out to be wrong."""
         for task in assigned.keys() - tasks.keys():
             if await self._client.exists(self._at(TASKS, task)) is None:
-                del assigned[task]  # it has a result
+                del assigned[task]  # the task has a result
         loads = dict.fromkeys(workers, 0)
         for worker in assigned.values():
             if worker in loads:
@@ -265,14 +267,14 @@ class Master(SupervisedRecipe):
             except (NoNodeError, NodeExistsError) as error:
                 if error.path != self._at(TASKS, task):
                     return False
-                continue  # it has a result
+                continue  # the task has a result
             assigned[task] = worker
             loads[worker] += 1
         return True
 
     async def _report(self, leadership: Lease, task: str, error: UndecodableError) -> None:
-        """End a task that cannot be read, with the error as its result."""
-        with contextlib.suppress(NoNodeError, NodeExistsError):  # it was withdrawn, or reported before
+        """Finish an unreadable task, with the error as its result."""
+        with contextlib.suppress(NoNodeError, NodeExistsError):  # the task was withdrawn, or reported before
             async with leadership.transaction() as transaction:
                 transaction.delete(self._at(TASKS, task))
                 transaction.create(self._at(RESULTS, task), {"error": str(error)})
@@ -288,6 +290,6 @@ class Master(SupervisedRecipe):
         self._block.spawn(self._run())
 
 
-async def _relay(cache: ChildrenCache, changed: asyncio.Event) -> None:
+async def _relay(cache: ChildrenCache[Any], changed: asyncio.Event) -> None:
     async for _ in cache.changes():
         changed.set()

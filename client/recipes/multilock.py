@@ -1,44 +1,45 @@
-"""Several locks as one: all of them or none."""
+"""Several locks acquired as one: all of them or none."""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.limits import timeout_saying
-from zoolet.client.recipes._base import checked_client
-from zoolet.client.recipes._lease import Lease
-from zoolet.client.recipes._lock_base import LockBase, OnLost
-from zoolet.client.recipes._node_names import Namings
-from zoolet.client.recipes.lock import Lock
-from zoolet.client.wire.arguments import checked_timeout
-from zoolet.protocol.errors import ZooKeeperError
+from ...protocol.errors import ZooKeeperError
+from ...protocol.recipe_names import Namings
+from ..aio.client import Client
+from ..aio.limits import timeout_saying
+from ..wire.arguments import checked_timeout
+from ._base import checked_client
+from ._lease import Lease
+from ._lock_base import LockBase, OnLost
+from .lock import Lock
 
 
 class MultiLease(Lease):
-    """Several locks that are held.
+    """The lease of several locks.
 
     Attributes:
-        parts: The lease of each, in sorted order of the paths.
-        tokens: The token of each, by path; ``token`` is that of the last one, which was acquired when the others were
-            held already.
+        parts: Lease of each lock, sorted by path.
+        tokens: Token of each lock, by path. ``token`` is the token of the last one, acquired while all others were
+            held.
     """
 
-    def __init__(self, client: Client, parts: dict[str, Lease]) -> None:
+    def __init__(self, client: Client[Any], parts: dict[str, Lease]) -> None:
         self.parts: list[Lease] = list(parts.values())
         self.tokens: dict[str, int] = {path: part.token for path, part in parts.items()}
         last = self.parts[-1]
         super().__init__(client, last.path, last.czxid, token=last.token)
         ref: weakref.ref[MultiLease] = weakref.ref(self)
-        self._followers = [client.spawn(_follow(ref, part)) for part in self.parts]
+        self._followers = [client._core.spawn(_follow(ref, part)) for part in self.parts]
 
     def raise_if_lost(self) -> None:
-        """Do nothing if all parts are certainly still held.
+        """Check that all parts are certainly still held.
 
         Raises:
-            LockLostError: One is not.
+            LockLostError: A part was lost or released, or may have been lost.
         """
         super().raise_if_lost()
         for part in self.parts:
@@ -46,15 +47,15 @@ class MultiLease(Lease):
 
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The error with which the server refused the release of a part; None if it did not."""
+        """The server's error that refused the release of a part, or None."""
         return next((part.release_error for part in self.parts if part.release_error is not None), None)
 
     def proof_nodes(self) -> list[str]:
-        """Return the nodes of all parts."""
+        """Return the proof nodes of all parts."""
         return [node for part in self.parts for node in part.proof_nodes()]
 
     def release_nowait(self) -> list[asyncio.Future[None]]:
-        """Release all of them, the last one first."""
+        """Release all parts, the last one first."""
         for follower in self._followers:
             follower.cancel()
         self._mark_released()
@@ -68,39 +69,39 @@ async def _follow(ref: weakref.ref[MultiLease], part: Lease) -> None:
 
 
 class MultiLock(LockBase[MultiLease]):
-    """Holds several paths at once: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``.
+    """Locks several paths together: ``async with MultiLock(zk, ["/a", "/b"]) as lease:``.
 
-    Znodes: those of a :class:`~zoolet.client.recipes.lock.Lock` for each path.
+    Znodes: for each path, the nodes of a :class:`~zoolet.client.recipes.lock.Lock`.
 
-    Guarantees: the paths are locked in sorted order, so that two MultiLocks never wait for each other. If one cannot be
-    acquired, none is kept. It is lost when any of them is.
+    Guarantees: the paths are locked in sorted order, so two MultiLocks never deadlock. If one path cannot be locked,
+    none stays locked. The lease is lost when any part is lost.
 
-    Limits: those of Lock. Deadlocks with plain Locks that are acquired in another order are possible.
+    Limits: as for Lock. Deadlocks with plain Locks that are acquired in a different order are possible.
 
     Args:
-        client: Whose session holds it.
-        paths: What is locked, each once.
-        timeout: Seconds to wait for all of them at most; None for no limit.
+        client: Client whose session holds the locks.
+        paths: Paths to lock, without regard to duplicates.
+        timeout: Longest wait in seconds for all paths together, or None for no limit.
         naming: As for Lock.
         on_lost: As for Lock.
 
     Raises:
-        ValueError: There is no path.
+        ValueError: *paths* is empty or is a string, or another argument is invalid.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         paths: Sequence[str],
         *,
         timeout: float | None = None,
         naming: Namings = "kazoo",
         on_lost: OnLost = "cancel",
     ) -> None:
-        super().__init__(on_lost)
         client = checked_client(client)
+        super().__init__(on_lost, client)
         if isinstance(paths, str) or not paths:
-            raise ValueError(f"paths is {paths!r}; it must be a list of at least one path")
+            raise ValueError(f"paths must be a list of at least one path, not {paths!r}")
         self._client = client
         self._timeout = checked_timeout(timeout)
         self._locks = {path: Lock(client, path, naming=naming, on_lost="flag") for path in sorted(set(paths))}
@@ -109,11 +110,11 @@ class MultiLock(LockBase[MultiLease]):
         return f"<{type(self).__name__} {', '.join(self._locks)}>"
 
     async def acquire(self, timeout: float | None = None) -> MultiLease:
-        """Wait for all of them.
+        """Wait for all locks, and return their common lease.
 
         Raises:
-            DeadlockError: This task holds one, and would wait for itself.
-            TimeoutError: One was not free in time; none is kept.
+            DeadlockError: The calling task holds one of the locks and would wait for itself.
+            TimeoutError: A lock was not free in time. None is kept.
         """
         leases: dict[str, Lease] = {}
         path = ""
@@ -124,17 +125,17 @@ class MultiLock(LockBase[MultiLease]):
             async with timeout_saying(seconds, lambda: f"{path} was not free"):
                 for path, lock in self._locks.items():
                     leases[path] = await lock.acquire()
-        except BaseException:  # cancelled, too
+        except BaseException:  # a cancellation also has to clean up
             self._give_up(leases)
             raise
         return self._acquired(MultiLease(self._client, leases))
 
     async def attempt(self) -> MultiLease | None:
-        """Acquire all of them if they are free; None if one is not, and none is kept.
+        """Acquire all locks if they are all free, or keep none and return None.
 
         Raises:
-            ConnectionLossError: There was no connection in time.
-            SessionExpiredError: The session ended meanwhile.
+            ConnectionLossError: No connection was available in time.
+            SessionExpiredError: The session ended during the attempt.
         """
         leases: dict[str, Lease] = {}
         if not all([await lock.is_free() for lock in self._locks.values()]):
@@ -147,7 +148,7 @@ class MultiLock(LockBase[MultiLease]):
                 leases[path] = lease
             else:
                 return self._acquired(MultiLease(self._client, leases))
-        except BaseException:  # cancelled, too
+        except BaseException:  # a cancellation also has to clean up
             self._give_up(leases)
             raise
         self._give_up(leases)
@@ -155,4 +156,4 @@ class MultiLock(LockBase[MultiLease]):
 
     def _give_up(self, leases: dict[str, Lease]) -> None:
         for lease in reversed(leases.values()):
-            self._client.spawn(lease.release())
+            self._client._core.spawn(lease.release())

@@ -2,61 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from zoolet.client.aio.client import Client
-from zoolet.client.recipes._base import FollowingRecipe
-from zoolet.client.recipes._follow import SessionGuard
-from zoolet.client.serializers import UndecodableError
-from zoolet.protocol.errors import NoNodeError
-from zoolet.protocol.records import Stat
+from ...protocol.errors import NoNodeError
+from ...protocol.records import Stat
+from ..aio.client import Client
+from ..serializers import C, UndecodableError
+from ._base import FollowingRecipe
+from ._follow import SessionGuard
+
+T = TypeVar("T")
 
 
-class NodeCache(FollowingRecipe):
-    """The present value of one node: ``async with NodeCache(zk, "/a") as cache: cache.value``.
+class NodeCache(FollowingRecipe[C]):
+    """The current value of one node: ``async with NodeCache(zk, "/a") as cache: cache.value``.
 
     Znodes: none. One persistent watch on PATH.
 
-    Guarantees: ``value`` comes to be every value that lasts, and never goes back, unless the server does. While
-    disconnected it stays as it was; what changed is read as soon as the client is back, also in a new session.
+    Guarantees: ``value`` eventually becomes every lasting value, and never goes backwards unless the server does. While
+    disconnected it stays unchanged. Changes are read as soon as the client reconnects, including in a new session.
 
-    Limits: values that are replaced at once may never be seen. It may be behind by as long as an event takes.
+    Limits: values that are quickly replaced may never be seen. The cache lags by as long as an event takes.
+
+    Args:
+        client: Client that reads and watches the node.
+        path: Path of the node, which need not exist.
     """
 
-    _default: Any = None  # the value while the node does not exist
+    _default: Any = None  # value while the node does not exist
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self: NodeCache[T | None], client: Client[T], path: str) -> None:
         super().__init__(client, path)
         self._was_read = False
         self._error: UndecodableError | None = None
-        self._value: Any = None
+        self._value: C = None
         self._stat: Stat | None = None
-        self._session_id = 0  # in which the stat was read
-        self._guard: SessionGuard | None = None  # in the next session the node is read again
+        self._session_id = 0  # session that read the stat
+        self._guard: SessionGuard | None = None  # the guard makes the next session read the node again
 
     def _check_read(self) -> None:
         if not self._was_read:
             self._check_entered()
 
     @property
-    def value(self) -> Any:
-        """The value of the node; None if there is none.
+    def value(self) -> C:
+        """Value of the node; None if the node does not exist.
 
         Raises:
-            RuntimeError: It was neither entered nor refreshed, or the block has ended since.
+            RuntimeError: The cache was neither entered nor refreshed, or its block ended since then.
         """
         self._check_read()
         return self._value
 
     @property
     def stat(self) -> Stat | None:
-        """The node's Stat; None if there is none. Raises as ``value`` does."""
+        """Stat of the node; None if the node does not exist. Raises as ``value`` does."""
         self._check_read()
         return self._stat
 
     @property
     def error(self) -> UndecodableError | None:
-        """Why the serializer could not read the latest value; ``value`` is the last one that it could. Raises as
+        """Error of the serializer for the latest value, or None; ``value`` is the last readable one. Raises as
         ``value`` does.
         """
         self._check_read()
@@ -71,7 +77,7 @@ class NodeCache(FollowingRecipe):
                 await self.refresh()
 
     async def refresh(self) -> None:
-        """Read the node now: what this client has written before is seen after it."""
+        """Read the node now, so that this client's earlier writes are visible afterwards."""
         stat: Stat | None
         try:
             value, stat = await self._client.get(self._path)
@@ -85,15 +91,15 @@ class NodeCache(FollowingRecipe):
         session_id, self._session_id = self._session_id, self._client.session_id
         if stat and before and stat.czxid == before.czxid and stat.mzxid < before.mzxid:
             if session_id == self._session_id:
-                return  # a reply that was overtaken; in another session the server may have been restored
+                return  # a newer reply overtook this one; a new session may see a restored server
         self._value, self._stat = value, stat
         if (stat and (stat.czxid, stat.mzxid)) != (before and (before.czxid, before.mzxid)):
             self._follower.mark_changed()
 
     async def stop(self) -> None:
-        """End what ``start()`` began; what was read is old from now on."""
+        """Stop following the node. The value is considered outdated afterwards."""
         await super().stop()
         self._was_read = False
 
-    def _current(self) -> Any:
+    def _current(self) -> C:
         return self._value

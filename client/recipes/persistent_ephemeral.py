@@ -1,60 +1,72 @@
-"""An ephemeral node that is created again in every new session."""
+"""An ephemeral node that is recreated in every new session."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Any, Literal
 
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import ensure_container, repeat
-from zoolet.client.aio.supervision import Follower
-from zoolet.client.recipes._base import SupervisedRecipe
-from zoolet.client.recipes._follow import SessionGuard
-from zoolet.protocol import paths
-from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError
+from ...protocol import paths
+from ...protocol.enums import EventType
+from ...protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError
+from ..aio.client import Client
+from ..aio.reliable import ensure_container, repeat
+from ..aio.supervision import Follower
+from ..serializers import V
+from ..wire.arguments import checked_count
+from ._base import STOP_TIMEOUT, SupervisedRecipe
+from ._follow import SessionGuard
 
 
-class PersistentEphemeral(SupervisedRecipe):
+class PersistentEphemeral(SupervisedRecipe[V]):
     """Keeps an ephemeral node for as long as its program runs: ``async with PersistentEphemeral(zk, "/up/me"):``.
 
-    Znodes: PATH, ephemeral, with the value; the nodes above it are created if they are missing, the last one as a
-    container.
+    Znodes: PATH, ephemeral, with the value. Missing parent nodes are created, the last one as a container.
 
-    Guarantees: when a session ends, or somebody deletes the node, it is created again, with the latest value. While a
-    node of that name belongs to another session, often one's own former session, it is waited for. Leaving the block
-    deletes the node. If the node cannot be kept, the block is cancelled and raises the reason.
+    Guarantees: when a session ends or another client deletes the node, it is created again with the latest value. If a
+    node of that name belongs to a different session, often the client's former session, this waits for its deletion.
+    Leaving the block deletes the node. If the node cannot be kept, the block is cancelled and raises the reason.
 
-    Limits: the node does not exist between two sessions. Programs that use the same path replace each other's node.
+    Limits: the node does not exist between two sessions. Programs that use the same path take turns.
+
+    Args:
+        client: Client whose sessions own the node.
+        path: Path of the node.
+        value: Value of the node.
+        stop_timeout: Longest time in seconds that leaving the block waits for the deletion. After that, the deletion
+            continues in the background. The end of the session also deletes the node.
     """
 
-    def __init__(self, client: Client, path: str, value: Any = b"") -> None:
+    def __init__(
+        self, client: Client[V], path: str, value: V | Literal[b""] = b"", *, stop_timeout: float = STOP_TIMEOUT
+    ) -> None:
         super().__init__(client, path)
-        self._value = value
-        self._session_id = 0  # in which the node exists
+        self._value: V | Literal[b""] = value
+        self._stop_timeout = checked_count("stop_timeout", stop_timeout, 0.0)
+        self._finishing: asyncio.Task[Any] | None = None
+        self._session_id = 0  # session that owns the node
         self._guard: SessionGuard | None = None
         self._follower = Follower(client, self._keep)
 
     @property
     def exists(self) -> bool:
-        """Whether the node exists, as far as is known."""
+        """Whether the node exists, to this client's knowledge."""
         return self._session_id != 0 and self._session_id == self._client.session_id
 
-    async def set(self, value: Any) -> None:
-        """Change what the node holds, now and whenever it is created again.
+    async def set(self, value: V | Literal[b""]) -> None:
+        """Change the value of the node, now and whenever it is recreated.
 
         Raises:
-            RuntimeError: It was not entered.
+            RuntimeError: The recipe was not entered.
         """
         self._check_entered()
         self._value = value
         if self.exists:
-            with contextlib.suppress(NoNodeError):  # it is created again with the new value in a moment
+            with contextlib.suppress(NoNodeError):  # the node will soon be recreated with the new value
                 await self._client.set(self._path, value)
 
     async def _keep(self) -> None:
-        """Create the node, and return when it is gone."""
+        """Create the node, and return when it no longer exists."""
         client, value = self._client, self._value
         self._session_id = 0
         try:
@@ -69,13 +81,13 @@ class PersistentEphemeral(SupervisedRecipe):
             try:
                 await client.set(self._path, value)
             except NoNodeError:
-                return  # it was a former session's, and has gone meanwhile
+                return  # the node of a former session was deleted before the write
         async with client.watch(self._path) as watch:
             stat = await client.exists(self._path)
             if stat is None or stat.ephemeralOwner != client.session_id:
                 return
             self._guard = SessionGuard(client, watch, self._path, stat.ephemeralOwner)
-            while value is not self._value:  # changed while it was created
+            while value is not self._value:  # set() may change the value while the node is created
                 value = self._value
                 await client.set(self._path, value)
             self._session_id = stat.ephemeralOwner
@@ -85,20 +97,25 @@ class PersistentEphemeral(SupervisedRecipe):
                     return
 
     async def _begin(self) -> None:
+        if self._finishing is not None:  # the previous block must not delete this block's node
+            self._finishing.cancel()
+            await asyncio.wait((self._finishing,))
         try:
             await self._follower.start(self._block.fail)
-        except BaseException:  # cancelled, too
+        except BaseException:  # a cancellation also has to clean up
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        """Delete the node if it is this session's, and keep it no longer; if this is cancelled, in the background."""
+        """Stop keeping the node, and delete it if this session owns it. If that takes longer than *stop_timeout*, or if
+        this is cancelled, the deletion continues in the background.
+        """
         await super().stop()
         self._session_id = 0
         if self._client.terminal_error is None:
-            finishing = self._client.spawn(self._finish())
-            await asyncio.wait((finishing,))
-            if not finishing.cancelled():  # as it is when the client is closed meanwhile
+            self._finishing = finishing = self._client._core.spawn(self._finish())
+            await asyncio.wait((finishing,), timeout=self._stop_timeout)
+            if finishing.done() and not finishing.cancelled():  # a closing client cancels the task
                 finishing.result()
 
     async def _finish(self) -> None:

@@ -1,70 +1,71 @@
-"""A node and all below it, kept up to date."""
+"""A node and all its descendants, kept up to date."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.subtree import ask, subtree
-from zoolet.client.recipes._base import FollowingRecipe
-from zoolet.client.recipes._follow import SessionGuard
-from zoolet.client.serializers import UndecodableError
-from zoolet.protocol.enums import EventType
-from zoolet.protocol.errors import NoAuthError, NoNodeError
-from zoolet.protocol.records import Stat
+from ...protocol.enums import EventType
+from ...protocol.errors import NoAuthError, NoNodeError
+from ...protocol.records import Stat
+from ..aio.client import Client
+from ..aio.subtree import ask, subtree
+from ..serializers import UndecodableError, V
+from ._base import FollowingRecipe
+from ._follow import SessionGuard
 
 
-class Cached(NamedTuple):
+class Cached(NamedTuple, Generic[V]):
     """A node in a cache: its value and its Stat."""
 
-    value: Any
+    value: V
     stat: Stat
 
 
-class TreeCache(FollowingRecipe):
-    """All nodes from a path down: ``async with TreeCache(zk, "/app") as cache: cache.nodes["/app/x"].value``.
+class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
+    """A copy of a node and its descendants: ``async with TreeCache(zk, "/app") as cache: cache.nodes["/app/x"].value``.
 
     Znodes: none. One persistent recursive watch on PATH (ZooKeeper 3.6 and newer).
 
-    Guarantees: ``nodes`` comes to be what the tree is. While disconnected it stays as it was; what happened meanwhile
-    is found out as soon as the client is back. In a new session everything is read again, so that nothing stays stale
-    if the server was restarted without its data, or with older ones.
+    Guarantees: ``nodes`` eventually equals the tree. While disconnected it stays unchanged, and changes are found as
+    soon as the client reconnects. In a new session everything is read again, so nothing stays stale if the server was
+    restarted without its data, or with older data.
 
-    Limits: all values are kept in memory. States that last shorter than a round trip may never be seen. A node that
-    may not be read is left out; one whose value the serializer cannot read is in ``errors`` instead.
+    Limits: all values are kept in memory. States that last shorter than a round trip may never be seen. Unreadable
+    nodes are omitted; a node with a value that the serializer cannot read is listed in ``errors`` instead.
 
     Args:
-        path: The uppermost node; it need not exist.
-        limit: Changes that may wait to be processed; at one more, everything is read again.
+        client: Client that reads and watches the tree.
+        path: Path of the topmost node, which need not exist.
+        limit: Maximum number of changes that wait to be processed. Beyond that, everything is read again.
     """
 
-    def __init__(self, client: Client, path: str, *, limit: int = 100_000) -> None:
+    def __init__(self, client: Client[V], path: str, *, limit: int = 100_000) -> None:
         super().__init__(client, path)
         self._limit = limit
-        self._nodes: dict[str, Cached] = {}
-        self._guard: SessionGuard | None = None  # in the next session everything is read again
+        self._nodes: dict[str, Cached[V]] = {}
+        self._guard: SessionGuard | None = None  # a new session reads everything again
         self._errors: dict[str, UndecodableError] = {}
-        self._nodes_view: Mapping[str, Cached] = MappingProxyType(self._nodes)
+        self._nodes_view: Mapping[str, Cached[V]] = MappingProxyType(self._nodes)
         self._errors_view: Mapping[str, UndecodableError] = MappingProxyType(self._errors)
 
     @property
-    def nodes(self) -> Mapping[str, Cached]:
-        """The nodes, by path; a live view that cannot be changed.
+    def nodes(self) -> Mapping[str, Cached[V]]:
+        """Read-only live view of the nodes, by path.
 
         Raises:
-            RuntimeError: It was not entered, or the block has ended.
+            RuntimeError: The cache was not entered, or its block has ended.
         """
         self._check_entered()
         return self._nodes_view
 
     @property
     def errors(self) -> Mapping[str, UndecodableError]:
-        """Why the value of a node cannot be read, by path; a live view, too.
+        """Read-only live view of the errors of nodes whose values cannot be read, by path.
 
         Raises:
-            RuntimeError: It was not entered, or the block has ended.
+            RuntimeError: The cache was not entered, or its block has ended.
         """
         self._check_entered()
         return self._errors_view
@@ -94,13 +95,13 @@ class TreeCache(FollowingRecipe):
         except UndecodableError as error:
             self._set(path, None, error)
 
-    def _set(self, path: str, cached: Cached | None, error: UndecodableError | None = None) -> None:
+    def _set(self, path: str, cached: Cached[V] | None, error: UndecodableError | None = None) -> None:
         before, error_before = self._nodes.get(path), self._errors.pop(path, None)
         if error is not None:
             self._errors[path] = error
         if cached is None:
             self._nodes.pop(path, None)
-        # Not "newer than": the server may have started over, or have been restored.
+        # The zxids need not be higher, because the server may have lost or restored its data.
         elif before is None or _zxids(before.stat) != _zxids(cached.stat):
             self._nodes[path] = cached
         else:
@@ -108,7 +109,7 @@ class TreeCache(FollowingRecipe):
         if (before, error_before) != (cached, error):
             self._follower.mark_changed()
 
-    def _current(self) -> Mapping[str, Cached]:
+    def _current(self) -> Mapping[str, Cached[V]]:
         return self.nodes
 
 

@@ -1,4 +1,4 @@
-"""Two-phase commit: several sites do something, all of them or none."""
+"""Two-phase commit: several sites do something together, all of them or none."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.limits import timeout_saying
-from zoolet.client.aio.reliable import PAUSE, repeat
-from zoolet.client.recipes._base import Recipe
-from zoolet.client.wire.arguments import checked_node_name
-from zoolet.client.wire.states import WatchOverflowError
-from zoolet.protocol import paths
-from zoolet.protocol.errors import (
+from ...protocol import paths
+from ...protocol.errors import (
     BadVersionError,
     ConnectionLossError,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
 )
+from .. import serializers
+from ..aio.client import Client
+from ..aio.limits import timeout_saying
+from ..aio.reliable import PAUSE, repeat
+from ..wire.arguments import checked_node_name
+from ..wire.states import WatchOverflowError
+from ._base import Recipe
 
 T = TypeVar("T")
 COMMIT: Final = "commit"
@@ -40,27 +40,30 @@ class TwoPhaseCommit(Recipe):
         await transfer.vote("bank-a", commit=can_be_done(proposal))
         if await transfer.outcome():
             do_it(proposal)
-        await transfer.acted("bank-a")
+        await transfer.mark_done("bank-a")
 
         await transfer.finish()                                           # the coordinator
 
-    Znodes: PATH persistent, JSON with the ``sites`` and the ``value``; ``PATH/<site>`` persistent, its vote: nothing,
-    then ``commit`` or ``abort``, and behind it ``done`` when it has acted.
+    Znodes: PATH, persistent, JSON with the ``sites`` and the ``value``. ``PATH/<site>``, persistent, the vote of the
+    site: empty, then ``commit`` or ``abort``, followed by ``done`` when it has acted.
 
-    Guarantees: the outcome is commit if every site has voted so, and abort as soon as one has voted otherwise. A vote
-    is cast once, and counts even if its site dies. Nobody has to wait for a site that has not voted: :meth:`abort`
-    votes for it, unless it does so itself in that moment. Every program that comes back finds the votes, and so the
-    outcome.
+    Guarantees: the outcome is commit if every site votes commit, and abort as soon as one votes abort. A vote is cast
+    once, and counts even if its site dies. No site has to wait for a site that has not voted: :meth:`abort` votes for
+    it, unless that site votes at the same moment. Every program that restarts finds the votes, and so the outcome.
 
-    Limits: a site that has voted to commit has to wait for the others' votes, or :meth:`abort`, before it acts. What it
-    does then must not fail, or be repeated until it is done. For a site that never comes back somebody else calls
-    :meth:`vote` and :meth:`acted`. After :meth:`finish` nothing is left; a path is for one transaction, such as
-    ``/transfers/17``.
+    Limits: a site that has voted to commit must wait for the other votes, or for :meth:`abort`, before it acts. Its
+    action must not fail, or must be repeated until it succeeds. If a site never returns, another program must call
+    :meth:`vote` and :meth:`mark_done` for it. After :meth:`finish` nothing is left. Use a separate path for each
+    transaction, such as ``/transfers/17``.
+
+    Args:
+        client: Client that proposes, votes or reads the outcome.
+        path: Path of the transaction.
 
     Source: the recipe of two-phased commit in ZooKeeper's documentation.
     """
 
-    def __init__(self, client: Client, path: str) -> None:
+    def __init__(self, client: Client[Any], path: str) -> None:
         super().__init__(client, path)
         self._json = self._client.with_serializer(serializers.json)
         self._raw = self._client.with_serializer(serializers.raw)
@@ -68,23 +71,23 @@ class TwoPhaseCommit(Recipe):
     # --- the coordinator ---
 
     async def propose(self, value: Any, sites: Sequence[str]) -> None:
-        """Propose something to the sites.
+        """Propose a transaction to the sites.
 
         Args:
-            value: What; any JSON value.
-            sites: The names of all that have to agree, one or more.
+            value: The proposal, any JSON value.
+            sites: Names of all sites that must agree, at least one.
 
         Raises:
-            NodeExistsError: There is a transaction of this path.
-            ConnectionLossError: There was no connection in time; if its ``maybe_applied`` is true, it may have been
-                proposed.
-            ValueError: There is no site, or a name cannot be a node's.
+            NodeExistsError: The path already has a transaction.
+            ConnectionLossError: No connection was available in time. If ``maybe_applied`` is true, the transaction may
+                have been proposed.
+            ValueError: *sites* is empty, or a name is not a valid node name.
         """
         names = sorted({checked_node_name(site) for site in sites})
         if isinstance(sites, str) or not names:
-            raise ValueError(f"sites is {sites!r}; it must be a list of at least one name")
-        data = serializers.json.encode({"id": self._client.new_uuid(), "sites": names, "value": value})
-        lost: ConnectionLossError | None = None  # of the last try whose reply was lost
+            raise ValueError(f"sites must be a list of at least one name, not {sites!r}")
+        data = serializers.json.encode({"id": self._client._core.new_uuid(), "sites": names, "value": value})
+        lost: ConnectionLossError | None = None  # error of the last try without a reply
         while True:
             transaction = self._raw.transaction()
             transaction.create(self._path, data)
@@ -110,8 +113,8 @@ class TwoPhaseCommit(Recipe):
         """Wait until all sites have acted, delete the transaction, and return whether it was committed.
 
         Raises:
-            TimeoutError: Some had not acted in time; :meth:`votes` tells which.
-            NoNodeError: There is no transaction of this path.
+            TimeoutError: Some sites had not acted in time. Call :meth:`votes` to see which.
+            NoNodeError: The path has no transaction.
         """
 
         def outcome_of_all(votes: dict[str, str]) -> bool | None:
@@ -120,7 +123,7 @@ class TwoPhaseCommit(Recipe):
         outcome = await self._wait_for(outcome_of_all, timeout, lambda: "some sites had not acted")
         try:
             nodes = [*map(self._at, await self.votes()), self._path]
-        except NoNodeError:  # another one has finished it in this moment
+        except NoNodeError:  # another client has just finished the transaction
             return outcome
         stats = [stat for path in nodes if (stat := await self._client.exists(path)) is not None]
         if len(stats) < len(nodes):
@@ -132,17 +135,17 @@ class TwoPhaseCommit(Recipe):
                     transaction.check(path, stat.version)
                     transaction.delete(path)
 
-        # If the reply is lost, and another transaction of this path has begun, its nodes have other versions.
+        # If the reply is lost and the path has a new transaction, its nodes have different versions.
         await repeat(delete, done=(NoNodeError, BadVersionError))
         return outcome
 
     # --- a site ---
 
     async def proposal(self, timeout: float | None = None) -> Any:
-        """Wait for the transaction, and return what is proposed.
+        """Wait for the transaction, and return the proposal.
 
         Raises:
-            TimeoutError: There was none in time.
+            TimeoutError: No transaction was proposed in time.
         """
         async with timeout_saying(timeout, lambda: f"{self._path} was not proposed") as limit:
             while True:
@@ -156,19 +159,19 @@ class TwoPhaseCommit(Recipe):
                     await asyncio.sleep(PAUSE)
 
     async def vote(self, site: str, *, commit: bool) -> bool:
-        """Vote, once; return whether the vote that counts is this one: another program may have voted abort instead.
+        """Vote once, and return whether this vote counts: another program may have voted abort for this site instead.
 
         Raises:
-            NoNodeError: There is no transaction of this path, or it does not concern this site.
-            ConnectionLossError: There was no connection in time; it can be repeated.
+            NoNodeError: The path has no transaction, or the transaction does not involve this site.
+            ConnectionLossError: No connection was available in time. You can repeat the call.
         """
         vote = COMMIT if commit else ABORT
         return (await self._cast(site, vote)).removesuffix(_DONE) == vote
 
     async def _cast(self, site: str, vote: str) -> str:
-        """Vote for a site if nobody has; return its vote."""
+        """Vote for a site that has no vote yet. Return the site's vote."""
         path = self._at(site)
-        with contextlib.suppress(BadVersionError):  # it was cast before
+        with contextlib.suppress(BadVersionError):  # the vote was cast before
             while True:
                 try:
                     await self._raw.set(path, vote.encode(), 0)
@@ -180,31 +183,31 @@ class TwoPhaseCommit(Recipe):
                         raise
         return str((await self._raw.get(path))[0].decode())
 
-    async def acted(self, site: str) -> None:
-        """Record that a site has done what the outcome says.
+    async def mark_done(self, site: str) -> None:
+        """Record that a site has carried out the outcome.
 
         Raises:
-            RuntimeError: There is no outcome yet.
-            NoNodeError: There is no transaction of this path, or it does not concern this site. If it is repeated after
-                an error: it was recorded, and the transaction has been finished.
-            ConnectionLossError: There was no connection in time; it may have been recorded.
+            RuntimeError: The transaction has no outcome yet.
+            NoNodeError: The path has no transaction, or the transaction does not involve this site. If you repeat the
+                call after an error, this means that it was recorded, and that the transaction has been finished.
+            ConnectionLossError: No connection was available in time. The action may have been recorded.
         """
         outcome = _outcome(await self.votes())
         if outcome is None:
             raise RuntimeError(f"{self._path} has no outcome yet; {site} cannot have acted")
-        lost = False  # the reply to one that may have been applied
+        lost = False  # whether a request without a reply may have been applied
         while True:
             try:
-                vote = await self._cast(site, COMMIT if outcome else ABORT)  # another site may have aborted it before
+                vote = await self._cast(site, COMMIT if outcome else ABORT)  # after an abort, a vote may be missing
                 if not vote.endswith(_DONE):
                     await self._raw.set(self._at(site), (vote + _DONE).encode(), 1)
                 return
-            except BadVersionError:  # it was cast, or recorded, in this moment
+            except BadVersionError:  # the vote has just been cast or recorded
                 continue
             except NoNodeError:
                 if not lost:
                     raise
-                return  # all have acted, and it was finished
+                return  # all sites have acted, and the transaction was finished
             except SessionExpiredError:
                 lost = True
             except ConnectionLossError as error:
@@ -212,33 +215,34 @@ class TwoPhaseCommit(Recipe):
                     raise
                 lost = True
 
-    # --- everybody ---
+    # --- every client ---
 
     async def outcome(self, timeout: float | None = None) -> bool:
-        """Wait for the outcome; return whether it is commit.
+        """Wait for the outcome, and return whether it is commit.
 
         Raises:
-            TimeoutError: Not all had voted in time; :meth:`abort` decides it.
-            NoNodeError: There is no transaction of this path.
+            TimeoutError: Some sites had not voted in time. Call :meth:`abort` to decide the outcome.
+            NoNodeError: The path has no transaction.
         """
         return await self._wait_for(_outcome, timeout, lambda: "not all sites had voted")
 
     async def abort(self) -> bool:
-        """Vote abort for every site that has not voted; return whether it is aborted: it may have been committed.
+        """Vote abort for every site that has not voted. Return False if the transaction was committed instead.
 
         Raises:
-            NoNodeError: There is no transaction of this path.
-            ConnectionLossError: There was no connection in time; it can be repeated.
+            NoNodeError: The path has no transaction.
+            ConnectionLossError: No connection was available in time. You can repeat the call.
         """
         votes = await self.votes()
         cast = {site: vote or await self._cast(site, ABORT) for site, vote in votes.items()}
         return not _outcome(cast)
 
     async def votes(self) -> dict[str, str]:
-        """Return each site's vote: empty, ``commit`` or ``abort``; ``commit done`` or ``abort done`` if it has acted.
+        """Return the vote of each site: empty, ``commit`` or ``abort``; ``commit done`` or ``abort done`` if the site
+        has acted.
 
         Raises:
-            NoNodeError: There is no transaction of this path.
+            NoNodeError: The path has no transaction.
         """
         fields, _ = await self._json.get(self._path)
         votes = await asyncio.gather(*[self._raw.get(self._at(site)) for site in fields["sites"]])
@@ -260,7 +264,7 @@ class TwoPhaseCommit(Recipe):
 
 
 def _outcome(votes: dict[str, str]) -> bool | None:
-    """Return whether it is commit; None if that is open."""
+    """Return whether the outcome is commit, or None if it is undecided."""
     if any(vote.startswith(ABORT) for vote in votes.values()):
         return False
     return True if all(vote.startswith(COMMIT) for vote in votes.values()) else None

@@ -1,4 +1,4 @@
-"""A worker, which processes the tasks that a master assigns."""
+"""A worker that processes the tasks assigned by a master."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from zoolet.client import serializers
-from zoolet.client.aio.client import Client
-from zoolet.client.aio.reliable import delete_in_background, ensure_container, repeat, repeat_despite_errors
-from zoolet.client.recipes._base import SupervisedRecipe
-from zoolet.client.recipes.children_cache import ChildrenCache
-from zoolet.client.recipes.persistent_ephemeral import PersistentEphemeral
-from zoolet.client.wire.arguments import checked_count, checked_node_name
-from zoolet.protocol.errors import NoAuthError, NodeExistsError, NoNodeError
+from ...protocol.errors import NoAuthError, NodeExistsError, NoNodeError
+from .. import serializers
+from ..aio.client import Client
+from ..aio.reliable import delete_in_background, ensure_container, repeat, repeat_despite_errors
+from ..wire.arguments import checked_count, checked_node_name
+from ._base import STOP_TIMEOUT, SupervisedRecipe
+from .children_cache import ChildrenCache
+from .persistent_ephemeral import PersistentEphemeral
 
 WORKERS, TASKS, ASSIGNED, PROGRESS, RESULTS = "workers", "tasks", "assigned", "progress", "results"
 COMMANDS, ACKS = "commands", "acks"
@@ -24,32 +24,35 @@ COMMANDS, ACKS = "commands", "acks"
 class Worker(SupervisedRecipe):
     """Processes tasks: ``async with Worker(zk, "/jobs", "w-1", handler): ...``.
 
-    Znodes: ``PATH/workers/<name>`` ephemeral, JSON with the number of the last heartbeat, ``beat``, and the tasks that
-    it is ``busy`` with; ``PATH/assigned/<name>/<task>`` created by the master; ``PATH/progress/<task>`` ephemeral, the
-    last :meth:`report`; ``PATH/results/<task>`` persistent, the result. All values are JSON. The nodes above these are
+    Znodes: ``PATH/workers/<name>``, ephemeral, JSON with the number of the last heartbeat, ``beat``, and the tasks that
+    it is ``busy`` with; ``PATH/assigned/<name>/<task>``, created by the master; ``PATH/progress/<task>``, ephemeral,
+    the last :meth:`report`; ``PATH/results/<task>``, persistent, the result. All values are JSON. The parent nodes are
     containers, except ``PATH/assigned`` and ``PATH/results``.
 
-    Guarantees: a task that is assigned to a worker is processed at least once, unless the master assigns it to another
-    first. The result is written, and the task deleted, in one transaction, which only the worker that has it assigned
-    can commit: there is one result. If the worker cannot go on, the block is cancelled and raises the reason.
+    Guarantees: an assigned task is processed at least once, unless the master reassigns it first. One transaction
+    writes the result and deletes the task. Only the worker that the task is assigned to can commit it, so there is one
+    result. If the worker cannot continue, the block is cancelled and raises the reason.
 
-    Limits: a worker that is stopped longer than its session timeout may process a task that another one does too. The
-    task's name, which is unique, can make effects outside idempotent.
+    Limits: a worker that is stopped for longer than its session timeout may process a task at the same time as another
+    worker. Use the unique name of the task to make external effects idempotent.
 
     Args:
-        path: The master's.
-        name: Unique among workers.
-        handler: Called with a task's name and value, returns its result; what it raises is a result too.
-        on_command: Called with each command that the master sends to all, returns the acknowledgement.
-        heartbeat_interval: Seconds between two heartbeats, from 0.001.
-        concurrency: Tasks that are processed at the same time.
+        client: Client whose session owns the node of the worker.
+        path: Path of the master.
+        name: Name of the worker, unique among workers.
+        handler: Function that is called with a task's name and value, and returns the result. An exception is
+            also a result.
+        on_command: Function that is called with each command of the master, and returns the acknowledgement.
+        heartbeat_interval: Seconds between two heartbeats, at least 0.001.
+        concurrency: Maximum number of tasks to process at the same time.
+        stop_timeout: As for PersistentEphemeral.
     """
 
     _serializer = serializers.json
 
     def __init__(
         self,
-        client: Client,
+        client: Client[Any],
         path: str,
         name: str,
         handler: Callable[[str, Any], Awaitable[Any]],
@@ -57,6 +60,7 @@ class Worker(SupervisedRecipe):
         on_command: Callable[[Any], Awaitable[Any]] | None = None,
         heartbeat_interval: float = 1.0,
         concurrency: int = 1,
+        stop_timeout: float = STOP_TIMEOUT,
     ) -> None:
         super().__init__(client, path)
         self._name = checked_node_name(name)
@@ -65,10 +69,12 @@ class Worker(SupervisedRecipe):
         self._heartbeat_interval = checked_count("heartbeat_interval", heartbeat_interval, 0.001)
         self._room = asyncio.Semaphore(checked_count("concurrency", concurrency, 1))
         self._busy: dict[str, asyncio.Task[Any]] = {}
-        self._node = PersistentEphemeral(self._client, self._at(WORKERS, name), {"beat": 0, "busy": []})
+        self._node = PersistentEphemeral(
+            self._client, self._at(WORKERS, name), {"beat": 0, "busy": []}, stop_timeout=stop_timeout
+        )
 
     async def report(self, task: str, progress: Any) -> None:
-        """Publish how far a task is; it goes with the worker's session.
+        """Publish the progress of a task; the report is deleted when the worker's session ends.
 
         Raises:
             RuntimeError: The worker was not entered.
@@ -89,7 +95,7 @@ class Worker(SupervisedRecipe):
             async for _ in cache.changes():
                 assigned = cache.values
                 for task in self._busy.keys() - assigned.keys():
-                    self._busy.pop(task).cancel()  # assigned to another, or withdrawn
+                    self._busy.pop(task).cancel()  # the task was reassigned or withdrawn
                 for task in sorted(assigned.keys() - self._busy.keys()):
                     self._busy[task] = self._block.spawn(self._process(task, assigned[task]))
 
@@ -103,9 +109,11 @@ class Worker(SupervisedRecipe):
                 transaction.delete(self._at(TASKS, task))
                 transaction.create(self._at(RESULTS, task), {"worker": self._name, **outcome})
 
-        async with self._room:
-            await _write(commit, await _outcome("result", self._handler, task, value))
-        delete_in_background(client, self._at(PROGRESS, task))  # for this ends with its assignment
+        try:
+            async with self._room:
+                await _write(commit, await _outcome("result", self._handler, task, value))
+        finally:  # the end of the assignment cancels this task, even before it receives the reply to its commit
+            delete_in_background(client, self._at(PROGRESS, task))
 
     async def _heartbeat(self) -> None:
         for number in count(1):
@@ -144,21 +152,21 @@ class Worker(SupervisedRecipe):
 
 
 async def _outcome(key: str, handler: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
-    """Call a handler; return its result under a key, or its error."""
+    """Call a handler; return its result under *key*, or its error."""
     try:
         return {key: await handler(*arguments)}
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if task is None or task.cancelling():  # this worker ends, or the task was assigned to another
+        if task is None or task.cancelling():  # the worker stops, or the task was reassigned
             raise
-        return {"error": f"what the handler awaited was cancelled {error}".rstrip()}
-    except Exception as error:  # whatever it is, the master receives it
+        return {"error": f"a call that the handler awaited was cancelled {error}".rstrip()}
+    except Exception as error:  # the master receives every error
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 async def _write(write: Callable[[dict[str, Any]], Awaitable[Any]], outcome: dict[str, Any]) -> None:
-    """Write an outcome, or that it cannot be written, until the server has answered."""
-    done = (NoNodeError, NodeExistsError)  # it was withdrawn, or the reply to an earlier try was lost
+    """Write an outcome, or an error if it cannot be written, until the server has answered."""
+    done = (NoNodeError, NodeExistsError)  # the task was withdrawn, or the reply to an earlier attempt was lost
     try:
         await repeat(lambda: write(outcome), done=done)
     except (TypeError, ValueError) as error:

@@ -1,18 +1,19 @@
-"""Checks of arguments: each returns its argument if it is valid, and raises before anything is sent."""
+"""Argument checks. Each returns its argument if it is valid, and otherwise raises before anything is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from zoolet.client.serializers import Serializer
-from zoolet.client.wire.backoff import Backoff
-from zoolet.protocol import paths
-from zoolet.protocol.acl import ACL, AclList, Id
-from zoolet.protocol.enums import WatcherType
+from ...protocol import paths
+from ...protocol.acl import ACL, AclList, Id
+from ...protocol.enums import WatcherType
+from ..serializers import Serializer
+from .backoff import Backoff
 
 N = TypeVar("N", int, float)
 H = TypeVar("H")
+F = TypeVar("F", bound=object)
 C = TypeVar("C", bound=str)
 
 
@@ -20,10 +21,10 @@ def checked_timeout(timeout: float | None) -> float | None:
     """Return the timeout, in seconds, or None for no limit.
 
     Raises:
-        ValueError: It is negative, or not a number.
+        ValueError: *timeout* is negative or not a number.
     """
     if timeout is not None and (not isinstance(timeout, int | float) or not timeout >= 0):
-        raise ValueError(f"timeout is {timeout!r} s; it must be 0 or more, or None")
+        raise ValueError(f"timeout must be 0 or more seconds, or None, not {timeout!r}")
     return timeout
 
 
@@ -31,10 +32,10 @@ def checked_session_timeout(timeout: float) -> float:
     """Return the session timeout, in seconds.
 
     Raises:
-        ValueError: It is too short or too long.
+        ValueError: *timeout* is too short or too long, or not a number.
     """
     if not isinstance(timeout, int | float) or not 0.001 <= timeout <= 2_147_483:
-        raise ValueError(f"timeout is {timeout!r} s; it must be from 0.001 to 2,147,483")
+        raise ValueError(f"timeout must be from 0.001 to 2,147,483 seconds, not {timeout!r}")
     return timeout
 
 
@@ -42,18 +43,18 @@ def checked_operation_timeout(timeout: float) -> float:
     """Return the operation timeout, in seconds.
 
     Raises:
-        ValueError: It is negative or not a number.
+        ValueError: *timeout* is negative or not a number.
     """
     if not isinstance(timeout, int | float) or not timeout >= 0:
-        raise ValueError(f"operation_timeout is {timeout!r} s; it must be 0 or more")
+        raise ValueError(f"operation_timeout must be 0 or more seconds, not {timeout!r}")
     return timeout
 
 
-def checked_serializer(serializer: Serializer) -> Serializer:
+def checked_serializer(serializer: Serializer[H]) -> Serializer[H]:
     """Return the serializer.
 
     Raises:
-        TypeError: It is not one.
+        TypeError: *serializer* is not a ``Serializer``.
     """
     if not isinstance(serializer, Serializer):
         raise TypeError(f"serializer must be a zoolet.client.serializers.Serializer, not {serializer!r}")
@@ -64,32 +65,69 @@ def checked_hook(hook: H | None) -> H | None:
     """Return the hook.
 
     Raises:
-        TypeError: It cannot be called.
+        TypeError: *hook* is not callable.
     """
     if hook is not None and not callable(hook):
         raise TypeError(f"on_request must be a function, not {hook!r}")
     return hook
 
 
+def checked_function(name: str, function: F) -> F:
+    """Return the function.
+
+    Raises:
+        TypeError: *function* is not callable.
+    """
+    if not callable(function):
+        raise TypeError(f"{name} must be a function, not {function!r}")
+    return function
+
+
+def checked_flag(name: str, flag: bool) -> bool:
+    """Return the flag.
+
+    Raises:
+        TypeError: *flag* is not a bool.
+    """
+    if not isinstance(flag, bool):
+        raise TypeError(f"{name} must be True or False, not {flag!r}")
+    return flag
+
+
 def checked_backoff(backoff: Backoff) -> Backoff:
     """Return the back-off.
 
     Raises:
-        TypeError: It is not one.
+        TypeError: *backoff* is not a ``Backoff``.
     """
     if not isinstance(backoff, Backoff):
         raise TypeError(f"backoff must be a zoolet.client.Backoff, not {backoff!r}")
     return backoff
 
 
-def checked_max_request(size: int) -> int:
-    """Return the limit of a request, in bytes.
+def checked_retry(do: object, backoff: Backoff | None) -> Backoff:
+    """Return the back-off of a retry.
 
     Raises:
-        ValueError: It is too low.
+        TypeError: *do* is not a function, as in ``zk.retry(zk.get(path))``, or *backoff* is not a ``Backoff``, as in
+            ``zk.retry(zk.get, path)``.
+    """
+    example = "a function without arguments, such as lambda: zk.get(path)"
+    if isinstance(backoff, str):
+        raise TypeError(f"backoff must be a zoolet.client.Backoff, not {backoff!r}; pass {example}")
+    if not callable(do):
+        raise TypeError(f"do must be {example}, not {do!r}")
+    return Backoff(tries=5) if backoff is None else checked_backoff(backoff)
+
+
+def checked_max_request(size: int) -> int:
+    """Return the maximum size of a request, in bytes.
+
+    Raises:
+        ValueError: *size* is too small or not an integer.
     """
     if not isinstance(size, int) or size < 100:
-        raise ValueError(f"max_request is {size!r} bytes; it must be 100 or more")
+        raise ValueError(f"max_request must be 100 or more bytes, not {size!r}")
     return size
 
 
@@ -97,10 +135,12 @@ def checked_login(login: tuple[str, str] | None) -> tuple[str, str] | None:
     """Return the login for SASL.
 
     Raises:
-        TypeError: It is not a user and a password.
+        TypeError: *login* is not a pair of strings.
     """
-    if login is not None and not (len(login) == 2 and all(isinstance(part, str) for part in login)):
-        raise TypeError(f"login must be a user and a password, both text, not {login!r}")
+    if login is not None and not (
+        isinstance(login, tuple | list) and len(login) == 2 and all(isinstance(part, str) for part in login)
+    ):
+        raise TypeError("login must be a pair of strings: login=('user', 'password')")  # hides the password
     return login
 
 
@@ -108,33 +148,41 @@ def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes]
     """Return the credentials.
 
     Raises:
-        TypeError: They are not pairs of text and bytes.
+        TypeError: *auth* does not consist of pairs of a string and bytes.
     """
     if not isinstance(auth, tuple | list) or not all(
         isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], bytes)
         for pair in auth
     ):
-        raise TypeError(f"auth must be pairs of a scheme and bytes, like ('digest', b'user:password'), not {auth!r}")
+        raise TypeError("auth must be a sequence of pairs: auth=(('digest', b'user:password'),)")  # hides the password
     return tuple(auth)
 
 
 def checked_acl(acl: Iterable[ACL] | None) -> AclList | None:
-    """Return the ACL list, as a tuple, or None. Entries may be kazoo's, too.
+    """Return the ACL list, as a tuple, or None. Nested lists and kazoo's ACL entries are also accepted.
 
     Raises:
-        TypeError: It is not one.
+        TypeError: *acl* is not a list of ACL entries.
     """
     if acl is None:
         return None
     try:
-        return tuple(entry if isinstance(entry, ACL) else _acl_of(entry) for entry in acl)
+        return tuple(_entries(acl))
     except (AttributeError, TypeError):
-        reason = "it must be some of what zoolet.client.acl makes, such as acl.CREATOR_ALL or (acl.ip(...), ...)"
-        raise TypeError(f"acl is {acl!r}; {reason}") from None
+        example = "acl.CREATOR_ALL or acl.ip(...) from zoolet.client.acl"
+        raise TypeError(f"acl must be a list of ACL entries, such as {example}, not {acl!r}") from None
+
+
+def _entries(acl: Iterable[Any]) -> Iterator[ACL]:
+    for entry in acl:
+        if isinstance(entry, list | tuple) and not hasattr(entry, "perms"):  # kazoo's ACL entries are tuples too
+            yield from _entries(entry)
+        else:
+            yield entry if isinstance(entry, ACL) else _acl_of(entry)
 
 
 def _acl_of(entry: Any) -> ACL:
-    """Return an entry of another library, which has the same attributes."""
+    """Convert an ACL entry of another library, such as kazoo, which has the same attributes."""
     perms, scheme, who = entry.perms, entry.id.scheme, entry.id.id
     if not (isinstance(perms, int) and isinstance(scheme, str) and isinstance(who, str)):
         raise TypeError
@@ -145,13 +193,13 @@ def checked_version(version: int) -> int:
     """Return the version.
 
     Raises:
-        TypeError: It is not an int.
-        ValueError: It is out of range.
+        TypeError: *version* is not an int.
+        ValueError: *version* does not fit into 32 bits.
     """
     if not isinstance(version, int) or isinstance(version, bool):
-        raise TypeError(f"version must be an int, not {version!r}; -1 is for any")
+        raise TypeError(f"version must be an int (-1 for any version), not {version!r}")
     if not -0x80000000 <= version <= 0x7FFFFFFF:
-        raise ValueError(f"version {version} does not fit into 32 bits")
+        raise ValueError(f"version must fit into 32 bits, not {version}")
     return version
 
 
@@ -159,8 +207,8 @@ def checked_watcher_type(kind: WatcherType) -> WatcherType:
     """Return the WatcherType.
 
     Raises:
-        TypeError: It is not a number.
-        ValueError: There is no such type.
+        TypeError: *kind* is not a number.
+        ValueError: *kind* is not the number of a WatcherType.
     """
     if not isinstance(kind, int):
         raise TypeError(f"kind must be a WatcherType, not {kind!r}")
@@ -168,14 +216,14 @@ def checked_watcher_type(kind: WatcherType) -> WatcherType:
 
 
 def checked_count(name: str, number: N, least: N) -> N:
-    """Return a number of something.
+    """Return a number.
 
     Raises:
-        ValueError: It is less than the least that is valid.
+        ValueError: *number* is less than *least*, or has the wrong type.
     """
     kinds = int if isinstance(least, int) else int | float
     if not isinstance(number, kinds) or number < least:
-        raise ValueError(f"{name} is {number!r}; it must be {least} or more")
+        raise ValueError(f"{name} must be {least} or more, not {number!r}")
     return number
 
 
@@ -183,21 +231,21 @@ def checked_choice(name: str, choice: C, choices: Iterable[str]) -> C:
     """Return one of several words.
 
     Raises:
-        ValueError: It is none of them.
+        ValueError: *choice* is not in *choices*.
     """
     if choice not in choices:
-        raise ValueError(f"{name} {choice!r} is unknown; it must be one of {', '.join(choices)}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {choice!r}")
     return choice
 
 
 def checked_bytes(name: str, value: bytes) -> bytes:
-    """Return what a recipe stores as it is.
+    """Return bytes that a recipe stores unchanged.
 
     Raises:
-        TypeError: It is not bytes.
+        TypeError: *value* is not bytes.
     """
     if not isinstance(value, bytes):
-        hint = f"; {value.encode()!r} is" if isinstance(value, str) and value.isascii() else ""
+        hint = f"; use {value.encode()!r}" if isinstance(value, str) and value.isascii() else ""
         raise TypeError(f"{name} must be bytes, not {value!r}{hint}")
     return value
 
@@ -206,8 +254,8 @@ def checked_node_name(name: str) -> str:
     """Return the name of a node: the last part of a path.
 
     Raises:
-        ValueError: A node cannot have this name.
+        ValueError: *name* is not a valid node name.
     """
     if "/" in name or not name or paths.path_error(f"/{name}") is not None:
-        raise ValueError(f"name is {name!r}, which cannot be the name of a node")
+        raise ValueError(f"name {name!r} is not a valid node name")
     return name

@@ -1,4 +1,4 @@
-"""How long to wait between tries. Nothing sleeps here: a policy only yields delays."""
+"""Delays between attempts. Nothing sleeps here: a policy only yields the delays."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Backoff:
     """Delays that grow by a factor up to a limit, each shortened or lengthened at random.
 
     Args:
-        first: Seconds before the second try; 0 for none.
-        factor: By how much a delay grows, 1 or more.
-        longest: Seconds that no delay exceeds before jitter is added.
-        jitter: The part of a delay, from 0 to 1, by which it is shortened or lengthened at random.
-        tries: How often to try in all; None for no limit.
+        first: Seconds before the second attempt; 0 for no delay.
+        factor: Growth factor of the delays, 1 or more.
+        longest: Maximum delay in seconds, before jitter is added.
+        jitter: Maximum random change of a delay, in both directions, as a fraction from 0 to 1.
+        tries: Number of attempts in total; None for no limit.
 
     Raises:
         ValueError: A number is out of its range.
@@ -31,12 +31,12 @@ class Backoff:
 
     def __post_init__(self) -> None:
         if not (self.first >= 0 and self.factor >= 1 and self.longest >= 0 and 0 <= self.jitter <= 1):
-            raise ValueError(f"{self!r}: first and longest must be 0 or more, factor 1 or more, jitter from 0 to 1")
+            raise ValueError(f"first and longest must be 0 or more, factor 1 or more, jitter from 0 to 1, not {self!r}")
         if self.tries is not None and self.tries < 1:
-            raise ValueError(f"{self!r}: tries must be 1 or more")
+            raise ValueError(f"tries must be 1 or more, not {self.tries!r}")
 
     def delays(self, rng: Random) -> Iterator[float]:
-        """Yield the seconds to wait before the second try, before the third, and so on, until tries run out."""
+        """Yield the delays in seconds before the second attempt, the third and so on, until *tries* is reached."""
         delay, left = min(self.first, self.longest), self.tries
         while left is None or left > 1:
             yield delay * rng.uniform(1 - self.jitter, 1 + self.jitter)
@@ -45,4 +45,4 @@ class Backoff:
 
 
 REFUSED: Final = Backoff()
-"""The delays between tries of what a server refuses: from 0.05 to 5 seconds."""
+"""Delays between attempts while a server refuses a request: from 0.05 to 5 seconds."""

@@ -1,7 +1,7 @@
 """The connect string: ``host:port,host:port/chroot``, or ``unix:/path/of/a/socket``.
 
-Everything from the first slash on is the chroot. The port is 2181 where none is given; an IPv6 address stands in
-brackets; blanks and empty parts are passed over. A unix socket stands alone: it is one server, without a chroot.
+Everything from the first slash on is the chroot. The default port is 2181. An IPv6 address is written in brackets.
+Blanks and empty parts are ignored. A unix socket cannot be combined with other servers or with a chroot.
 
 Source: ConnectStringParser.
 """
@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
-from zoolet.protocol import paths
+from ...protocol import paths
+from ...protocol.addresses import host_and_port, invalid_server
 
 PORT: Final = 2181
 UNIX: Final = "unix:"
-_ADDRESS: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d*))?")
+_ADDRESS: Final = r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d*))?"
 
 
 class Address(NamedTuple):
-    """Where a server listens.
+    """The address of one server.
 
     Args:
-        host: An address or a host name, or ``unix:`` and the path of a socket.
-        port: The port; 0 for a path.
+        host: An IP address or a host name, or ``unix:`` and the path of a socket.
+        port: The port; 0 for a socket path.
     """
 
     host: str
@@ -38,18 +38,15 @@ class Address(NamedTuple):
         return self.host.removeprefix(UNIX) if self.host.startswith(UNIX) else ""
 
     def __str__(self) -> str:
-        if self.path:
-            return self.host
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return self.host if self.path else host_and_port(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class Hosts:
+class Hosts(NamedTuple):
     """The servers and the chroot of a connect string.
 
     Args:
         addresses: The servers, at least one.
-        chroot: What stands before every path; empty for nothing.
+        chroot: Prefix of every path; empty without a chroot.
     """
 
     addresses: tuple[Address, ...]
@@ -60,26 +57,27 @@ class Hosts:
         """Read a connect string.
 
         Raises:
-            TypeError: It is not a string.
-            ValueError: It names no server, an address is invalid, or the chroot is not a valid path.
+            TypeError: *text* is not a string.
+            ValueError: *text* contains no server or an invalid address, or the chroot is not a valid path.
         """
+        no_servers = f"hosts must be a string like 'host:2181,other:2181/chroot', not {text!r}"
         if not isinstance(text, str):
-            raise TypeError(f"hosts must be a string like 'host:2181,other:2181/chroot', not {text!r}")
+            raise TypeError(no_servers)
         if text.startswith(f"{UNIX}/"):
             return cls((Address(text.rstrip(), 0),))
         servers, slash, rest = text.partition("/")
         addresses = tuple(_address(part.strip(), text) for part in servers.split(",") if part.strip())
         if not addresses:
-            raise ValueError(f"hosts {text!r} name no server; they look like 'host:2181,other:2181/chroot'")
+            raise ValueError(no_servers)
         chroot = (slash + rest).rstrip()
         if chroot in ("", "/"):
             return cls(addresses)
         if (why := paths.path_error(chroot)) is not None:
-            raise ValueError(f"hosts {text!r}: bad chroot {chroot!r}: {why}")
+            raise ValueError(f"invalid chroot {chroot!r} in {text!r}: {why}")
         return cls(addresses, chroot)
 
     def in_turn(self, rng: Random) -> Iterator[Address]:
-        """Yield the servers in an order drawn once, round and round without end."""
+        """Yield the servers forever, in a random order that is chosen once and then repeated."""
         order = list(self.addresses)
         rng.shuffle(order)
         while True:
@@ -87,10 +85,10 @@ class Hosts:
 
 
 def _address(text: str, connect_string: str) -> Address:
-    match = _ADDRESS.fullmatch(text)
+    match = re.fullmatch(_ADDRESS, text)
     if match is None:
-        raise ValueError(f"hosts {connect_string!r}: {text!r} is not an address; it must be host:port or [IPv6]:port")
+        raise invalid_server(text, connect_string)
     port = int(match["port"]) if match["port"] else PORT
     if not 0 < port < 65536:
-        raise ValueError(f"hosts {connect_string!r}: {port} is not a port; it must be from 1 to 65535")
+        raise invalid_server(text, connect_string)
     return Address(match["six"] or match["host"], port)

@@ -1,22 +1,23 @@
-"""Requests and replies of the operations, pure: arguments to bytes, and bytes to results.
+"""Requests and replies of the operations, without I/O: arguments to bytes, and bytes to results.
 
-What an operation is (its records, whether it may be sent again) stands in :mod:`zoolet.protocol.operations`; here is
-only how the client's arguments become that request, and its reply the client's result.
+:mod:`zoolet.protocol.operations` defines the operations (their records, and whether they may be sent again). This
+module only converts the client's arguments into requests, and replies into the client's results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from zoolet.client.serializers import Serializer, raw
-from zoolet.protocol import multi as wire
-from zoolet.protocol import records as r
-from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
-from zoolet.protocol.codec import Record, compiled, pack_int
-from zoolet.protocol.enums import MAX_TTL, CreateMode, is_ttl
-from zoolet.protocol.errors import MarshallingError, error_for
-from zoolet.protocol.operations import OPERATIONS, OpCode, codes_named
+from ...protocol import multi as wire
+from ...protocol import records as r
+from ...protocol.acl import OPEN_ACL_UNSAFE, AclList
+from ...protocol.codec import Record, compiled, pack_int
+from ...protocol.enums import MAX_TTL, CreateMode, is_ttl
+from ...protocol.errors import MarshallingError, error_for
+from ...protocol.operations import OPERATIONS, OpCode, codes_named
+from ..serializers import C, Serializer, raw
+from .arguments import checked_version
 
 T = TypeVar("T")
 Stat = r.Stat
@@ -28,56 +29,91 @@ WATCH: Final = b"\1"
 """The last byte of a read's request: whether to set a watch."""
 
 
+ANY_VERSION: Final = pack_int(-1)
+"""The end of a request that changes a node whatever its version is."""
+
+
+def encode_version(version: int) -> bytes:
+    """Check a version, and encode it.
+
+    Raises:
+        TypeError: *version* is not an int.
+        ValueError: *version* does not fit into 32 bits.
+    """
+    return ANY_VERSION if version.__class__ is int and version == -1 else pack_int(checked_version(version))
+
+
 def code_of(operation: str | int) -> int:
     """Return the op code of an operation.
 
     Raises:
-        ValueError: There is no such operation, or the name means several.
+        ValueError: The operation is unknown, or its name stands for several op codes.
     """
     codes = frozenset({operation}) & OPERATIONS.keys() if isinstance(operation, int) else codes_named(operation)
     if len(codes) != 1:
-        raise ValueError(f"operation {operation!r} is unknown or means several op codes")
+        raise ValueError(f"operation {operation!r} is unknown or stands for several op codes")
     return int(next(iter(codes)))
 
 
 # --- creates ---
 
 
-# Names of their own: a look-up in an enum costs 80 ns (Python 3.11), a call of it ten times as much.
-_PLAIN: Final = tuple(CreateMode(flags) for flags in range(4))
+# Separate names, because a lookup in an enum costs 80 ns (Python 3.11), and a call of the enum ten times as much.
 _CONTAINER: Final = CreateMode.CONTAINER
 _CREATE, _CREATE2 = OpCode.CREATE, OpCode.CREATE2
 
 
-def create_mode(ephemeral: bool, sequential: bool, container: bool, ttl: float | None) -> CreateMode:
-    """Return the kind of node that the arguments of a create mean.
+class NewNode(NamedTuple):
+    """The kind of a new node.
 
-    Raises:
-        ValueError: They exclude each other.
+    Args:
+        mode: The mode.
+        ttl: The TTL in milliseconds; None for modes without TTL.
     """
-    if container and (ephemeral or sequential or ttl is not None):
-        raise ValueError("a container is neither ephemeral nor sequential and has no ttl")
-    if ttl is not None:
-        if ephemeral:
-            raise ValueError("an ephemeral node has no ttl: it ends with its session")
-        if not is_ttl(ttl):
-            raise ValueError(f"ttl is {ttl!r} s; it must be from 0.001 to {MAX_TTL / 1000:,}")
-        return CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL
-    if container:
-        return CreateMode.CONTAINER
-    return _PLAIN[bool(ephemeral) + 2 * bool(sequential)]
+
+    mode: CreateMode
+    ttl: int | None = None
+
+    @staticmethod
+    def of(ephemeral: bool, sequential: bool, container: bool, ttl: float | None) -> NewNode:
+        """Return the kind of node for the arguments of a create.
+
+        Raises:
+            TypeError: *ephemeral*, *sequential* or *container* is not a bool.
+            ValueError: The arguments exclude each other, or *ttl* is out of range.
+        """
+        if ephemeral.__class__ is not bool or sequential.__class__ is not bool or container.__class__ is not bool:
+            flags = {"ephemeral": ephemeral, "sequential": sequential, "container": container}
+            name, value = next(flag for flag in flags.items() if not isinstance(flag[1], bool))
+            raise TypeError(f"{name} must be True or False, not {value!r}")
+        if container and (ephemeral or sequential or ttl is not None):
+            raise ValueError("a container cannot be ephemeral or sequential or have a ttl")
+        if ttl is not None:
+            if ephemeral:
+                raise ValueError("an ephemeral node cannot have a ttl: it is deleted when its session ends")
+            if not is_ttl(ttl):
+                raise ValueError(f"ttl must be from 0.001 to {MAX_TTL / 1000:,} seconds, not {ttl!r}")
+            mode = CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL
+            return NewNode(mode, round(ttl * 1000))
+        return _NEW_CONTAINER if container else _PLAIN[ephemeral + 2 * sequential]
+
+    def request(
+        self, path: str, data: bytes | None, acl: AclList | None, *, with_stat: bool = False
+    ) -> tuple[OpCode, Record]:
+        """Return the op code and the request record of a create. Without *acl*, everyone gets all permissions."""
+        mode, ttl = self
+        acl = OPEN_ACL_UNSAFE if acl is None else acl
+        if ttl is not None:
+            return OpCode.CREATE_TTL, r.CreateTTLRequest(path, data, acl, mode, ttl)
+        if mode is _CONTAINER:
+            return OpCode.CREATE_CONTAINER, r.CreateRequest(path, data, acl, mode)
+        return (_CREATE2 if with_stat else _CREATE), r.CreateRequest(path, data, acl, mode)
 
 
-def create_request(
-    path: str, data: bytes, acl: AclList | None, mode: CreateMode, ttl: float | None, *, with_stat: bool = False
-) -> tuple[OpCode, Record]:
-    """Return the op code and the request record of a create."""
-    acl = OPEN_ACL_UNSAFE if acl is None else acl
-    if ttl is not None:
-        return OpCode.CREATE_TTL, r.CreateTTLRequest(path, data, acl, mode, round(ttl * 1000))
-    if mode is _CONTAINER:
-        return OpCode.CREATE_CONTAINER, r.CreateRequest(path, data, acl, mode)
-    return (_CREATE2 if with_stat else _CREATE), r.CreateRequest(path, data, acl, mode)
+_PLAIN: Final = tuple(NewNode(CreateMode(flags)) for flags in range(4))
+PLAIN: Final = _PLAIN[0]
+"""A persistent node."""
+_NEW_CONTAINER: Final = NewNode(_CONTAINER)
 
 
 # --- replies ---
@@ -87,17 +123,17 @@ _decode_stat_response = compiled(r.StatResponse).decode
 
 
 def decode_raw(buf: bytes, offset: int, end: int) -> tuple[bytes, Stat]:
-    """Read a node's bytes, ``b""`` for null, and Stat."""
+    """Decode a node's bytes (``b""`` for null) and its Stat."""
     response = _decode_data_response(buf, offset, end)
     return response.data or b"", response.stat
 
 
-def decode_data(path: str, serializer: Serializer) -> Decode[tuple[Any, Stat]]:
-    """Return what reads a node's value, with a serializer, and Stat."""
+def decode_data(path: str, serializer: Serializer[C]) -> Decode[tuple[C, Stat]]:
+    """Return a decoder for a node's value, with a serializer, and its Stat."""
     if serializer is raw:
-        return decode_raw
+        return decode_raw  # type: ignore[return-value] # C is bytes
 
-    def decode(buf: bytes, offset: int, end: int) -> tuple[Any, Stat]:
+    def decode(buf: bytes, offset: int, end: int) -> tuple[C, Stat]:
         response = _decode_data_response(buf, offset, end)
         return serializer.read(path, response.data), response.stat
 
@@ -105,39 +141,39 @@ def decode_data(path: str, serializer: Serializer) -> Decode[tuple[Any, Stat]]:
 
 
 def decode_stat(buf: bytes, offset: int, end: int) -> Stat:
-    """Read a Stat."""
+    """Decode a Stat."""
     return _decode_stat_response(buf, offset, end).stat
 
 
 def decode_children(buf: bytes, offset: int, end: int) -> list[str]:
-    """Read the names of children."""
+    """Decode the names of children."""
     return r.GetChildrenResponse.decode(buf, offset, end).children
 
 
 def decode_children_and_stat(buf: bytes, offset: int, end: int) -> tuple[list[str], Stat]:
-    """Read the names of children and their parent's Stat."""
+    """Decode the names of children and their parent's Stat."""
     response = r.GetChildren2Response.decode(buf, offset, end)
     return response.children, response.stat
 
 
 def decode_children2(buf: bytes, offset: int, end: int) -> r.GetChildren2Response:
-    """Read the record of a getChildren2 reply."""
+    """Decode the record of a getChildren2 reply."""
     return r.GetChildren2Response.decode(buf, offset, end)
 
 
 def decode_count(buf: bytes, offset: int, end: int) -> int:
-    """Read how many nodes there are."""
+    """Decode a number of nodes."""
     return r.GetAllChildrenNumberResponse.decode(buf, offset, end).totalNumber
 
 
 def decode_acl(buf: bytes, offset: int, end: int) -> tuple[AclList, Stat]:
-    """Read an ACL list and the node's Stat."""
+    """Decode an ACL list and the node's Stat."""
     response = r.GetACLResponse.decode(buf, offset, end)
     return response.acl or (), response.stat
 
 
 def decode_identities(buf: bytes, offset: int, end: int) -> list[r.ClientInfo]:
-    """Read the identities of the connection."""
+    """Decode the identities of the connection."""
     return r.WhoAmIResponse.decode(buf, offset, end).clientInfo
 
 
@@ -146,24 +182,24 @@ def decode_nothing(buf: bytes, offset: int, end: int) -> None:
 
 
 def decode_true(buf: bytes, offset: int, end: int) -> bool:
-    """Return True: there was no error."""
+    """Return True, because the reply has no error."""
     return True
 
 
 def decode_paths(strip_chroot: Callable[[str], str]) -> Decode[list[str]]:
-    """Return what reads a list of paths."""
+    """Return a decoder for a list of paths."""
     return lambda buf, offset, end: [
         strip_chroot(path) for path in r.GetEphemeralsResponse.decode(buf, offset, end).ephemerals
     ]
 
 
 def decode_path(strip_chroot: Callable[[str], str]) -> Decode[str]:
-    """Return what reads the path of a node that was made."""
+    """Return a decoder for the path of a new node."""
     return lambda buf, offset, end: strip_chroot(r.CreateResponse.decode(buf, offset, end).path)
 
 
 def decode_path_and_stat(strip_chroot: Callable[[str], str]) -> Decode[tuple[str, Stat]]:
-    """Return what reads the path and the Stat of a node that was made."""
+    """Return a decoder for the path and the Stat of a new node."""
 
     def decode(buf: bytes, offset: int, end: int) -> tuple[str, Stat]:
         response = r.Create2Response.decode(buf, offset, end)
@@ -188,12 +224,12 @@ def multi_read_request(reads: Sequence[tuple[str, str]], add_chroot: Callable[[s
         elif kind == "children":
             operations.append((OpCode.GET_CHILDREN, r.GetChildrenRequest(add_chroot(path), False)))
         else:
-            raise ValueError(f"{kind!r} is not a kind of read; 'get' and 'children' are")
+            raise ValueError(f"kind must be 'get' or 'children', not {kind!r}")
     return wire.encode_operations(operations)
 
 
-def decode_multi_read(reads: Sequence[tuple[str, str]], serializer: Serializer) -> Decode[list[Any]]:
-    """Return what reads the results of a multiRead: a value and Stat, a list of names, or an error for each."""
+def decode_multi_read(reads: Sequence[tuple[str, str]], serializer: Serializer[Any]) -> Decode[list[Any]]:
+    """Return a decoder for the results of a multiRead: for each read a value and Stat, a list of names, or an error."""
 
     def result(path: str, record: Record) -> Any:
         if isinstance(record, r.ErrorResponse):
@@ -201,7 +237,7 @@ def decode_multi_read(reads: Sequence[tuple[str, str]], serializer: Serializer) 
         if isinstance(record, r.GetDataResponse):
             return serializer.read(path, record.data), record.stat
         if not isinstance(record, r.GetChildrenResponse):
-            raise MarshallingError(path, f"a result of another kind: {type(record).__name__}")
+            raise MarshallingError(path, f"unexpected result of type {type(record).__name__}")
         return record.children
 
     def decode(buf: bytes, offset: int, end: int) -> list[Any]:
@@ -212,12 +248,12 @@ def decode_multi_read(reads: Sequence[tuple[str, str]], serializer: Serializer) 
 
 
 def decode_results(count: int) -> Decode[list[tuple[int, Record]]]:
-    """Return what reads the results of so many operations."""
+    """Return a decoder for the results of *count* operations."""
 
     def decode(buf: bytes, offset: int, end: int) -> list[tuple[int, Record]]:
         results = wire.decode_results(buf, offset)
         if len(results) != count:
-            raise MarshallingError(detail=f"{len(results)} results for {count} operations")
+            raise MarshallingError(detail=f"expected {count} results, found {len(results)}")
         return results
 
     return decode

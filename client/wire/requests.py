@@ -1,16 +1,18 @@
-"""Calls as a session sees them: what it reads of them, and how it completes them."""
+"""The interface between a session and its calls, and the functions that complete calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from zoolet.protocol import records as r
-from zoolet.protocol.codec import Int, struct_of
-from zoolet.protocol.errors import ConnectionLossError, MarshallingError, ZooKeeperError, error_for
+from ...protocol import records as r
+from ...protocol.codec import Int, struct_of
+from ...protocol.errors import ConnectionLossError, MarshallingError, NoNodeError, ZooKeeperError, error_for
+from ...protocol.operations import changing
 
 HEADER = struct_of(Int, r.RequestHeader).pack
-"""Packs the length of a request, its xid and its op code."""
+"""Packs the length, xid and op code of a request."""
+_CREATES: Final = changing("create")
 
 
 def request_frame(xid: int, op: int, body: bytes = b"") -> bytes:
@@ -19,7 +21,7 @@ def request_frame(xid: int, op: int, body: bytes = b"") -> bytes:
 
 
 class Request(Protocol):
-    """A call as the session sees it; also the future that its caller awaits."""
+    """The interface of a call for the session. A call is also the future that its caller awaits."""
 
     op: int
     body: bytes
@@ -34,49 +36,53 @@ class Request(Protocol):
     then: Callable[[Any, ZooKeeperError | None], None] | None
 
     def done(self) -> bool:
-        """Whether it has its result, or was cancelled."""
+        """Return whether the call has its result or was cancelled."""
         ...
 
     def set_result(self, result: Any, /) -> None:
-        """It succeeded."""
+        """Complete the call with its result."""
         ...
 
     def refuse(self, error: ZooKeeperError) -> None:
-        """The server answered with an error."""
+        """Complete the call with an error reply of the server."""
         ...
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """It failed."""
+        """Complete the call with an exception."""
         ...
 
 
-def answer(call: Request, payload: bytes, err: int) -> None:
-    """Complete a call with the server's reply.
+def request_error(err: int, op: int, path: str | None) -> ZooKeeperError:
+    """Return the error of a request or of an operation in a transaction. For a create, it names the missing parent."""
+    error = error_for(err, path)
+    if path and op in _CREATES and isinstance(error, NoNodeError):
+        parent = path.rpartition("/")[0] or "/"
+        return NoNodeError(path, f"parent {parent} does not exist; create it with parents=True or ensure_path()")
+    return error
+
+
+def fail_undecodable(call: Request, reason: Exception) -> None:
+    """Complete a call whose reply cannot be decoded, because of *reason*.
 
     Raises:
-        MarshallingError: The body of the reply does not decode.
+        MarshallingError: The reply is malformed. Other errors, of the user's serializer, fail only the call.
     """
-    error: ZooKeeperError | None = None
-    result = None
-    if err:
-        error = error_for(err, call.path)
-    else:
-        try:
-            result = call.decode(payload, 16, len(payload))
-        except MarshallingError:
-            if not call.done():
-                fail(call, connection_loss(call.path, "the server's reply is malformed", maybe=True))
-            raise
-        except Exception as reason:  # the serializer cannot read the data: the caller's error, not the connection's
-            if call.then is not None:
-                call.then(None, None)
-            if not call.done():
-                call.set_exception(reason)
-            return
+    if isinstance(reason, MarshallingError):
+        if not call.done():
+            fail(call, connection_loss(call.path, "the server's reply is malformed", maybe=True))
+        raise reason
+    if call.then is not None:
+        call.then(None, None)
+    if not call.done():
+        call.set_exception(reason)
+
+
+def complete(call: Request, result: Any, error: ZooKeeperError | None) -> None:
+    """Complete a call with the result or the error that the server returned."""
     if call.then is not None:
         try:
             call.then(result, error)
-        except Exception as defect:  # the connection is given up; the caller must not wait forever
+        except Exception as defect:  # the connection will be closed, and the caller must not wait forever
             if not call.done():
                 call.set_exception(defect)
             raise
@@ -89,16 +95,16 @@ def answer(call: Request, payload: bytes, err: int) -> None:
 
 
 def connection_loss(path: str | None, reason: str, *, maybe: bool) -> ConnectionLossError:
-    """Return the error of a call that was lost; *maybe* says whether it may have been applied."""
+    """Return the error for a lost call. *maybe* is whether it may have been applied."""
     error = ConnectionLossError(path, f"the connection was lost: {reason}" if maybe else reason)
     error.maybe_applied = maybe
     return error
 
 
 def drop(call: Request) -> None:
-    """Record that a call that was cancelled will not be answered."""
+    """Record that a cancelled call will not be answered."""
     if call.then is not None:
-        call.then(None, connection_loss(call.path, "it was cancelled", maybe=True))
+        call.then(None, connection_loss(call.path, "the call was cancelled", maybe=True))
 
 
 def fail(call: Request, error: ZooKeeperError) -> None:

@@ -1,52 +1,52 @@
-"""Recursive watches across a lost connection: list what is below the node, and deliver the difference.
+"""Recursive watches across a lost connection: list the subtree again and deliver the differences as events.
 
 A server compares one-shot watches with the last zxid that a client has seen, but not recursive ones. So the client
-keeps the names below a recursively watched node, and lists them again once it is connected.
+keeps the names below a recursively watched node, and lists them again when it has reconnected.
 
 States and transitions::
 
     idle --start--> listing --last answer--> idle
              ^          |
-             +--start---+   (a new connection: the listing begins again, compared with the same zxid)
+             +--start---+   (a new connection: the listing starts again, compared with the same zxid)
 
-The invariant: ``children`` holds a path exactly if a creation was delivered for it, or it was there at the first
-listing, and no deletion was delivered since. Answers of an earlier round are ignored by their number.
+The invariant: ``children`` contains a path exactly if a creation was delivered for it, or it existed at the first
+listing, and no deletion was delivered since. Answers of an earlier round are recognized by their number and ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from zoolet.client.wire.states import Event
-from zoolet.protocol import paths
-from zoolet.protocol import records as r
-from zoolet.protocol.enums import EventType
+from ...protocol import paths
+from ...protocol import records as r
+from ...protocol.enums import EventType
+from .states import Event
 
 Ask = Callable[[str, Callable[[r.GetChildren2Response | None], None]], None]
-"""Asks for the children of a node and their parent's Stat; the answer is None if there is no such node. It is called
-back in its place among the events, before anything that the server sent later is looked at.
+"""Requests the children and the Stat of a node. The callback receives the answer, None if there is no such node. It is
+called in order with the events, before anything that the server sent later is processed.
 """
 
 
 class SubtreeResync:
-    """The names below a recursively watched node, so that what happened during an absence can be delivered.
+    """Tracks the nodes below a recursively watched node, to deliver changes that happened while disconnected.
 
     Args:
-        path: The watched node, as the server names it.
-        deliver: Receives the events.
-        ask: Asks the server for children.
+        path: Path of the watched node on the server.
+        deliver: Function that receives the events.
+        ask: Function that requests children from the server.
 
     Attributes:
-        done: Called when everything has been listed.
+        done: Function that is called when the listing is complete.
     """
 
     def __init__(self, path: str, deliver: Callable[[Event], None], ask: Ask) -> None:
         self._path = path
         self._deliver = deliver
         self._ask = ask
-        self.children: dict[str, dict[str, None]] = {}  # by path: the names of its children
+        self.children: dict[str, dict[str, None]] = {}  # the names of the children, by path
         self._zxids: dict[str, tuple[int | None, int | None]] = {}  # czxid and mzxid; None if the event had no zxid
-        self._since: int | None = None  # None in the first listing, which delivers nothing
+        self._since: int | None = None  # None in the first listing, which delivers no events
         self._observed: set[str] = set()  # paths of live events during a listing
         self._pending = 0
         self._complete = False
@@ -54,15 +54,15 @@ class SubtreeResync:
         self.done: Callable[[], None] | None = None
 
     def start(self, since: int | None) -> None:
-        """List what there is, and deliver how it differs from what is known.
+        """List the subtree and deliver the differences as events.
 
         Args:
-            since: The last zxid that was seen before the absence; None for the first listing.
+            since: The last zxid that was seen before the disconnection; None for the first listing.
         """
         if not self._pending:
             self._since = since if self._complete else None
         self._observed.clear()
-        self._pending = 0  # of a count that was broken off: this one goes on from where that began
+        self._pending = 0  # this listing replaces an interrupted one, and keeps its zxid
         self._round += 1
         self._list(self._path)
 
@@ -71,7 +71,7 @@ class SubtreeResync:
         turn = self._round
 
         def answered(listed: r.GetChildren2Response | None) -> None:
-            if turn != self._round:  # of a connection before this one
+            if turn != self._round:  # the answer belongs to an earlier round
                 return
             self._pending -= 1
             if listed is None:
@@ -91,16 +91,16 @@ class SubtreeResync:
         self._zxids[path] = stat.czxid, stat.mzxid
         if known is None:
             known = self.children[path] = {}
-            if since is not None:  # if its creation had been delivered, it would be known
+            if since is not None:  # the node is unknown, so its creation was not delivered
                 self._emit(EventType.NODE_CREATED, path)
         elif since is not None and path not in self._observed:
-            # Not "higher than before": the server may be another one, whose zxids started over.
+            # The comparison is not "higher than before", because a different server's zxids may have started over.
             if czxid is not None and stat.czxid != czxid:
                 self._emit(EventType.NODE_DELETED, path)
                 self._emit(EventType.NODE_CREATED, path)
             elif stat.mzxid > since if mzxid is None else stat.mzxid != mzxid:
                 self._emit(EventType.NODE_DATA_CHANGED, path)
-        # A server that lists what no node can be called must not lead in a circle: "/" and "" are "/" again.
+        # A server that lists invalid names must not cause endless recursion: "/" and "" would lead to "/" again.
         names = dict.fromkeys(name for name in listed.children if name and "/" not in name)
         for name in [name for name in known if name not in names]:
             self._remove(paths.join(path, name))
@@ -109,8 +109,8 @@ class SubtreeResync:
             self._list(paths.join(path, name))
 
     def _remove(self, path: str) -> None:
-        """Deliver that a node and all that was below it is gone, children first."""
-        order = [path]  # a list that grows, not calls: a tree may be deeper than Python's stack
+        """Deliver the deletion of a node and everything below it, children first."""
+        order = [path]  # a growing list instead of recursion, because a tree may be deeper than Python's stack
         for above in order:
             order += [paths.join(above, name) for name in self.children.get(above, ())]
         for removed in reversed(order):
@@ -130,18 +130,18 @@ class SubtreeResync:
 
     @property
     def running(self) -> bool:
-        """Whether answers are still to come."""
+        """Whether answers are still expected."""
         return self._pending > 0
 
     def stop(self) -> None:
-        """Ask no more, and ignore answers that are still to come."""
+        """Stop listing, and ignore answers that are still expected."""
         self._round += 1
         self._pending = 0
 
     def observe(self, event: Event) -> None:
         """Record a live event."""
         path = event.path
-        if path != "/" and path.endswith("/"):  # no node has such a path
+        if path != "/" and path.endswith("/"):  # a node cannot have this path
             return
         if self._pending:
             self._observed.add(path)
@@ -154,7 +154,7 @@ class SubtreeResync:
         elif event.type == EventType.NODE_DATA_CHANGED:
             self._zxids[path] = self._zxids.get(path, (None, None))[0], event.zxid
         elif event.type == EventType.NODE_DELETED:
-            for name in list(self.children.get(path, ())):  # which went before, and unseen
+            for name in list(self.children.get(path, ())):  # the children were deleted earlier, without an event
                 self._remove(paths.join(path, name))
             self.children.pop(path, None)
             self._zxids.pop(path, None)

@@ -1,33 +1,33 @@
-"""One client's session without I/O: what to send, what a reply means, what becomes of calls when a connection is lost.
+"""A client session without I/O: requests to send, the meaning of replies, and the fate of calls on a lost connection.
 
 Phases of a connection, and transitions::
 
-    OFF --begin--> HANDSHAKE --> SASL --> AUTH --> PROBE --> READY
+    OFF --start--> HANDSHAKE --> SASL --> AUTH --> PROBE --> READY
      ^                |            |        |        |         |
      +----------------+--- lost ---+--------+--------+---------+
 
-SASL is skipped without a login, and PROBE unless a new session has watches of a former one: the answer to a ping tells
-whether the zxids of the server started over, as after a restart without data.
+SASL is skipped without a login. PROBE is skipped unless a new session has watches of an earlier one: the reply to a
+ping then shows whether the zxids of the server started over, as after a restart without data.
 
-States that the user sees follow from them (:class:`~zoolet.client.wire.states.State`). What keeps them sound:
+The user's states (:class:`~zoolet.client.wire.states.State`) follow from the phases. Invariants:
 
-- ``inflight`` is in the order of xids, and replies come in that order; whatever breaks it breaks the connection.
+- ``inflight`` is in the order of xids, and replies arrive in that order. A reply out of order breaks the connection.
 - A call is in ``waiting`` or in ``inflight`` or done, never in two of them.
 - ``_since`` is the last zxid that was seen while all watches were registered; it is None while they are. Watches are
-  registered again with it, so that nothing is missed when a connection breaks in the middle of that.
-- ``last_confirmed`` only grows, and only by the moment at which a request was *sent* that was then answered: the server
-  cannot have received it earlier, so the session lives at least its timeout longer than that. A server in read-only
-  mode confirms nothing: the majority may have ended the session, and granted its locks to others.
+  registered again with it, to miss no event if the connection breaks during the registration.
+- ``last_confirmed`` only grows, and only to the time when an answered request was *sent*. The server cannot have
+  received the request earlier, so the session exists for at least its timeout after that time. A server in read-only
+  mode confirms nothing: the majority may have expired the session and granted its locks to other clients.
 
-The shell around it (:mod:`zoolet.client.aio.connection`) brings bytes and the time, in seconds of a monotonic clock,
-and sends what is in ``out``.
+The caller (:mod:`zoolet.client.aio.connection`) passes in received bytes and the time, in seconds of a monotonic clock,
+and sends the contents of ``out``.
 
-When the connection is lost, a call that was not sent waits for the next one. A call that was sent and is idempotent is
-sent again. Any other fails with ConnectionLossError, for it may have happened. None waits for a connection longer than
-its deadline; for a reply it waits as long as the server is not silent.
+When the connection is lost, a call that was not sent waits for the next connection. A call that was sent and is
+idempotent is sent again. Any other call fails with ConnectionLossError, because it may have been applied. No call waits
+for a connection longer than its deadline. It waits for a reply until the server has been silent for too long.
 
-A ping is sent after a third of the session timeout without a request, and the connection is given up after two thirds
-without a reply: the last third is for finding another server before the session expires.
+A ping is sent after a third of the session timeout without a request. After two thirds without a reply the connection
+is closed: the last third is for finding another server before the session expires.
 
 Source: ClientCnxn.
 """
@@ -40,14 +40,10 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from zoolet.client.wire.authentication import Credentials, SaslLogin
-from zoolet.client.wire.requests import HEADER, Request, answer, connection_loss, drop, fail, request_frame
-from zoolet.client.wire.states import Event, State
-from zoolet.client.wire.watches import WatchTable
-from zoolet.protocol import records as r
-from zoolet.protocol.codec import struct_of
-from zoolet.protocol.enums import EventType, Xid
-from zoolet.protocol.errors import (
+from ...protocol import records as r
+from ...protocol.codec import struct_of
+from ...protocol.enums import EventType, Xid
+from ...protocol.errors import (
     AuthFailedError,
     ClosedError,
     ErrorCode,
@@ -55,24 +51,39 @@ from zoolet.protocol.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from zoolet.protocol.framing import Frames, frame
-from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
-from zoolet.protocol.operations import OpCode
-from zoolet.protocol.sasl import SaslFailure
+from ...protocol.framing import Frames, frame
+from ...protocol.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
+from ...protocol.operations import OpCode
+from ...protocol.sasl import SaslFailure
+from . import diagnosis
+from .authentication import Credentials, SaslLogin
+from .requests import (
+    HEADER,
+    Request,
+    complete,
+    connection_loss,
+    drop,
+    fail,
+    fail_undecodable,
+    request_error,
+    request_frame,
+)
+from .states import Event, State
+from .watches import WatchTable
 
 MAX_REPLY: Final = 64 << 20
-"""Bytes of the longest reply that is taken; what claims to be longer is no reply."""
+"""Maximum number of bytes in a reply. A longer one is treated as malformed."""
 _HEAD = struct_of(r.ReplyHeader).unpack_from
 _PING = request_frame(Xid.PING, OpCode.PING)
 _LAST_XID: Final = 0x7FFFFFFF
 
 
 class ConnectionBroken(Exception):
-    """The server broke the protocol, or is silent: the connection is of no use. The message is the reason."""
+    """The server violated the protocol or is silent, so the connection must be closed. The message is the reason."""
 
 
 class Phase(Enum):
-    """How far a connection has come."""
+    """The phases of a connection."""
 
     OFF = 0
     HANDSHAKE = 1
@@ -82,26 +93,26 @@ class Phase(Enum):
     READY = 5
 
 
-_READY: Final = Phase.READY  # a name of its own: a look-up in an enum costs 80 ns (Python 3.11)
+_READY: Final = Phase.READY  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
 
 
 class Session:
     """The state of a session and of the connection that serves it.
 
     Args:
-        timeout_ms: The session timeout to ask for.
-        rng: Where the SASL nonce comes from.
-        read_only: Whether a server in read-only mode will do.
+        timeout_ms: The session timeout to request, in milliseconds.
+        rng: Random generator for the SASL nonce.
+        read_only: Whether a server in read-only mode is accepted.
         login: User and password for SASL DIGEST-MD5.
-        on_state: Called with each new state, and why.
-        postpone: Called with a call that the server was too busy to try, and that is to be sent again.
+        on_state: Function that is called with each new state and the reason.
+        postpone: Function that is called with a call that the server was too busy to try, to send it again later.
 
     Attributes:
-        out: What to send, in order; the shell takes it.
+        out: Frames to send, in order. The caller sends and removes them.
         last_zxid: The highest zxid that was seen in this session.
-        last_confirmed: The moment at which the newest request that was answered had been sent.
-        last_reason: Why the last connection failed or ended; for errors.
-        terminal_error: Why no call is taken any more.
+        last_confirmed: Time when the newest answered request was sent.
+        last_reason: Reason why the last connection failed or was lost, for error messages.
+        terminal_error: The error that all calls raise once the client cannot be used any more; None before.
     """
 
     def __init__(
@@ -132,13 +143,13 @@ class Session:
         self.inflight: deque[Request] = deque()
         self.terminal_error: Exception | None = None
         self.fatal_error: ZooKeeperError | None = None
-        """The error that closed it, if that was not its owner."""
+        """The error that closed the session; None if its owner closed it."""
         self._rewatching = 0
         self._pinged_at: deque[float] = deque()
-        self._since: int | None = None  # the last zxid that was seen when all watches were there; None while they are
-        self._since_in_doubt = False  # the session is new: the server's zxids may have started over
+        self._since: int | None = None  # the last zxid seen while all watches were registered; None while they are
+        self._since_in_doubt = False  # True in a new session: the server's zxids may have started over
         self._accepts_read_only = read_only
-        self._resumable_elsewhere = False  # a server with a quorum knows the session
+        self._resumable_elsewhere = False  # whether a server with a quorum knows the session
         self._login = SaslLogin(*login, rng) if login is not None else None
         self._on_state = on_state
         self._postpone = postpone
@@ -148,23 +159,23 @@ class Session:
 
     @property
     def requests_sent(self) -> int:
-        """How many requests were sent, until xids begin again after 2**31 - 1."""
+        """Number of requests sent. It starts over with the xids after 2**31 - 1."""
         return self.last_xid
 
     # --- calls ---
 
     def submit(self, call: Request) -> None:
-        """Take a call; it is sent by the next :meth:`flush`, or when there is a connection again.
+        """Accept a call. The next :meth:`flush` sends it, or the next connection.
 
         Raises:
             ClosedError: The client is closed.
         """
         if self.terminal_error is not None:
-            raise self.terminal_error.with_traceback(None)  # it is raised again and again
+            raise self.terminal_error.with_traceback(None)  # a reused error would collect the frames of every raise
         self.waiting.append(call)
 
     def flush(self, now: float) -> None:
-        """Encode what waits into ``out``, once there is a session; the connection writes it."""
+        """Encode the waiting calls into ``out`` if the connection is ready. The connection writes ``out``."""
         if self.phase is not _READY:
             return
         out, inflight, waiting, xid = self.out, self.inflight, self.waiting, self.last_xid
@@ -178,22 +189,26 @@ class Session:
             call.sent_at = now
             inflight.append(call)
             body = call.body
-            out.append(HEADER(8 + len(body), xid, call.op) + body)  # no call of a function for each
-        if xid != self.last_xid:  # calls that were cancelled are not sent, and keep no session alive
+            out.append(HEADER(8 + len(body), xid, call.op) + body)  # inlined for speed
+        if xid != self.last_xid:  # cancelled calls are not sent, so they do not keep the session alive
             self.last_xid = xid
             self.sent_at = now
 
     def add_credential(self, scheme: str, auth: bytes, call: Request | None) -> None:
-        """Authenticate with a credential at this server and at every later one; the call is completed by the first."""
+        """Authenticate with a credential at this server and at every later one. The first reply completes the call.
+
+        Raises:
+            ClosedError: The client is closed.
+        """
         if self.terminal_error is not None:
-            raise self.terminal_error.with_traceback(None)  # it is raised again and again
+            raise self.terminal_error.with_traceback(None)  # a reused error would collect the frames of every raise
         credential = self._credentials.add(scheme, auth, call)
         if self.phase in (Phase.AUTH, Phase.PROBE, Phase.READY):
             self.out += self._credentials.send(credential)
 
     def rewatch(self, path: str) -> None:
-        """Register the watches of a path again, of which the server may have kept only the last; nothing is missed."""
-        if self.phase is Phase.READY:  # else all are registered once it is
+        """Register the watches of a path again, because the server may keep only the last one. No event is lost."""
+        if self.phase is Phase.READY:  # a connection that becomes ready registers all watches
             since = self._since = self.last_zxid if self._since is None else self._since
             self._register_watches(since, path)
             self.watches.resync(since, path)
@@ -207,12 +222,12 @@ class Session:
 
     # --- a connection's life ---
 
-    def begin(self, now: float) -> None:
-        """Shake hands on a new connection."""
+    def start(self, now: float) -> None:
+        """Start the handshake on a new connection."""
         self.phase = Phase.HANDSHAKE
         self._frames = Frames(MAX_REPLY)
         self.out.clear()
-        self._credentials.begin()
+        self._credentials.start()
         self._pinged_at.clear()
         self._rewatching = 0
         if self._since is None:
@@ -229,14 +244,15 @@ class Session:
         self.out.append(frame(request.encode()))
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes off the wire.
+        """Process received bytes.
 
         Raises:
-            ConnectionBroken: The connection is of no use; call :meth:`lost`.
+            ConnectionBroken: The connection must be closed; call :meth:`lost`.
         """
-        self.received_at = now
         try:
             payloads = self._frames.feed(data)
+            if payloads:  # a partial message does not count, because a server could send single bytes for hours
+                self.received_at = now
             for payload in payloads:
                 if self.phase is _READY:
                     self._reply(payload, now)
@@ -245,17 +261,21 @@ class Session:
                 elif self.phase is not Phase.OFF:
                     self._reply(payload, now)
         except MarshallingError as error:
-            raise ConnectionBroken(f"the server sent a malformed message: {error}") from None
+            foreign = self.phase is Phase.HANDSHAKE
+            why = diagnosis.foreign(data) if foreign else f"the server sent a malformed message: {error}"
+            raise ConnectionBroken(why) from None
 
     def _on_connect_response(self, answer: ConnectResponse, now: float) -> None:
         if answer.timeout_ms <= 0 or answer.session_id == 0:
-            self.expired("the server says that the session is over")
+            self.expired("the server reports that the session has expired")
             raise ConnectionBroken("the session has expired")
         if answer.session_id != self.id:
             self._since_in_doubt = True
             had_session = self.id != 0
             self.id = answer.session_id
-            if had_session and self.state is not State.LOST:  # a read-only server's session cannot be taken elsewhere
+            if (
+                had_session and self.state is not State.LOST
+            ):  # a read-only server's session cannot move to another server
                 self._fail_all(SessionExpiredError(detail="a new session had to be opened"))
         self.password = answer.password
         self.timeout_ms = answer.timeout_ms
@@ -265,7 +285,7 @@ class Session:
             self.last_confirmed = self._began
         if self._login is not None:
             self.phase = Phase.SASL
-            self._login.begin()
+            self._login.start()
             self._sasl(b"")
         else:
             self._send_auth(now)
@@ -281,7 +301,7 @@ class Session:
             self._probe(now)
 
     def _probe(self, now: float) -> None:
-        """Find out whether the server knows less than what was seen before, if that matters to a watch."""
+        """Check whether the server is behind the last zxid that was seen, if there are watches that depend on it."""
         if self._since_in_doubt and self._since and any(True for _ in self.watches):
             self.phase = Phase.PROBE
             self._pinged_at.append(now)
@@ -299,11 +319,11 @@ class Session:
         self.flush(now)
 
     def lost(self, reason: str, now: float) -> None:
-        """Record that the connection is gone: idempotent calls wait for the next one, others that were sent fail."""
+        """Record that the connection is lost: idempotent calls wait for the next one, other sent calls fail."""
         was, self.phase = self.phase, Phase.OFF
         self.out.clear()
         self.read_only_now = False
-        self._credentials.begin()
+        self._credentials.start()
         unanswered = []
         while self.inflight:
             call = self.inflight.popleft()
@@ -319,12 +339,12 @@ class Session:
             self._set_state(State.SUSPENDED, reason)
 
     def expired(self, reason: str) -> None:
-        """Record that the session is over: its calls fail, and later ones belong to the next session."""
+        """Record the end of the session: its calls fail, and later calls belong to the next session."""
         self.id, self.password = 0, NO_PASSWORD
-        self.timeout_ms = self.wanted_ms  # what was granted was granted to the session that is over
+        self.timeout_ms = self.wanted_ms  # the granted timeout applied only to the session that ended
         if self._since is None:
             self._since = self.last_zxid
-        self.last_zxid = 0  # the next session is a new beginning, at a server that may know less
+        self.last_zxid = 0  # the next session may be served by a server with an older state
         self._resumable_elsewhere = False
         self.phase = Phase.OFF
         self.out.clear()
@@ -333,7 +353,7 @@ class Session:
             self._set_state(State.LOST, reason)
 
     def close(self, reason: str, error: ZooKeeperError | None = None) -> None:
-        """Refuse further calls, and fail the pending ones."""
+        """Reject further calls, and fail the pending ones."""
         self.phase = Phase.OFF
         self.fatal_error = error
         error = error or ClosedError(detail=reason)
@@ -342,8 +362,8 @@ class Session:
         self._set_state(State.CLOSED, reason)
 
     def send_close(self, now: float, call: Request) -> None:
-        """Ask the server to end the session. From here on nothing is held any more: it may be another's before the
-        answer is here.
+        """Request the end of the session. The client holds no locks any more, because other clients may acquire them
+        before the reply arrives.
         """
         self.waiting.append(call)
         self.flush(now)
@@ -370,7 +390,7 @@ class Session:
     # --- time ---
 
     def next_due(self) -> float | None:
-        """Return the moment at which :meth:`tick` has something to do."""
+        """Return the time of the next :meth:`tick`; None if nothing is due."""
         moments = []
         if self.phase is Phase.READY:
             third = self.timeout_ms / 3000
@@ -380,15 +400,15 @@ class Session:
         return min(moments, default=None)
 
     def tick(self, now: float) -> None:
-        """Do what is due: a ping, or failing calls that have waited long enough.
+        """Send a ping if it is due, or fail calls whose deadline has passed.
 
         Raises:
-            ConnectionBroken: Nothing was received for two thirds of the session timeout.
+            ConnectionBroken: No complete message was received for two thirds of the session timeout.
         """
         third = self.timeout_ms / 3000
         if self.phase is Phase.READY:
             if now >= self.received_at + 2 * third:
-                raise ConnectionBroken(f"nothing was received from the server for {now - self.received_at:.3f} s")
+                raise ConnectionBroken(f"no complete message from the server for {now - self.received_at:.3f} s")
             if now >= self.sent_at + third:
                 self.out.append(_PING)
                 self.sent_at = now
@@ -400,63 +420,80 @@ class Session:
                     drop(call)
                 else:
                     last = f"; {self.last_reason}" if self.last_reason else ""
-                    why = f"there was no connection in time; it was not applied{last}"
+                    why = f"no connection in time; the request was not applied{last}"
                     fail(call, connection_loss(call.path, why, maybe=False))
             self._credentials.fail_overdue(now)
 
     def overdue(self, now: float) -> bool:
-        """Return whether the server may have expired the session by now, for all that is known here."""
+        """Return whether the server may have expired the session by now, as far as the client knows."""
         return self.id != 0 and now >= self.last_confirmed + self.timeout_ms / 1000
 
     # --- replies ---
 
     def _reply(self, payload: bytes, now: float) -> None:
-        if len(payload) < 16:
-            raise ConnectionBroken(f"the server sent a reply of {len(payload)} bytes")
+        size = len(payload)
+        if size < 16:
+            raise ConnectionBroken(f"expected a reply of at least 16 bytes, found {size}")
         xid, zxid, err = _HEAD(payload)
         inflight = self.inflight
         if inflight and inflight[0].xid == xid:
             call = inflight.popleft()
-            if err and err == ErrorCode.SESSION_EXPIRED:  # most have none, and need no look at the names
+            if err and err == ErrorCode.SESSION_EXPIRED:  # `err and` avoids a slow enum lookup for most replies
                 inflight.appendleft(call)
-                self.expired("the server says that the session is over")
+                self.expired("the server reports that the session has expired")
                 raise ConnectionBroken("the session has expired")
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
             call.zxid = zxid
             if call.sent_at > self.last_confirmed and not self.read_only_now:
                 self.last_confirmed = call.sent_at
-            if err and err == ErrorCode.THROTTLED_OP and call.retries_throttled and not call.done():
-                self._postpone(call)
-            else:
-                answer(call, payload, err)
-        elif xid == Xid.NOTIFICATION:
-            # An event does not move last_zxid: the other events of its transaction may not have come yet.
+            if err:
+                if err == ErrorCode.THROTTLED_OP and call.retries_throttled and not call.done():
+                    self._postpone(call)
+                else:
+                    complete(call, None, request_error(err, call.op, call.path))
+                return
+            try:
+                result = call.decode(payload, 16, size)
+            except Exception as reason:
+                fail_undecodable(call, reason)
+                return
+            if call.then is not None:
+                complete(call, result, None)
+            elif not call.done():
+                call.set_result(result)  # inlined, because this is the way of nearly every reply
+        else:
+            self._other_reply(payload, xid, zxid, err, now)
+
+    def _other_reply(self, payload: bytes, xid: int, zxid: int, err: int, now: float) -> None:
+        """Process an event, or a reply to a request that is not a call."""
+        if xid == Xid.NOTIFICATION:
+            # An event does not advance last_zxid: other events of its transaction may not have arrived yet.
             self._event(r.WatcherEvent.decode(payload, 16), zxid)
         elif xid == Xid.PING and self._pinged_at:
             self._on_ping_reply(zxid, now)
         elif xid == Xid.AUTH and self._credentials.unanswered:
             self._on_auth_reply(err, now)
         elif xid == Xid.SET_WATCHES and self._rewatching:
-            if err:  # without the watches nothing that is waited for would come; _since stays for the next connection
-                raise ConnectionBroken(f"the server did not register the watches: error {err}")
+            if err:  # the client would miss events; _since stays for the next connection
+                raise ConnectionBroken(f"the server did not register the watches (error {err})")
             self._rewatching -= 1
             if not self._rewatching:
                 self._since = None
         elif self.phase is Phase.SASL:
             self._on_sasl_reply(payload, err, now)
         else:
-            expected = inflight[0].xid if inflight else "none"
-            raise ConnectionBroken(f"the server answered request {xid}, and {expected} was next")
+            expected = self.inflight[0].xid if self.inflight else "none"
+            raise ConnectionBroken(f"unexpected reply to request {xid}; expected {expected}")
 
     def _on_ping_reply(self, zxid: int, now: float) -> None:
         pinged_at = self._pinged_at.popleft()
         if self.inflight and self.inflight[0].sent_at < pinged_at:
-            raise ConnectionBroken(f"the server answered a ping, and not request {self.inflight[0].xid} before it")
+            raise ConnectionBroken(f"unexpected reply to a ping; expected {self.inflight[0].xid}")
         if not self.read_only_now:
             self.last_confirmed = max(self.last_confirmed, pinged_at)
         if self.phase is Phase.PROBE:
-            if zxid < (self._since or 0):  # every change that this server knows may be news
+            if zxid < (self._since or 0):  # any change on this server may be new to the client
                 self._since = 0
             self._ready(now)
 
@@ -466,15 +503,15 @@ class Session:
         except ValueError:
             raise ConnectionBroken(f"the server sent an event of unknown type {event.type}") from None
         if not event.path.startswith("/") and kind is not EventType.NONE:
-            raise ConnectionBroken(f"the server sent an event for {event.path!r}, which is not a path")
+            raise ConnectionBroken(f"the server sent an event for an invalid path: {event.path!r}")
         if kind is not EventType.NONE:
             self.watches.fire(Event(kind, event.path, zxid if zxid > 0 else None))
 
     def _on_auth_reply(self, err: int, now: float) -> None:
         credential, call = self._credentials.pop_answered()
         if err:
-            why = f"the server refused a credential of scheme {credential.scheme!r}"
-            if call is None:  # it was accepted before: without it the client lacks rights that its user expects
+            why = f"the server rejected a credential of scheme {credential.scheme!r}"
+            if call is None:  # an earlier connection accepted the credential, so the user relies on its permissions
                 self.close(why, AuthFailedError(detail=why))
             else:
                 self._credentials.forget(credential)
@@ -496,7 +533,7 @@ class Session:
             self.close(error.detail, error)
             raise ConnectionBroken(error.detail) from None
         except SaslFailure as failure:
-            raise ConnectionBroken(f"SASL: {failure}") from None
+            raise ConnectionBroken(f"the SASL login failed: {failure}") from None
         if response is None:
             self._send_auth(now)
         else:

@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from zoolet.protocol.enums import EventType
+from ...protocol.enums import EventType
 
 
 class State(Enum):
-    """How a client stands.
+    """The state of a client.
 
     ::
 
         CONNECTING --> CONNECTED <--> SUSPENDED --> LOST --> CONNECTED (a new session)
                    --> READ_ONLY <-->     |
-        every one of them --> CLOSED, for good
+        any of them --> CLOSED, permanently
     """
 
     CONNECTING = "connecting"
-    """There has been no session yet."""
+    """The client has not had a session yet."""
     CONNECTED = "connected"
     """A server serves the session, and all credentials have been accepted."""
     READ_ONLY = "read-only"
-    """A server that has lost its quorum serves; writes are refused."""
+    """A server that has lost its quorum serves the session, and rejects writes."""
     SUSPENDED = "suspended"
-    """The connection is lost. The session may live on; nothing can be known of it until the client is back."""
+    """The connection is lost. Whether the session still exists is unknown until the client has reconnected."""
     LOST = "lost"
-    """The session is over, and its ephemeral nodes with it. The client goes on with a new one."""
+    """A server reported that the session has expired, or an attempt to connect failed after the session timeout. The
+    client continues with a new session."""
     CLOSED = "closed"
-    """The client was closed, or its credentials were refused; it is of no use any more."""
+    """The client was closed, or its credentials were rejected. It cannot be used any more."""
 
 
 class StateListener(Protocol):
-    """A listener for states."""
+    """An object that is notified of each new state of a client."""
 
     def on_state(self, state: State) -> None:
-        """Receive the state of the client, at once, inside the loop."""
+        """Receive the state of the client, immediately and inside the event loop."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """An event of a watched node.
 
     Args:
-        type: What.
-        path: To which node, as the client names it.
-        zxid: By which transaction; None where the server does not say.
+        type: Kind of change.
+        path: Path of the node, without the client's chroot.
+        zxid: The transaction that caused the event; None if the server does not send it.
     """
 
     type: EventType
@@ -57,11 +56,11 @@ class Event:
 
 
 class WatchOverflowError(Exception):
-    """The events of a watch were not taken as fast as they came, and were dropped: read again what is watched.
+    """Events of a watch arrived faster than they were taken, and were dropped: read the watched nodes again.
 
     Args:
-        path: What is watched.
-        limit: How many events may wait.
+        path: The watched node.
+        limit: Maximum number of waiting events.
     """
 
     def __init__(self, path: str, limit: int) -> None:
@@ -70,4 +69,4 @@ class WatchOverflowError(Exception):
         self.limit = limit
 
     def __str__(self) -> str:
-        return f"{self.path}: more than {self.limit} events waited to be taken, and all of them were dropped"
+        return f"{self.path}: more than {self.limit} events were waiting, and all of them were dropped"

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Literal, Self
 
-from zoolet.client.wire.arguments import checked_acl, checked_version
-from zoolet.client.wire.operations import create_mode, create_request
-from zoolet.protocol import multi as wire
-from zoolet.protocol import records as r
-from zoolet.protocol.acl import ACL, AclList
-from zoolet.protocol.codec import Record
-from zoolet.protocol.errors import ErrorCode, NoNodeError, RuntimeInconsistencyError, ZooKeeperError, error_for
-from zoolet.protocol.operations import OpCode
+from ...protocol import multi as wire
+from ...protocol import records as r
+from ...protocol.acl import ACL, AclList
+from ...protocol.codec import Record
+from ...protocol.errors import ErrorCode, NoNodeError, RuntimeInconsistencyError, ZooKeeperError
+from ...protocol.operations import OpCode
+from ..serializers import V
+from .arguments import checked_acl, checked_version
+from .operations import NewNode
+from .requests import request_error
 
 
-class Transaction:
-    """Collects operations; commits them at the end of its ``async with`` block, unless that raised.
+class Transaction(Generic[V]):
+    """Collects operations, and commits them at the end of its ``async with`` block unless the block raised.
 
-    Made by ``Client.transaction()``. Its guards are nodes that have to exist: they are checked first, and do not count.
+    ``Client.transaction()`` creates it. Its guards are nodes that must exist. They are checked first, and are not
+    counted as operations.
 
     Attributes:
-        results: After the commit, for each operation: the path of a create, the Stat of a set, None of a delete or
-            check; after a commit that failed, the error of each, RuntimeInconsistencyError for those behind the one
-            that did not hold.
+        results: Result of each operation after the commit: the path for a create, the Stat for a set, and None for a
+            delete or check. After a failed commit: None for operations before the one that failed, then its error,
+            then a RuntimeInconsistencyError for each operation after it.
     """
 
     def __init__(
@@ -32,7 +35,7 @@ class Transaction:
         commit: Callable[[bytes, int], Coroutine[Any, Any, list[tuple[int, Record]]]],
         add_chroot: Callable[[str, bool], str],
         strip_chroot: Callable[[str], str],
-        encode: Callable[[Any], bytes],
+        encode: Callable[[V | Literal[b""], str], bytes],
         acl: AclList | None = None,
         guards: Sequence[str] = (),
         guard_failed: Callable[[], Exception] | None = None,
@@ -44,6 +47,7 @@ class Transaction:
         self._acl = acl
         self._operations: list[tuple[OpCode, Record]] = []
         self._paths: list[str] = []
+        self._records: list[tuple[int, Record]] = []  # results as the server sent them
         self.results: list[Any] = []
         self._guards = len(guards)
         self._guard_failed = guard_failed
@@ -58,14 +62,14 @@ class Transaction:
         self._paths.append(path)
 
     def check(self, path: str, version: int = -1) -> None:
-        """Go on only if the node exists and has the version; -1 for any."""
+        """Require that the node exists and its version matches (-1 for any), or the whole transaction fails."""
         request = r.CheckVersionRequest(self._add_chroot(path, False), checked_version(version))
         self._add(OpCode.CHECK, request, path)
 
     def create(
         self,
         path: str,
-        value: Any = b"",
+        value: V | Literal[b""] = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
@@ -73,54 +77,60 @@ class Transaction:
         ttl: float | None = None,
         acl: Iterable[ACL] | None = None,
     ) -> None:
-        """Create a node; arguments as for ``Client.create``."""
-        mode = create_mode(ephemeral, sequential, container, ttl)
+        """Create a node. The arguments are the same as for ``Client.create``."""
+        node = NewNode.of(ephemeral, sequential, container, ttl)
         below_chroot = self._add_chroot(path, sequential)
         entries = self._acl if acl is None else checked_acl(acl)
-        self._add(*create_request(below_chroot, self._encode(value), entries, mode, ttl), path)
+        self._add(*node.request(below_chroot, self._encode(value, path), entries), path)
 
-    def set(self, path: str, value: Any, version: int = -1) -> None:
-        """Replace a node's data if it has the version; -1 for any."""
-        request = r.SetDataRequest(self._add_chroot(path, False), self._encode(value), checked_version(version))
+    def set(self, path: str, value: V | Literal[b""], version: int = -1) -> None:
+        """Replace a node's data if its version matches (-1 for any)."""
+        request = r.SetDataRequest(self._add_chroot(path, False), self._encode(value, path), checked_version(version))
         self._add(OpCode.SET_DATA, request, path)
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Remove a node if it has the version; -1 for any."""
+        """Delete a node if its version matches (-1 for any)."""
         request = r.DeleteRequest(self._add_chroot(path, False), checked_version(version))
         self._add(OpCode.DELETE, request, path)
 
     async def commit(self) -> list[Any]:
-        """Apply all of it or nothing; the ``async with`` block does this at its end.
+        """Apply all operations or none. The ``async with`` block does this at its end.
 
         Returns:
             The results.
 
         Raises:
-            ZooKeeperError: The error of the operation that did not hold; its number stands in a note.
+            ZooKeeperError: An operation failed. A note of the error contains its number.
         """
-        return await self.wait_results(self.send()) if self._operations else []
+        return await self._wait_results(self._send()) if self._operations else []
 
-    def send(self) -> Coroutine[Any, Any, list[tuple[int, Record]]]:
-        """Send it at once; for :meth:`wait_results`."""
+    def _send(self) -> Coroutine[Any, Any, list[tuple[int, Record]]]:
+        """Send the transaction immediately; the result is for :meth:`_wait_results`."""
         return self._commit(wire.encode_operations(self._operations), len(self._operations))
 
-    async def wait_results(self, sent: Awaitable[list[tuple[int, Record]]]) -> list[Any]:
-        """Wait for the results of what was sent; raises as :meth:`commit` does."""
-        records = await sent
-        results = [self._result(path, record) for path, (_, record) in zip(self._paths, records, strict=True)]
+    async def _wait_results(self, sent: Awaitable[list[tuple[int, Record]]]) -> list[Any]:
+        """Wait for the results of a transaction that was sent; raises as :meth:`commit` does."""
+        self._records = records = await sent
+        asked = zip(self._operations, self._paths, records, strict=True)
+        results = [self._result(op, path, record) for (op, _), path, (_, record) in asked]
         self.results = results[self._guards :]
         for number, result in enumerate(results):
             if isinstance(result, ZooKeeperError) and not isinstance(result, RuntimeInconsistencyError):
                 if number < self._guards and self._guard_failed is not None and isinstance(result, NoNodeError):
                     raise self._guard_failed() from None
-                place = f"operation {number + 1 - self._guards} of {len(self)}"
-                result.add_note(f"{place} of a transaction; none was done")
-                raise result
+                # A new error is raised, because the traceback of the result would hold the frames of all callers.
+                raise self._noted(type(result)(result.path, result.detail), number)
         return self.results
 
-    def _result(self, path: str, record: Record) -> Any:
+    def _noted(self, error: ZooKeeperError, number: int) -> ZooKeeperError:
+        error.add_note(
+            f"operation {number + 1 - self._guards} of {len(self)} of the transaction failed; none was applied"
+        )
+        return error
+
+    def _result(self, op: OpCode, path: str, record: Record) -> Any:
         if isinstance(record, r.ErrorResponse):
-            return error_for(record.err, path) if record.err != ErrorCode.OK else None
+            return request_error(record.err, op, path) if record.err != ErrorCode.OK else None
         if isinstance(record, r.CreateResponse | r.Create2Response):
             return self._strip_chroot(record.path)
         return record.stat if isinstance(record, r.StatResponse) else None

@@ -1,19 +1,18 @@
-"""The watches of a client: which event reaches which, and how to register them at a server that knows none.
+"""The watches of a client: delivery of events to watches, and registration of watches after a reconnect.
 
-Events arrive in ``Session._event``, which calls :meth:`WatchTable.fire`; the
+Events arrive in ``Session._event``, which calls :meth:`WatchTable.fire`. The
 :class:`~zoolet.client.aio.watcher.Watcher` takes them from its :class:`Registration`.
 
-A watch is one of five kinds. ``DATA``, ``EXIST`` and ``CHILD`` fire once; ``PERSISTENT`` and ``RECURSIVE`` stay.
+A watch is one of five kinds. ``DATA``, ``EXIST`` and ``CHILD`` fire once. ``PERSISTENT`` and ``RECURSIVE`` stay.
 
-A 3.8 server keeps one mode for all watches that a connection has on one path: the last one set. So where there is a
-recursive watch, the others of that path are not set at the server: its events fire them (:meth:`WatchTable.fire`). If
-it was replaced nevertheless, or ends while others are left, the path's watches are registered again, as after a
-reconnect (``Session.rewatch``).
+A 3.8 server keeps one mode for all watches that a connection has on one path: the last one set. So if a path has a
+recursive watch, its other watches are not set at the server: the events of the recursive watch fire them
+(:meth:`WatchTable.fire`). If the recursive watch was replaced nevertheless, or ends before the others, the path's
+watches are registered again, as after a reconnect (``Session.rewatch``).
 
-No event is lost with a connection. A server compares one-shot watches with the last zxid that a client has seen. It
-does not do that for those that stay, so here a ``PERSISTENT`` watch is registered a second time as one-shot watches of
-the same node, and a ``RECURSIVE`` one lists what is below its node (:mod:`.resync`). What happened to a node several
-times meanwhile is delivered once.
+No event is lost with a connection. A server compares one-shot watches with the last zxid that a client has seen, but
+not watches that stay. So a ``PERSISTENT`` watch is also registered as one-shot watches of the same node, and a
+``RECURSIVE`` watch lists its subtree (:mod:`.resync`). Several changes of a node while disconnected are delivered once.
 
 Source: ZKWatchManager; ClientCnxn.SendThread.primeConnection.
 """
@@ -25,15 +24,15 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final
 
-from zoolet.client.wire.resync import SubtreeResync
-from zoolet.client.wire.states import Event, WatchOverflowError
-from zoolet.protocol import paths
-from zoolet.protocol import records as r
-from zoolet.protocol.enums import EventType, WatcherType
-from zoolet.protocol.operations import OpCode
+from ...protocol import paths
+from ...protocol import records as r
+from ...protocol.enums import EventType, WatcherType
+from ...protocol.operations import OpCode
+from .resync import SubtreeResync
+from .states import Event, WatchOverflowError
 
 BATCH: Final = 120_000
-"""Bytes of paths in one setWatches, so that the request stays below 128 KiB."""
+"""Maximum number of bytes of paths in one setWatches, to keep the request below 128 KiB."""
 
 
 class Kind(Enum):
@@ -54,7 +53,7 @@ CONSUMED: Final = {
     EventType.NODE_DELETED: (Kind.DATA, Kind.EXIST, Kind.CHILD),
     EventType.NODE_CHILDREN_CHANGED: (Kind.CHILD,),
 }
-"""Which one-shot watches of a node each event fires."""
+"""The kinds of one-shot watches of a node that each event fires."""
 _SERVER_KIND: Final = {
     Kind.DATA: WatcherType.DATA,
     Kind.EXIST: WatcherType.DATA,
@@ -68,10 +67,10 @@ class Registration:
     """One watch and the events that wait for its user.
 
     Args:
-        kind: What it is notified of.
-        path: The node, as the server names it.
-        limit: How many events may wait; one more drops them all.
-        wake: Called when there is an event or an error to pop.
+        kind: Kind of the watch.
+        path: Path of the node on the server.
+        limit: Maximum number of waiting events. One more event drops them all.
+        wake: Function that is called when there is an event or an error to pop.
     """
 
     def __init__(self, kind: Kind, path: str, limit: int, wake: Callable[[], None]) -> None:
@@ -82,18 +81,18 @@ class Registration:
         self.events: deque[Event] = deque()
         self.overflowed = False
         self.receive: Callable[[Event], None] | None = None
-        """Called with each event, in place of queueing it."""
+        """Function that is called with each event; None to queue the events."""
         self.exists: bool | None = None
-        """Of a PERSISTENT watch: whether its node exists, as far as the events tell."""
+        """Whether the node of a PERSISTENT watch exists, according to the events so far."""
         self.resync: SubtreeResync | None = None
         self.derived: int | None = None
-        """Of a PERSISTENT watch: the zxid of the last change of its children that was known from a recursive watch."""
+        """For a PERSISTENT watch, the zxid of the last change of its children that a recursive watch reported."""
 
     def deliver(self, event: Event) -> None:
         """Queue an event for the user."""
         if self.kind is Kind.PERSISTENT and event.path == self.path:
             if event.type == EventType.NODE_DELETED:
-                if self.exists is False:  # the second of two for the same deletion
+                if self.exists is False:  # a second event for the same deletion
                     return
                 self.exists = False
             elif event.type == EventType.NODE_CREATED:
@@ -103,7 +102,7 @@ class Registration:
         self.put(event)
 
     def put(self, event: Event) -> None:
-        """Queue an event without looking at it."""
+        """Queue an event without inspecting it."""
         if self.receive is not None:
             self.receive(event)
         elif len(self.events) >= self.limit:
@@ -114,10 +113,10 @@ class Registration:
         self.wake()
 
     def pop(self) -> Event | None:
-        """Return the event that has waited longest, if there is one.
+        """Return the oldest waiting event; None if there is none.
 
         Raises:
-            WatchOverflowError: Events were dropped; raised once.
+            WatchOverflowError: Events were dropped since the last call.
         """
         if self.overflowed:
             self.overflowed = False
@@ -129,25 +128,26 @@ class WatchTable:
     """All watches of one client.
 
     Attributes:
-        forget: Called with a path and what the server should be asked to remove, when the last watch of a path has
-            fired while watches that ended before it were still registered at the server.
+        forget: Function that removes watches of a path from the server, given the path and their type. It is called
+            when the last watch of a path has fired while watches that ended earlier are still registered there.
     """
 
     def __init__(self) -> None:
         self.forget: Callable[[str, WatcherType], object] = lambda path, kind: None
-        self._expected: dict[str, int] = {}  # by path: registrations that are under way
-        self._orphans: set[str] = set()  # paths of watches that ended, and had to stay registered for others
+        self._expected: dict[str, int] = {}  # number of registrations that are under way, by path
+        self._orphans: set[str] = set()  # paths of watches that ended, but had to stay registered for others
         self._by_kind: dict[Kind, dict[str, dict[Registration, None]]] = {kind: {} for kind in Kind}
 
     def add(self, registration: Registration) -> None:
-        """Add a watch that the server has, too."""
+        """Add a watch that is registered at the server."""
         self._by_kind[registration.kind].setdefault(registration.path, {})[registration] = None
 
     def remove(self, registration: Registration) -> WatcherType | None:
         """Remove a watch.
 
         Returns:
-            What the server should be asked to remove; None if it has fired, or others need the server's registration.
+            The type of watches that the server should remove; None if the watch has fired, or if other watches need the
+            server's registration.
         """
         registrations = self._by_kind[registration.kind].get(registration.path, {})
         if registration not in registrations:
@@ -156,20 +156,20 @@ class WatchTable:
         if not registrations:
             del self._by_kind[registration.kind][registration.path]
         if self.is_needed(registration.path):
-            self._orphans.add(registration.path)  # of those that are wanted, some servers would remove one too many
+            self._orphans.add(registration.path)  # some servers would also remove a watch that is still needed
             return None
         return self._what_to_remove(registration.path, _SERVER_KIND[registration.kind])
 
     def is_needed(self, path: str) -> bool:
-        """Return whether the server has to keep what it has for a path, or is being asked for it."""
+        """Return whether the server's registration of a path is still needed, or a new one has been requested."""
         return path in self._expected or self.has_any(path)
 
     def expect(self, path: str) -> None:
-        """Record that the server is being asked for a registration, so that nobody has it removed meanwhile."""
+        """Record that a registration was requested from the server, which protects it from removal."""
         self._expected[path] = self._expected.get(path, 0) + 1
 
     def finish(self, path: str) -> None:
-        """Record that it has answered; orphans that were kept for this watch are removed now if it failed."""
+        """Record the answer to a registration. If it failed, orphans that were kept for this watch are removed now."""
         pending = self._expected.pop(path) - 1
         if pending:
             self._expected[path] = pending
@@ -177,7 +177,7 @@ class WatchTable:
             self._remove_orphan(path)
 
     def _remove_orphan(self, path: str) -> None:
-        """Have the server remove a watch that nothing here uses any more."""
+        """Have the server remove a watch that the client does not use any more."""
         if path in self._orphans and not self.is_needed(path):
             self._orphans.discard(path)
             self.forget(path, WatcherType.ANY)
@@ -189,7 +189,7 @@ class WatchTable:
         return WatcherType.ANY
 
     def add_orphan(self, path: str) -> None:
-        """Record that the server has a watch that nothing here uses; :meth:`finish` has it removed."""
+        """Record that the server has a watch that the client does not use. :meth:`finish` has it removed."""
         self._orphans.add(path)
 
     def __iter__(self) -> Iterator[Registration]:
@@ -206,14 +206,14 @@ class WatchTable:
         return any(path in table for table in self._by_kind.values())
 
     def fire(self, event: Event) -> None:
-        """Deliver an event to every watch that it reaches; one-shot watches are removed."""
+        """Deliver an event to every watch that it reaches, and remove one-shot watches."""
         path = event.path
         for kind in CONSUMED.get(event.type, ()):
             for registration in self._by_kind[kind].pop(path, ()):
                 registration.deliver(event)
         for registration in list(self._by_kind[Kind.PERSISTENT].get(path, ())):
             if event.type != EventType.NODE_CHILDREN_CHANGED or not event.zxid or registration.derived != event.zxid:
-                registration.deliver(event)  # else it was delivered by _derive
+                registration.deliver(event)  # _derive has delivered the other events
         self._remove_orphan(path)
         recursive = self._by_kind[Kind.RECURSIVE]
         if recursive and event.type != EventType.NODE_CHILDREN_CHANGED:
@@ -228,8 +228,8 @@ class WatchTable:
                 self._derive(paths.parent(path), event)
 
     def _derive(self, parent: str, event: Event) -> None:
-        """Deliver what the coming or going of a child means to other watches of a node that is watched recursively: to
-        a 3.8 server they are one watch, which says nothing of the list of children.
+        """Deliver a NODE_CHILDREN_CHANGED to the other watches of a recursively watched node whose child was created or
+        deleted. A 3.8 server treats these watches as one, which does not report changes of the list of children.
         """
         if parent not in self._by_kind[Kind.RECURSIVE]:
             return
@@ -241,11 +241,11 @@ class WatchTable:
             registration.deliver(derived)
 
     def batches(self, last_zxid: int, path: str | None = None) -> list[tuple[OpCode, bytes]]:
-        """Return the requests that register watches at a server; it answers with events for what has changed since.
+        """Return the requests that register watches at a server. It answers with events for all changes since.
 
         Args:
             last_zxid: The last zxid that was seen before the connection was lost.
-            path: Only those of this path; by default all.
+            path: Path of the watches to register; by default all watches.
         """
         watched: list[tuple[Kind, str]] = []
         for kind in IN_REQUEST:
@@ -275,7 +275,7 @@ class WatchTable:
         return requests
 
     def resync(self, since: int, path: str | None = None) -> None:
-        """Make every recursive watch, or those of one path, list what it has missed."""
+        """Make all recursive watches, or all of one path, list the changes that they have missed."""
         for registrations in list(self._by_kind[Kind.RECURSIVE].values()):
             for registration in list(registrations):
                 if registration.resync is not None and path in (None, registration.path):

@@ -1,8 +1,9 @@
-"""Write docs/compatibility.md from the tables in the code: ``make docs``."""
+"""Writes docs/compatibility.md from the tables in the code: ``make docs``."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import ast
+import inspect
 from pathlib import Path
 
 from zoolet.protocol.operations import OPERATIONS
@@ -13,34 +14,51 @@ PAGE = Path(__file__).parents[1] / "compatibility.md"
 DEVIATIONS = """\
 | Case | Apache ZooKeeper | zoolet | Reason |
 |---|---|---|---|
-| createTTL with a negative ttl and flags that are not a TTL mode | the server stops serving | BadArguments | a defect, which is not reproduced |
-| `/zookeeper/quota/zookeeper_limits` | the server stops serving | an ordinary node, not a quota | the same |
-| a `zookeeper_stats` node that does not parse | the server stops serving at the next write below its path | it is not changed, and no longer updated | the same |
-| deleteContainer from a client | deletes without a check, in 3.9.4 too | Unimplemented, and the connection is closed (3.8: BadArguments) | a security hole |
-| reconfig with `reconfigEnabled`, on a single server | Unimplemented | as the only voter of an ensemble | clients of an ensemble can be tested |
-| check outside a transaction, 3.8.0 | never a reply if the check succeeds | Unimplemented, and the connection is closed | a client would wait forever |
-| addWatch on a null path, 3.8.0 | the connection hangs | accepted, never fires, as in 3.9 | a defect, which is not reproduced |
-| a resumed session whose client is ahead of a restarted, empty server | the connection is closed, at every attempt | the session has expired | clients would never reconnect |
+| createTTL with a negative ttl and flags that are not a TTL mode | the server stops serving | BadArguments | a defect, not reproduced |
+| `/zookeeper/quota/zookeeper_limits` | the server stops serving | an ordinary node, not a quota | a defect, not reproduced |
+| a `zookeeper_stats` node that does not parse | the server stops serving at the next write below its path | the node stays unchanged and is no longer updated | a defect, not reproduced |
+| deleteContainer from a client | deletes without a check, even in 3.9.4 | Unimplemented, and the connection is closed (3.8: BadArguments) | a security hole |
+| reconfig with `reconfigEnabled`, on a single server | Unimplemented | answers like the only voter of an ensemble | you can test clients of an ensemble |
+| check outside a transaction, 3.8.0 | never replies if the check succeeds | Unimplemented, and the connection is closed | a client would wait forever |
+| addWatch on a null path, 3.8.0 | the connection hangs | accepted, never fires, as in 3.9 | a defect, not reproduced |
+| resuming a session if the client has seen later changes than a restarted, empty server | the connection is closed, at every attempt | the session has expired | clients would never reconnect |
 | replies to auth | may overtake earlier replies | in order | permitted, and safer |
-| getChildren | hash order | order of creation | the order is unspecified; here it is reproducible |
-| characters beyond U+FFFF in output | CESU-8 | UTF-8 | no known client depends on it |
-| a null path inside a multi, the zxid of the reply | 3.8.0: the previous zxid | the zxid that the multi took | clients cannot distinguish the two |
-| a client that does not read its events | memory grows | disconnected at 64 MiB; its session survives | the server would run out of memory |
-| a request that would keep all others waiting, or take all memory: see [security](security.md) | applied | ThrottledOp, or the connection is closed | one client must not stop the others |
-| a session's password | computed from its id | computed from its id and a secret key; `--compat 3.8`, or with a data directory unless `zoolet.keyedPasswords=true`: from the id | the id is not secret |
-| a server that was paused for longer than a session timeout | every session expires | what arrived meanwhile is read first | the clients are not at fault |
-| allowSaslFailedClients: another SASL exchange on a connection whose login failed | null tokens, without end | a new exchange with a new nonce | a client may correct its credentials |
+| order of getChildren | hash order | order of creation | the order is unspecified, and this one is reproducible |
+| characters above U+FFFF in output | CESU-8 | UTF-8 | no known client depends on it |
+| zxid of the reply to a multi with a null path | 3.8.0: the previous zxid | the zxid of the multi | clients cannot distinguish them |
+| a client that does not read its events | memory grows | disconnected at 64 MiB, and its session survives | the server would run out of memory |
+| a request that would block all other clients or use all memory, see [threats](project/threats.md#availability) | applied | ThrottledOp, or the connection is closed | one client must not stop the others |
+| session passwords | computed from the session id | computed from the id and a secret key. With `--compat 3.8`, or with a data directory and without `zoolet.keyedPasswords=true`, computed from the id | the id is not secret |
+| a server that was paused for longer than a session timeout | every session expires | the server first reads the requests that arrived during the pause | the clients are not at fault |
+| allowSaslFailedClients: a second SASL exchange after a failed login | null tokens forever | a new exchange with a new nonce | a client can correct its credentials |
 | a container that a multi of 3.9 creates with the flag of an ephemeral node, as a parent | NoChildrenForEphemerals in the same multi | may have children | outside a multi it may, in both servers |
-| the Stat in the reply to a create2 or setData of a quota's own stats node | before the counts are updated | after | no known client reads it |
+| Stat in the reply to a create2 or setData of a quota's own stats node | before the counts are updated | after | no known client reads it |
 | `/zookeeper/quotaX/zookeeper_limits` | a quota on `/X` | an ordinary node | a defect of ZooKeeper |
 | a text of more than 256 bytes in a quota node | parsed | not a quota | it would be parsed at every write |
-| sequence numbers past 2147483647 | NodeExists, at every attempt | continue with negative numbers | Apache ZooKeeper cannot continue; clients know negative numbers |
+| sequence numbers above 2147483647 | NodeExists, at every attempt | continue with negative numbers | Apache ZooKeeper cannot continue, and clients know negative numbers |
 """
 
 
-def differences(compat: Compat) -> list[str]:
-    """Return one column of the table of releases."""
-    return [str(getattr(compat, one.name)) for one in fields(Compat)]
+def sentences() -> dict[str, str]:
+    """Return the sentence that describes each difference between the releases: the string below its field."""
+    (found,) = (node for node in ast.walk(ast.parse(inspect.getsource(Compat))) if isinstance(node, ast.ClassDef))
+    pairs = zip(found.body, found.body[1:], strict=False)
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairs
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def shown(value: object) -> str:
+    """Return the value of a difference: yes, no or a number."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
 
 
 def page() -> str:
@@ -50,34 +68,46 @@ def page() -> str:
         "",
         "*Generated by `make docs` from the tables in `protocol/operations.py` and `server/core/compat.py`; do not edit.*",
         "",
-        f"By default zoolet answers as ZooKeeper {V3_9.release} does; with `--compat 3.8` as Debian's {V3_8.release} does. The tests in",
-        "`tests/differential` compare it with both, byte for byte, in thousands of random steps at every run.",
+        "Check here whether zoolet supports an operation, and where it differs from Apache ZooKeeper on purpose. You choose the release:",
+        "",
+        "```console",
+        f"$ zoolet serve                   # answers like ZooKeeper {V3_9.release}",
+        f"$ zoolet serve --compat 3.8      # answers like Debian's {V3_8.release}",
+        "```",
+        "",
+        "The tests in `tests/differential` send thousands of random requests to zoolet and to both releases, and compare the bytes of the answers.",
         "",
         "## Operations",
         "",
-        "| Code | Operation | Since | Takes a zxid | zoolet |",
+        "| Code | Operation | Since | Gets a zxid | zoolet |",
         "|---|---|---|---|---|",
     ]
     for op, facts in OPERATIONS.items():
         lines.append(f"| {op} | {facts.name} | {facts.since} | {'yes' if facts.takes_zxid else ''} | {facts.note} |")
     lines += ["", "## Intentional differences", "", DEVIATIONS.rstrip(), ""]
     lines += ["## Differences between releases", "", f"| | {V3_9.release} | {V3_8.release} |", "|---|---|---|"]
-    for one, new, old in zip(fields(Compat), differences(V3_9), differences(V3_8), strict=True):
-        if one.name != "release":
-            lines.append(f"| {one.name.replace('_', ' ')} | {new} | {old} |")
+    for name, sentence in sentences().items():
+        new, old = (shown(getattr(compat, name)) for compat in (V3_9, V3_8))
+        lines.append(f"| {sentence.rstrip('.')} | {new} | {old} |")
     lines += [
         "",
         "## Not implemented",
         "",
-        "Not implemented yet: ensembles, Kerberos.",
+        "- Ensembles and Kerberos.",
+        "- The random drop of the connection throttle, and the request throttle. The token bucket of the connection throttle is supported.",
         "",
-        "Of the metrics, those of an ensemble, of request queues, caches and threads that this server does not have are there and stay at 0;",
-        "`*_client_response_size` is -1; `read_per_namespace` and `write_per_namespace` have no series (`zoolet_request_time_ms_by_path` has the",
-        "time instead); of `jvm_*` only `jvm_memory_bytes_used` is there, with the memory of the process. `readlatency` and `updatelatency` look at one batch",
-        "of requests in 64. Figures of single connections that `cons` and `connections` have are 0. HTTP commands that change something need a token.",
+        "Requests are answered in the order of their arrival. The server stops reading from a client that does not read its replies.",
         "",
-        "Of the throttles, the tokens of the connection throttle are supported; its random drop and the request throttle are not. Requests",
-        "are answered as they arrive, and the server does not read from a client that does not read its replies.",
+        "HTTP commands that change data need a token. These metrics differ:",
+        "",
+        "| Metric | In zoolet |",
+        "|---|---|",
+        "| metrics of ensembles, request queues, caches and threads | exist and stay at 0 |",
+        "| `*_client_response_size` | -1 |",
+        "| `read_per_namespace`, `write_per_namespace` | no series. `zoolet_request_time_ms_by_path` contains the time instead |",
+        "| `jvm_*` | only `jvm_memory_bytes_used`, with the memory of the process |",
+        "| `readlatency`, `updatelatency` | sampled from one batch of requests in 64 |",
+        "| latencies of single connections in `cons` and `connections` | 0 |",
         "",
     ]
     return "\n".join(lines)

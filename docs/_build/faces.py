@@ -1,6 +1,6 @@
-"""Write client/blocking/client.pyi and recipes.pyi, which say to type checkers and editors what the client and the
-recipes for threads have: they are derived from the signatures of the asyncio ones, as the objects themselves are at run
-time (``make faces``).
+"""Writes client/blocking/client.pyi and recipes.pyi, the stubs of the client and the recipes for threads, for type
+checkers and editors (``make faces``). They are derived from the signatures of the asyncio classes, as the objects
+themselves are at run time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import ast
 import builtins
 import functools
 import importlib
+import importlib.util
 import inspect
 import sys
 import textwrap
@@ -18,19 +19,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from zoolet.client import recipes
+from zoolet.client import recipes, serializers
 from zoolet.client.aio.client import Client
 from zoolet.client.blocking.client import DOC
 from zoolet.client.blocking.proxy import WRAPPED, is_asynchronous
-from zoolet.client.blocking.thread_client import HIDDEN, ThreadClient
+from zoolet.client.blocking.thread_client import ThreadClient
 from zoolet.client.recipes import Lease
+from zoolet.client.recipes._base import INTERNAL
 
 FOLDER: Final = Path(__file__).parents[2] / "client" / "blocking"
-INNER: Final = frozenset(
-    "excludes holdings includes is_exclusive kind kinds mark_renewed namings on_state release_nowait rule start stop "
-    "waits_for_release".split()
-)
-"""What recipes and their parts have for each other."""
 REPLACED: Final = {
     "AsyncIterator": "BlockingIterator",
     "States": "Iterator",
@@ -40,7 +37,7 @@ REPLACED: Final = {
     "Transaction": "BlockingTransaction",
     "Watcher": "BlockingWatcher",
 }
-"""What stands in place of a type of asyncio code; nothing for one whose argument stands for itself."""
+"""Replacements for types of asyncio code. Empty for a generic type that is replaced by its argument."""
 IMPORTS: Final = {
     "BlockingIterator": "zoolet.client.blocking.proxy",
     "BlockingTransaction": "zoolet.client.blocking.context",
@@ -48,6 +45,8 @@ IMPORTS: Final = {
     "Client": "zoolet.client.blocking.client",
     "TracebackType": "types",
 }
+OF_CLASSES: Final = frozenset({serializers.V, serializers.C})
+"""Type variables of classes. All others belong to one method each."""
 EXIT: Final = """\
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -57,12 +56,17 @@ HEAD: Final = '"""Made by ``make faces`` from the signatures of the asyncio {}; 
 
 @functools.cache
 def names_in(module: str) -> dict[str, tuple[str, str]]:
-    """Map each name that a module defines or imports, for type checkers too, to its module and its name there."""
+    """Map each name that a module defines or imports to its module and its name there.
+
+    This includes imports that are only for type checkers.
+    """
     source = inspect.getsource(importlib.import_module(module))
     found: dict[str, tuple[str, str]] = {}
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            package = importlib.import_module(module).__package__
+            home = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            found |= {alias.asname or alias.name: (home, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {alias.asname or alias.name: (alias.name, "") for alias in node.names}
     for name in vars(importlib.import_module(module)):
@@ -70,8 +74,17 @@ def names_in(module: str) -> dict[str, tuple[str, str]]:
     return found
 
 
+def relative(module: str) -> str:
+    """Return the name of a module in the stubs: with leading dots for a module of zoolet."""
+    ours, parts = ["zoolet", "client", "blocking"], module.split(".")
+    if parts[0] != "zoolet":
+        return module
+    common = next(number for number in range(len(ours), 0, -1) if ours[:number] == parts[:number])
+    return "." * (len(ours) - common + 1) + ".".join(parts[common:])
+
+
 def docstring(text: str | None, indent: str) -> str:
-    """Return the first paragraph of a docstring, as one."""
+    """Return the first paragraph of a docstring, formatted as a docstring."""
     words = " ".join((text or "").partition("\n\n")[0].split()).replace("\\", "\\\\").rstrip(":")
     lines = textwrap.wrap(words.rstrip(".") + ".", 112 - len(indent))
     end = "" if len(lines) == 1 else "\n" + indent
@@ -79,7 +92,7 @@ def docstring(text: str | None, indent: str) -> str:
 
 
 class Faces:
-    """Collects the classes of the stub, and what they import."""
+    """Collects the classes of the stub and their imports."""
 
     def __init__(self) -> None:
         self.imports: dict[str, set[str]] = {}
@@ -89,7 +102,7 @@ class Faces:
     # --- types ---
 
     def text(self, annotation: str, module: str, owner: type) -> str:
-        """Return an annotation of an asyncio class as that of the class for threads."""
+        """Convert an annotation of an asyncio class to the annotation of the class for threads."""
         tree = self._Types(self, module, owner).visit(ast.parse(annotation, mode="eval"))
         return ast.unparse(tree)
 
@@ -104,31 +117,60 @@ class Faces:
         if name == "Any":
             return name
         if name == "Self":
-            return owner.__name__
+            return self.own(owner)
         home, original = names_in(module)[name]
         if not original:  # a whole module
             self.imports[home] = set()
             return name
         value = getattr(importlib.import_module(home), original, None)
         if isinstance(value, typing.TypeVar):
-            return self.name_of(bound_type(owner, value))
+            return self.variable(value, owner)
         if isinstance(value, type) and issubclass(value, WRAPPED):
             return self.name_of(value)
         self.imports.setdefault(home, set()).add(original)
         return original
 
     def name_of(self, face: type) -> str:
-        """Return the name of a class for threads, which the stub is to have."""
+        """Return the name of a class for threads, and add the class to the stub."""
         if face not in self.classes and face not in self.pending:
             self.pending.append(face)
         return face.__name__
+
+    def own(self, owner: type) -> str:
+        """Return the name of a class with its type variables, for its own methods."""
+        variables = ", ".join(variable.__name__ for variable in variables_of(owner))
+        return f"{owner.__name__}[{variables}]" if variables else owner.__name__
+
+    def variable(self, variable: typing.TypeVar, owner: type) -> str:
+        """Return the meaning of a type variable in a class: the argument that the class passes to a generic base, the
+        class itself for a bound variable, or else the variable. A base without arguments has any type.
+        """
+        bases = [base for kind in owner.__mro__ for base in getattr(kind, "__orig_bases__", ())]
+        for base in bases:
+            known = variables_of(typing.get_origin(base))
+            if variable in known and (argument := typing.get_args(base)[known.index(variable)]) is not variable:
+                return self.shown(argument, owner)
+        if variable.__bound__ is not None:
+            return self.own(owner)
+        if variable in variables_of(owner):
+            self.imports.setdefault("zoolet.client.serializers", set()).add(variable.__name__)
+        return "Any" if variable in OF_CLASSES - {*variables_of(owner)} else variable.__name__
+
+    def shown(self, kind: Any, owner: type) -> str:
+        """Return the text of a type that is the argument of a generic base."""
+        if isinstance(kind, typing.TypeVar):
+            return self.variable(kind, owner)
+        if arguments := typing.get_args(kind):
+            texts = ", ".join(self.shown(argument, owner) for argument in arguments)
+            return f"{self.shown(typing.get_origin(kind), owner)}[{texts}]"
+        return self.name(kind.__name__, kind.__module__, owner)
 
     class _Types(ast.NodeTransformer):
         def __init__(self, faces: Faces, module: str, owner: type) -> None:
             self.faces, self.module, self.owner = faces, module, owner
 
         def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-            """Leave out what is for asyncio only."""
+            """Replace generic types that are only for asyncio."""
             if isinstance(node.value, ast.Name) and REPLACED.get(node.value.id) == "":
                 return self.visit(node.slice)
             if isinstance(node.value, ast.Name) and node.value.id == "Literal":
@@ -136,12 +178,17 @@ class Faces:
                 return node
             return self.generic_visit(node)
 
+        def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+            """Write a union of two types that are the same for threads as one."""
+            left, right = self.visit(node.left), self.visit(node.right)
+            return left if ast.dump(left) == ast.dump(right) else ast.BinOp(left, node.op, right)
+
         def visit_Name(self, node: ast.Name) -> ast.AST:
-            """Name what the stub imports or defines."""
-            return ast.Name(self.faces.name(node.id, self.module, self.owner))
+            """Replace a name by its name in the stub."""
+            return ast.parse(self.faces.name(node.id, self.module, self.owner), mode="eval").body
 
         def visit_Constant(self, node: ast.Constant) -> ast.AST:
-            """Read an annotation that is quoted."""
+            """Parse a quoted annotation."""
             if not isinstance(node.value, str):
                 return node
             return self.visit(ast.parse(node.value, mode="eval").body)
@@ -153,7 +200,7 @@ class Faces:
         module, texts, keyword_only = function.__module__, [], False
         known = inspect.signature(function).parameters.values()
         for parameter in known:
-            if parameter.name in ("self", "cls"):
+            if parameter.name in ("self", "cls") and parameter.annotation is parameter.empty:
                 texts.append(parameter.name)
                 continue
             if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
@@ -170,6 +217,11 @@ class Faces:
 
     def method(self, name: str, function: Any, owner: type, prefix: str = "") -> Iterator[str]:
         """Yield the lines of a method."""
+        if not prefix and (overloads := overloads_of(function)):
+            self.imports.setdefault("typing", set()).add("overload")
+            for overload in overloads:
+                yield from self.method(name, overload, owner, "@overload")
+            return
         signature = inspect.signature(function)
         kind = str(signature.return_annotation)
         asynchronous = is_asynchronous(function)
@@ -187,7 +239,7 @@ class Faces:
             yield f"    {name}: {self.text(kind, module, face)}"
         for name in sorted(set(dir(face))):
             member = inspect.getattr_static(face, name)
-            if name.startswith("_") or name in INNER:
+            if name.startswith("_") or name in INTERNAL:
                 continue
             if isinstance(member, property):
                 yield from self.method(name, member.fget, face, "@property")
@@ -201,43 +253,52 @@ class Faces:
             yield EXIT
 
     def import_lines(self, plain: Sequence[str] = ()) -> str:
-        """Return the imports; *plain* are the names of recipes that are the same for threads."""
+        """Return the imports.
+
+        Args:
+            plain: Names of recipes that are the same for threads.
+        """
         imports = []
         for module, names in sorted(self.imports.items()):
+            home = relative(module)
             if not names:
                 imports.append(f"import {module}\n")
             elif module == "zoolet.client.recipes":
-                imports.append(f"from {module} import {', '.join(f'{name} as {name}' for name in sorted(names))}\n")
+                imports.append(f"from {home} import {', '.join(f'{name} as {name}' for name in sorted(names))}\n")
             elif others := sorted(names - set(plain)):
-                imports.append(f"from {module} import {', '.join(others)}\n")
+                imports.append(f"from {home} import {', '.join(others)}\n")
         return "".join(imports)
 
     def add(self, face: type) -> None:
-        """Add a class, and all classes that it names."""
+        """Add a class, and all classes that it mentions."""
         lines = [docstring(face.__doc__, " " * 4), "    asyncio_object: Any", *self.members(face)]
         bases = [self.name_of(base) for base in face.__bases__ if base is Lease]
+        if variables := [variable.__name__ for variable in variables_of(face)]:
+            self.imports["typing"].add("Generic")
+            bases = [f"Generic[{', '.join(variables)}]"]
         self.classes[face] = f"class {face.__name__}{f'({bases[0]})' if bases else ''}:\n" + "\n".join(lines) + "\n"
 
 
 def recipe_types() -> tuple[type, ...]:
-    """Return the recipes, which a user makes."""
+    """Return the recipes, which users create."""
     from zoolet.client.blocking import recipes as blocking
 
     return tuple(getattr(recipes, name) for name in blocking.RECIPES)
 
 
-def bound_type(owner: type, variable: typing.TypeVar) -> type:
-    """Return what a type variable stands for in a class: the argument of its generic base, or the class itself."""
-    for kind in owner.__mro__:
-        for base in getattr(kind, "__orig_bases__", ()):
-            for one in typing.get_args(base):
-                if isinstance(one, type) and variable.__name__ == "L":
-                    return one
-    return owner
+def variables_of(kind: Any) -> tuple[typing.TypeVar, ...]:
+    """Return the type variables of a class."""
+    return getattr(kind, "__parameters__", ())
+
+
+def overloads_of(function: Any) -> Sequence[Any]:
+    """Return the overloads of a method, which may have been renamed."""
+    name = function.__code__.co_qualname if function.__name__ == "__init__" else ""
+    return typing.get_overloads(types.SimpleNamespace(__module__=function.__module__, __qualname__=name))  # type: ignore[arg-type]
 
 
 def attributes(face: type) -> Iterator[tuple[str, str, str]]:
-    """Yield the public attributes that a class sets when it is made: name, annotation and the module of that."""
+    """Yield the public attributes that ``__init__`` sets: name, annotation and the annotation's module."""
     seen = set()
     for kind in face.__mro__:
         if kind.__module__.startswith("zoolet") and "__init__" in vars(kind):
@@ -248,14 +309,14 @@ def attributes(face: type) -> Iterator[tuple[str, str, str]]:
                 if not isinstance(node, ast.Assign | ast.AnnAssign):
                     continue
                 for target, value in pairs(node):
-                    if not is_public_of_self(target) or target.attr in (*seen, *INNER):
+                    if not is_public_of_self(target) or target.attr in (*seen, *INTERNAL):
                         continue
                     seen.add(target.attr)
-                    yield target.attr, kind_of(node, value, given), kind.__module__
+                    yield target.attr, kind_of(node, value, given), kind.__init__.__module__  # type: ignore[misc]
 
 
 def pairs(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[Any, ast.expr | None]]:
-    """Yield what is assigned to what, in assignments of several values too."""
+    """Yield each target of an assignment with its value, including assignments of several values."""
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
             yield from zip(target.elts, node.value.elts, strict=True)
@@ -264,13 +325,13 @@ def pairs(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[Any, ast.expr | No
 
 
 def is_public_of_self(target: ast.expr) -> bool:
-    """Return whether this is ``self.name``."""
+    """Return whether an expression is ``self.name`` with a public name."""
     is_attribute = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
     return is_attribute and target.value.id == "self" and not target.attr.startswith("_")  # type: ignore[attr-defined]
 
 
 def kind_of(node: ast.AST, value: ast.expr | None, given: dict[str, ast.expr | None]) -> str:
-    """Return the type of an attribute: that which is declared, that of a parameter, or the class that is called."""
+    """Return the type of an attribute: its declaration, the type of the assigned parameter, or the called class."""
     if isinstance(node, ast.AnnAssign):
         return ast.unparse(node.annotation)
     if isinstance(value, ast.Name) and given.get(value.id) is not None:
@@ -285,7 +346,7 @@ def kind_of(node: ast.AST, value: ast.expr | None, given: dict[str, ast.expr | N
 def recipes_stub() -> str:
     """Return the text of the stub of the recipes."""
     faces = Faces()
-    faces.imports["typing"] = {"Any"}
+    faces.imports["typing"] = {"Any", "TypeVar"}
     faces.pending += recipe_types()
     plain = []
     for name in recipes.__all__:
@@ -301,11 +362,11 @@ def recipes_stub() -> str:
     order = sorted(faces.classes, key=lambda kind: (kind is not Lease, kind.__name__))
     body = "\n".join(faces.classes[kind] for kind in order)
     names = "".join(f'    "{name}",\n' for name in recipes.__all__)
-    return f"{HEAD.format('recipes')}{imports}\n__all__ = [\n{names}]\n\n{body}"
+    return f'{HEAD.format("recipes")}{imports}\n__all__ = [\n{names}]\nT = TypeVar("T")\n\n{body}'
 
 
 class ClientFaces(Faces):
-    """Collects what the stub of the client imports; recipes are those of the other stub."""
+    """Collects the imports of the client's stub, which imports recipes from their own stub."""
 
     def name_of(self, face: type) -> str:
         """Import the class for threads of a recipe."""
@@ -316,15 +377,15 @@ class ClientFaces(Faces):
         """Return what a name of a module is called in the stub, and import it."""
         if name == "Self":
             self.imports["typing"].add(name)
-        return name if name in ("Client", "Self", "T") else super().name(name, module, owner)
+        return name if name in ("Client", "Self") else super().name(name, module, owner)
 
 
 def client_stub() -> str:
     """Return the text of the stub of the client."""
     faces = ClientFaces()
-    faces.imports["typing"] = {"Any", "TypeVar"}
-    lines = ["class Client:", docstring(DOC, " " * 4), *faces.method("__init__", Client.__init__, Client)]
-    for name in sorted({*dir(Client), *vars(ThreadClient)} - HIDDEN - {"__init__"}):
+    faces.imports["typing"] = {"Any", "Generic", "TypeVar"}
+    lines = ["class Client(Generic[V]):", docstring(DOC, " " * 4), *faces.method("__init__", Client.__init__, Client)]
+    for name in sorted({*dir(Client), *vars(ThreadClient)} - {"__init__", "aclose"}):
         own = name in vars(ThreadClient)
         member = inspect.getattr_static(ThreadClient if own else Client, name)
         if name.startswith("_") and name not in ("__enter__", "__exit__"):
@@ -338,7 +399,7 @@ def client_stub() -> str:
 
 
 def main() -> int:
-    """Write the stubs; with ``--check`` compare them."""
+    """Write the stubs. With ``--check``, compare them instead."""
     import subprocess
 
     ruff, differ = Path(sys.executable).with_name("ruff"), False

@@ -1,4 +1,4 @@
-"""Write the manual pages: what ``--help`` says, for man(1). ``make docs`` runs this."""
+"""Writes the manual pages for man(1) from the output of ``--help``: ``make docs``."""
 
 from __future__ import annotations
 
@@ -6,22 +6,44 @@ import argparse
 from pathlib import Path
 
 from zoolet import __version__
-from zoolet.client import cli as client_cli
-from zoolet.client.cli import pages
-from zoolet.server import cli as server_cli
+from zoolet.cli import pages, program
 
+SERVE = {
+    "PROPERTIES": {
+        "-Dname=value": "Set a ZooKeeper property, with or without the prefix zookeeper. The property overrides the "
+        "file, and options override the property. The keys are listed in docs/configuration.md.",
+    },
+    "SIGNALS": {
+        "SIGTERM, SIGINT": "Send the remaining output, close the log, and exit. A second signal disconnects the "
+        "clients without waiting for them.",
+        "SIGHUP": "Reload the TLS certificates. Open connections stay open.",
+        "SIGUSR1": "Start read-only mode.",
+        "SIGUSR2": "End read-only mode.",
+    },
+    "EXIT STATUS": {
+        "0": "A signal stopped the daemon, and all transactions are logged.",
+        "1": "The daemon could not listen on an address, read or lock the data directory, or log all transactions.",
+        "2": "The command line, the configuration or a certificate is invalid.",
+    },
+    "EXAMPLES": {
+        "zoolet serve --data-dir /var/lib/zoolet --admin-port 8080": "Keep the data, and serve /metrics.",
+        "zoolet serve /etc/zoolet/zoo.cfg -DtickTime=1000": "Use a configuration file, and override its tickTime.",
+        "zoolet serve -Dzookeeper.4lw.commands.whitelist=srvr,mntr": "Answer only these four-letter commands.",
+    },
+}
+"""Sections of zoolet-serve(1) that ``--help`` does not contain."""
 FOLDER = Path(__file__).parents[1] / "man"
 
 
 def manual() -> dict[str, str]:
-    """Return the manual pages by the names of their files."""
-    parser = server_cli.parser(client_cli.add_commands)
+    """Return the manual pages by file name."""
+    parser = program.parser()
     (commands,) = (action for action in pages.actions(parser) if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
-    return pages.manual(commands, __version__)
+    return pages.manual(commands, __version__, {"serve": SERVE})
 
 
 def main() -> None:
-    """Write them."""
+    """Write the manual pages."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in manual().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Show mkdocstrings the package: a hook of mkdocs, which mkdocs.yml names.
+"""Makes the package available to mkdocstrings. This is a hook of mkdocs, which mkdocs.yml names.
 
-The package ``zoolet`` is the repository's root, and mkdocstrings looks for a folder of that name. It does not follow
-links to folders, so that it gets a copy, which is removed when the site is built.
+The package ``zoolet`` is the repository's root, but mkdocstrings looks for a folder of that name. It does not follow
+links to folders, so it gets a copy, which is removed when the site is built.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 
 ROOT: Final = Path(__file__).parents[2]
-PARTS: Final = ("protocol", "server", "client")
+ROOMS: Final = ("protocol", "server", "client", "console", "testing", "cli")
 
 _folder = tempfile.TemporaryDirectory(prefix="zoolet-docs-")
 
 
 @event_priority(100)  # before mkdocstrings reads its settings
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Copy the package, and name the folder with the copy."""
+    """Copy the package, and add the folder with the copy to the settings."""
     package = Path(_folder.name) / "zoolet"
-    shutil.rmtree(package, ignore_errors=True)  # of the build before, under `mkdocs serve`
+    shutil.rmtree(package, ignore_errors=True)  # the copy of the previous build, under `mkdocs serve`
     package.mkdir()
     for module in ROOT.glob("*.py"):
         shutil.copy(module, package)
-    for part in PARTS:
+    for part in ROOMS:
         shutil.copytree(ROOT / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [_folder.name]
     return config

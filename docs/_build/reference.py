@@ -1,9 +1,10 @@
-"""Prepare what griffe has read of the package for the pages in docs/reference: an extension, which mkdocs.yml names."""
+"""Prepares the data of griffe for the pages in docs/reference. This is an extension, which mkdocs.yml names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import griffe
@@ -11,31 +12,83 @@ import griffe
 ROLE: Final = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(?P<short>~?)(?P<target>[\w.]+)`")
 """A reference in reStructuredText, such as ``:class:`Client```."""
 DESCRIBED: Final = re.compile(r"^ {4}(\w+): ", re.MULTILINE)
-"""A name that is described in a list, such as that of the arguments."""
+"""A name that is described in a list, such as the list of arguments."""
 ENUMERATIONS: Final = frozenset({"Enum", "IntEnum", "IntFlag", "StrEnum"})
+INTERNAL: Final = (
+    "client.aio.call.Call.__init__",
+    "client.aio.call.Call.close",
+    "client.aio.call.Call.send",
+    "client.aio.call.Call.throw",
+    "client.aio.watcher.Watcher.__init__",
+    "client.wire.transaction.Transaction.__init__",
+    "client.recipes.*.excludes",
+    "client.recipes.*.includes",
+    "client.recipes.*.is_exclusive",
+    "client.recipes.*.kinds",
+    "client.recipes.*.levels",
+    "client.recipes.*.namings",
+    "client.recipes.*.on_state",
+    "client.recipes.*.reentrant",
+    "client.recipes.*.rule",
+    "client.recipes.*.waits_for_release",
+    "client.recipes.discovery.Instance.read",
+    "client.recipes.durable_lock.DurableLease.mark_renewed",
+    "client.recipes.durable_lock.Holder.encode",
+    "client.recipes.durable_lock.Holder.proof_node",
+    "client.recipes.durable_lock.Holder.read",
+    "server.net.daemon.Daemon.abort_all",
+    "server.net.daemon.Daemon.measure",
+    "server.net.daemon.Daemon.tick",
+    "server.net.daemon.Daemon.ticked",
+    "server.net.daemon.Daemon.wake",
+    "testing.*.can_have",
+    "testing.*.console_views",
+    "testing.*.daemon",
+    "testing.*.ensemble",
+    "testing.*.has_changed",
+    "testing.*.is_ours",
+    "testing.*.move_to",
+    "testing.frames.actions.Action.on_release",
+    "testing.frames.faults.Fault.claim",
+    "testing.frames.faults.Fault.delay",
+    "testing.sim.network.Network.call_after_latency",
+    "testing.sim.network.Network.close",
+    "testing.sim.network.Network.connect",
+    "testing.sim.network.Network.forget",
+    "testing.sim.network.Network.fragment",
+    "testing.sim.network.Network.listen",
+)
+"""Members of public classes that only other modules of the package use. The reference does not show them."""
+WITH_FIELDS: Final = frozenset({"NamedTuple", "Fields"})
+"""Base classes that turn their annotated attributes into parameters of the constructor."""
 LAZY: Final = "__getattr__"
 """The function of a module that imports a public name when it is first used."""
 
 
 class Reference(griffe.Extension):
-    """Completes and translates what cannot be shown as it stands in the source."""
+    """Completes and translates objects that cannot be shown as they are in the source."""
 
     def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
-        """Count names of ``__all__`` that are imported for type checkers, and on first use, as those of the module."""
+        """Treat names of ``__all__`` that a module imports on first use as the module's own."""
         if LAZY in mod.members:
             for name in map(str, mod.exports or ()):
                 if name in mod.members:
                     mod.members[name].runtime = True
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Complete named tuples, choose what has a section, and translate docstrings to Markdown."""
+        """Complete classes of fields, select the objects that get a section, translate docstrings to Markdown, and hide
+        internal members.
+        """
         for documented in objects(pkg):
-            if isinstance(documented, griffe.Class) and "NamedTuple" in map(str, documented.bases):
+            if isinstance(documented, griffe.Class) and not WITH_FIELDS.isdisjoint(map(str, documented.bases)):
                 documented.set_member("__init__", constructor(documented))
             if documented.docstring:
                 documented.docstring.value = self._to_markdown(documented, documented.docstring.value)
             elif needs_section(documented):
                 documented.docstring = griffe.Docstring("", parent=documented)
+        for member in list(objects(pkg)):  # last: links to these members need not be translated
+            if member.parent is not None and is_internal(member.path.removeprefix(f"{pkg.name}.")):
+                member.parent.del_member(member.name)
 
     def _to_markdown(self, documented: griffe.Object, text: str) -> str:
         """Return a docstring with links, and without the colons that announce a block of code."""
@@ -44,7 +97,7 @@ class Reference(griffe.Extension):
         return re.sub(r"::$", ":", text, flags=re.MULTILINE)
 
     def _link(self, documented: griffe.Object, role: re.Match[str]) -> str:
-        """Return a reference in Markdown. The reference pages need not show what it leads to, but it must exist."""
+        """Return a reference in Markdown. Its target must exist, but the reference pages need not show it."""
         target = role["target"]
         title = target.rpartition(".")[2] if role["short"] else target.lstrip(".")
         path = absolute(documented, target)
@@ -54,18 +107,23 @@ class Reference(griffe.Extension):
 
 
 def objects(top: griffe.Object) -> Iterator[griffe.Object]:
-    """Yield an object and all that is defined in it."""
+    """Yield an object and all objects that are defined in it."""
     yield top
     for member in list(top.members.values()):
         if isinstance(member, griffe.Object):
             yield from objects(member)
 
 
-def needs_section(documented: griffe.Object) -> bool:
-    """Return whether a public name is shown without a docstring too.
+def is_internal(path: str) -> bool:
+    """Return whether the reference hides the object with this path below the package."""
+    return any(fnmatchcase(path, pattern) for pattern in INTERNAL)
 
-    What has a signature is, the members of an enumeration are, and so are the fields that the docstring of their class
-    does not describe.
+
+def needs_section(documented: griffe.Object) -> bool:
+    """Return whether a public name gets a section even without a docstring.
+
+    These are objects with a signature, members of an enumeration, and fields that the docstring of their class does not
+    describe.
     """
     owner = documented.parent
     if not documented.is_attribute or "property" in documented.labels:
@@ -78,21 +136,21 @@ def needs_section(documented: griffe.Object) -> bool:
     return documented.annotation is not None and documented.name not in described
 
 
-def constructor(named_tuple: griffe.Class) -> griffe.Function:
-    """Return the constructor of a named tuple: its fields are the parameters."""
+def constructor(documented: griffe.Class) -> griffe.Function:
+    """Return the constructor of a class of fields, with the fields as parameters."""
     kind = griffe.ParameterKind.positional_or_keyword
     fields = [
         griffe.Parameter(field.name, annotation=field.annotation, kind=kind, default=field.value)
-        for field in named_tuple.members.values()
+        for field in documented.members.values()
         if isinstance(field, griffe.Attribute) and field.annotation is not None and "property" not in field.labels
     ]
     parameters = griffe.Parameters(griffe.Parameter("self", kind=kind), *fields)
-    lines = {"lineno": named_tuple.lineno, "endlineno": named_tuple.endlineno}
+    lines = {"lineno": documented.lineno, "endlineno": documented.endlineno}
     return griffe.Function("__init__", parameters=parameters, **lines)
 
 
 def absolute(documented: griffe.Object, target: str) -> str:
-    """Return the path of what a docstring refers to."""
+    """Return the absolute path of a reference's target."""
     if target.startswith("."):
         return documented.module.path.rpartition(".")[0] + target
     first, dot, rest = target.partition(".")
@@ -103,7 +161,7 @@ def absolute(documented: griffe.Object, target: str) -> str:
 
 
 def exists(documented: griffe.Object, path: str) -> bool:
-    """Return whether there is something with this path in the package."""
+    """Return whether the package contains an object with this path."""
     package = documented.package
     try:
         package.get_member(path.removeprefix(f"{package.name}."))

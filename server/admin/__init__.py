@@ -1,1 +1,1 @@
-"""The answers to operators' commands: text about the engine, without sockets."""
+"""The replies to operators' commands: text about the engine, without sockets."""

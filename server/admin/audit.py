@@ -1,46 +1,53 @@
-"""The audit log: who has changed what, and whether it was allowed; a line for each write, in ZooKeeper's format.
+"""The audit log, with a line for each write, its user and its result, in ZooKeeper's format.
 
-The writes' entries of a dispatch table are wrapped, so that a server without an audit log does no more than before. A
-transaction has a line for each of its operations.
+The entries of writes in a dispatch table are wrapped, so servers without an audit log do no additional work. A
+transaction has a line for each of its operations. The end of a session has a line for each of its ephemeral nodes.
 
-Source: AuditHelper; AuditEvent; Slf4jAuditLogger.
+Source: AuditHelper, AuditEvent, Slf4jAuditLogger, DataTree.deleteNodes, ZKAuditProvider.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, NamedTuple
 
-from zoolet.protocol import multi as wire
-from zoolet.protocol import operations as rows
-from zoolet.protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, TTL_MODES, CreateMode
-from zoolet.protocol.errors import MarshallingError, ZooKeeperError
-from zoolet.protocol.operations import OpCode
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.ops.dispatch import Decode, Dispatch, Handle, late_decoder
-from zoolet.server.core.state import ServerState
+from ...protocol import multi as wire
+from ...protocol import operations as rows
+from ...protocol.acl import Id
+from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, TTL_MODES, CreateMode
+from ...protocol.errors import MarshallingError, ZooKeeperError
+from ...protocol.hexadecimal import hexadecimal
+from ...protocol.operations import OpCode
+from ..core.client_connection import ClientConnection
+from ..core.engine import Engine
+from ..core.ops.dispatch import Dispatch, DispatchTuple, late_decoder
+from ..core.state import ServerState
 
+_NAMES: Final = {"create": "create", "delete": "delete", "set": "setData", "acl": "setAcl"}
 OPERATIONS: Final[dict[int, str]] = {
-    OpCode.CREATE: "create",
-    OpCode.CREATE2: "create",
-    OpCode.CREATE_CONTAINER: "create",
-    OpCode.CREATE_TTL: "create",
-    OpCode.DELETE: "delete",
-    OpCode.SET_DATA: "setData",
-    OpCode.SET_ACL: "setAcl",
-    OpCode.RECONFIG: "reconfig",
+    op: row.name if op == OpCode.RECONFIG else _NAMES[row.changes]
+    for op, row in rows.OPERATIONS.items()
+    if row.changes in _NAMES
 }
-"""The operations that are audited, by ZooKeeper's names."""
+"""The names of the audited operations in ZooKeeper, by op code."""
+EPHEMERAL_DELETED: Final = "ephemeralZNodeDeletionOnSessionCloseOrExpire"
+"""The name of the operation that deletes an ephemeral node of a closed or expired session.
+
+Source: AuditConstants.
+"""
 WriteLine = Callable[[str], object]
-"""Receives a line."""
+"""A function that receives a line."""
 
 
 class Audited(NamedTuple):
-    """A request, and its bytes: one that is refused without a look is decoded for its line.
+    """A request and its bytes. A request that is rejected without being decoded is decoded later for its line.
 
     Args:
-        request: The request; None if it is refused.
-        span: Where its bytes are.
+        request: The decoded request; None if it is rejected.
+        span: The bytes of the request: buffer, start and end.
     """
 
     request: Any
@@ -48,7 +55,7 @@ class Audited(NamedTuple):
 
     @property
     def path(self) -> str | None:
-        """Its path; None if it has none."""
+        """The path of the request; None if it has no path."""
         return getattr(self.request, "path", None)
 
 
@@ -57,8 +64,22 @@ def audited(table: Dispatch, write: WriteLine) -> Dispatch:
     return table | {op: _audited(op, table[op], table, write) for op in table if op in OPERATIONS or op == OpCode.MULTI}
 
 
-def _audited(op: int, entry: tuple[Decode, Handle, bool], table: Dispatch, write: WriteLine) -> Any:
-    _, handle, costly = entry
+def audit_sessions(engine: Engine, write: WriteLine) -> None:
+    """Write a line for each ephemeral node that is deleted because its session was closed or expired."""
+    before = engine.on_session
+
+    def on_session(what: str, session_id: int, client: ClientConnection | None) -> None:
+        if before is not None:
+            before(what, session_id, client)
+        if what in ("closed", "expired"):  # the nodes are deleted after this call
+            for path in engine.tree.ephemerals.get(session_id, ()):
+                write(server_line(EPHEMERAL_DELETED, "success", session=hexadecimal(session_id), znode=path))
+
+    engine.on_session = on_session
+
+
+def _audited(op: int, entry: DispatchTuple, table: Dispatch, write: WriteLine) -> Any:
+    _, handle, costly, _ = entry
 
     inner = late_decoder(table, op)
 
@@ -76,11 +97,11 @@ def _audited(op: int, entry: tuple[Decode, Handle, bool], table: Dispatch, write
         _write(write, client, op, decoded, span, result)
         return body
 
-    return decode, audited_handle, costly
+    return decode, audited_handle, costly, None
 
 
 def _has_failed(body: bytes) -> bool:
-    return body[:4] == b"\xff\xff\xff\xff" and body[4:5] == b"\0"  # the first result is an error: so are all
+    return body[:4] == b"\xff\xff\xff\xff" and body[4:5] == b"\0"  # if the first result is an error, all results are
 
 
 def _write(
@@ -88,7 +109,7 @@ def _write(
 ) -> None:
     kind = rows.OPERATIONS[op].request
     try:
-        if request is None and kind is not None and op != OpCode.MULTI:  # refused without being looked at
+        if request is None and kind is not None and op != OpCode.MULTI:  # the server rejected the undecoded request
             request = kind.decode(*span)
         operations = wire.read_operations(*span) if op == OpCode.MULTI else []
     except MarshallingError:
@@ -119,13 +140,35 @@ def line(client: ClientConnection, op: int, request: Any, result: str) -> str:
 def audit_line(client: ClientConnection, fields: dict[str, str]) -> str:
     """Return a line about a client."""
     named = [identity for identity in client.ids if identity.scheme != "ip"]
-    users = ",".join((identity.id or "").partition(":")[0] for identity in named) or client.host  # without the hash
-    known = {"session": f"0x{client.session_id:x}", "user": users, "ip": client.host}
-    return "\t".join(f"{name}={_printable(value)}" for name, value in (known | fields).items())
+    users = ",".join(_user(identity) for identity in named) or client.host
+    return _joined({"session": hexadecimal(client.session_id), "user": users, "ip": client.host} | fields)
+
+
+def server_line(operation: str, result: str, *, session: str = "", znode: str = "") -> str:
+    """Return a line about an operation of the server itself, with the user of its process."""
+    fields = {"session": session, "user": _own_user(), "operation": operation, "znode": znode, "result": result}
+    return _joined({name: value for name, value in fields.items() if value})
+
+
+def _user(identity: Id) -> str:
+    name = identity.id or ""
+    return name.partition(":")[0] if identity.scheme == "digest" else name  # the log omits the hash of the password
+
+
+@cache
+def _own_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the user of a container may have no name
+        return str(os.getuid())
+
+
+def _joined(fields: dict[str, str]) -> str:
+    return "\t".join(f"{name}={_printable(value)}" for name, value in fields.items())
 
 
 def _type(flags: int) -> str:
-    """Return the type of a new node, as ZooKeeper names it."""
+    """Return ZooKeeper's name for the type of a new node."""
     if flags == CreateMode.CONTAINER:
         return "container"
     names = ["ephemeral" if flags in EPHEMERAL_MODES else "persistent"]
@@ -134,6 +177,6 @@ def _type(flags: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text that adds neither a field nor a line."""
+    """Escape and truncate a text to keep it from adding a field or a line."""
     text = text if len(text) <= 1000 else text[:1000] + "..."
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -1,4 +1,4 @@
-"""The table of commands that HTTP answers, by ZooKeeper's names: ``/commands/NAME``.
+"""The table of HTTP commands (``/commands/NAME``), with ZooKeeper's names.
 
 Source: org.apache.zookeeper.server.admin.Commands.
 """
@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from zoolet.server.admin import facts
-from zoolet.server.admin.facts import Facts
-from zoolet.server.admin.figures import monitor
-from zoolet.server.admin.observed import Observed
+from . import facts
+from .facts import Facts
+from .figures import monitor
+from .observed import Observed
 
 Parameters = Mapping[str, str]
 Answer = Callable[[Observed, Parameters], Facts]
@@ -24,12 +24,12 @@ class Command(NamedTuple):
     """One command.
 
     Args:
-        name: Its name.
-        aliases: Further names, such as the four-letter word.
-        answer: Returns the facts; a key ``error`` says what was wrong with the parameters. None if it is more than
-            facts, and :class:`~zoolet.server.admin.state_pages.StatePages` answers it.
-        guarded: It needs the token: it changes something, or shows all data.
-        summary: What it tells or does, in a few words.
+        name: The name.
+        aliases: Other names, such as the four-letter word.
+        answer: A function that returns the facts. A key ``error`` contains the error in the parameters. None if
+            :class:`~zoolet.server.admin.state_pages.StatePages` answers the command, because it needs more than facts.
+        guarded: Whether the command needs the token, because it changes something or shows all data.
+        summary: Short description of the command.
     """
 
     name: str
@@ -69,7 +69,7 @@ def _stats(observed: Observed, parameters: Parameters) -> Facts:
 
 
 def reset_connections(observed: Observed) -> Facts:
-    """Set the counters of all connections back to 0."""
+    """Reset the counters of all connections to 0."""
     for client in observed.engine.connections:
         client.received = client.sent = 0
     return {}
@@ -112,9 +112,7 @@ def _log_level(observed: Observed, parameters: Parameters) -> Facts:
     logger = logging.getLogger("zoolet")
     level = parameters.get("level")
     if level is None or level.upper() not in LEVELS:
-        return {
-            "error": f"level must be one of {', '.join(LEVELS)}; the log is at {logging.getLevelName(logger.level)}"
-        }
+        return {"error": f"level must be one of {', '.join(LEVELS)}; it is now {logging.getLevelName(logger.level)}"}
     logger.setLevel(level.upper())
     return {"level": level.upper()}
 
@@ -130,45 +128,45 @@ def _fixed(**answer: object) -> Answer:
 # fmt: off
 COMMANDS: Final = (
     Command("configuration", ("conf", "config"), _configuration, False, "the limits, the port and the directories"),
-    Command("connection_stat_reset", ("crst",), _of(reset_connections), True, "set counters of connections back to 0"),
+    Command("connection_stat_reset", ("crst",), _of(reset_connections), True, "reset the counters of all connections"),
     Command("connections", ("cons",), _connections, False, "all connections"),
     Command("dirs", (), _dirs, False, "the sizes of the directories, in bytes"),
     Command("dump", (), _of(facts.dump), False, "the sessions by their deadline, and their ephemeral nodes"),
     Command("environment", ("env", "envi"), _of(facts.environment), False, "the machine and the process"),
     Command("get_trace_mask", ("gtmk",), lambda observed, parameters: {"tracemask": observed.engine.trace_mask}, False,
-            "a number that is stored and has no effect"),
-    Command("hash", (), _fixed(digests=[]), False, "the digests of the tree, which are none"),
+            "the trace mask, a number without an effect"),
+    Command("hash", (), _fixed(digests=[]), False, "the digests of the tree (always empty)"),
     Command("initial_configuration", ("icfg",),
             lambda observed, parameters: {"initial_configuration": observed.file}, False, "the text of the zoo.cfg"),
     Command("is_read_only", ("isro",), lambda observed, parameters: {"read_only": bool(observed.refusal())}, False,
             "whether clients cannot write"),
-    Command("last_snapshot", ("lsnp",), _last_snapshot, False, "the last snapshot that was written"),
-    Command("leader", ("lead",), _fixed(error="server is not initialized"), False, "of an ensemble only"),
-    Command("log_level", (), _log_level, True, "the least level of lines in the log: level=DEBUG"),
-    Command("monitor", ("mntr",), _of(monitor), False, "all figures"),
-    Command("observer_connection_stat_reset", ("orst",), _fixed(), True, "of an ensemble only"),
-    Command("observers", ("obsr",), _fixed(synced_observers=0, observers=[]), False, "of an ensemble only"),
-    Command("restore", ("rest",), None, True, "replace the whole state by the snapshot that is sent"),
+    Command("last_snapshot", ("lsnp",), _last_snapshot, False, "the last written snapshot"),
+    Command("leader", ("lead",), _fixed(error="server is not initialized"), False, "for ensembles only"),
+    Command("log_level", (), _log_level, True, "set the minimum level of the log: level=DEBUG"),
+    Command("monitor", ("mntr",), _of(monitor), False, "all metrics"),
+    Command("observer_connection_stat_reset", ("orst",), _fixed(), True, "for ensembles only"),
+    Command("observers", ("obsr",), _fixed(synced_observers=0, observers=[]), False, "for ensembles only"),
+    Command("restore", ("rest",), None, True, "replace the whole state by the snapshot in the body"),
     Command("ruok", (), _fixed(), False, "whether the process answers"),
     Command("server_stats", ("srvr",), _of(facts.server_stats), False, "the statistics of the server"),
-    Command("set_trace_mask", ("stmk",), _set_trace_mask, True, "store that number"),
-    Command("snapshot", ("snap",), None, True, "the whole state as a file; streaming=false writes one on the server"),
-    Command("stat_reset", ("srst",), _reset_stats, True, "set the counters of the server back to 0"),
+    Command("set_trace_mask", ("stmk",), _set_trace_mask, True, "set the trace mask"),
+    Command("snapshot", ("snap",), None, True, "the whole state as a file; streaming=false writes it on the server"),
+    Command("stat_reset", ("srst",), _reset_stats, True, "reset the counters of the server"),
     Command("stats", ("stat",), _stats, False, "the statistics of the server, and all connections"),
-    Command("system_properties", ("sysp",), _fixed(), False, "those of a Java process, which are none"),
-    Command("voting_view", (), _fixed(current_config={}), False, "of an ensemble only"),
-    Command("watch_summary", ("wchs",), _of(facts.watch_summary), False, "the numbers of watches"),
+    Command("system_properties", ("sysp",), _fixed(), False, "the properties of a Java process (always empty)"),
+    Command("voting_view", (), _fixed(current_config={}), False, "for ensembles only"),
+    Command("watch_summary", ("wchs",), _of(facts.watch_summary), False, "the number of watches"),
     Command("watches", ("wchc",), _watches, False, "the watched paths by session"),
     Command("watches_by_path", ("wchp",), _watches_by_path, False, "the sessions that watch, by path"),
-    Command("zabstate", (), _fixed(voting=False, zabstate=""), False, "of an ensemble only"),
+    Command("zabstate", (), _fixed(voting=False, zabstate=""), False, "for ensembles only"),
 )
 # fmt: on
-"""All commands, in the order of their names."""
+"""All commands, in order of their names."""
 BY_NAME: Final = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
 
 def execute(command: Command, observed: Observed, parameters: Parameters) -> Facts:
-    """Return the answer of a command: its facts, its name and its error; null for none."""
+    """Return the answer of a command: its facts, its name and its error (null without an error)."""
     assert command.answer is not None, command.name
     answer = command.answer(observed, parameters)
     return (

@@ -1,6 +1,6 @@
-"""The facts that a server tells of itself, as plain dictionaries with the names and order of ZooKeeper's HTTP commands.
+"""Facts about a server, as plain dictionaries with the same names and order as in ZooKeeper's HTTP commands.
 
-The four-letter commands format the same facts as text, so that both say the same.
+The four-letter commands format the same facts as text, so both interfaces agree.
 
 Source: org.apache.zookeeper.server.admin.Commands.
 """
@@ -11,15 +11,15 @@ import os
 import sys
 from typing import Any, Final
 
-from zoolet.protocol.operations import OPERATIONS
-from zoolet.server.admin.observed import PYTHON, Observed
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.watches import DATA, NULL_PATH
+from ...protocol.operations import OPERATIONS
+from ..core.client_connection import ClientConnection
+from ..core.engine import Engine
+from ..core.watches import DATA, NULL_PATH
+from .observed import PYTHON, Observed
 
 Facts = dict[str, Any]
 _NO_SIZES: Final = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
-"""Sizes of replies, which are not measured: it would cost every reply."""
+"""Sizes of replies. They are not measured, because that would slow down every reply."""
 
 
 def signed(session_id: int) -> int:
@@ -27,18 +27,13 @@ def signed(session_id: int) -> int:
     return session_id - (1 << 64) if session_id >= 1 << 63 else session_id
 
 
-def host_and_port(client: ClientConnection) -> str:
-    """Return the address of a peer."""
-    return f"[{client.host}]:{client.port}" if ":" in client.host else f"{client.host}:{client.port}"
-
-
 # --- connections and sessions ---
 
 
 def brief(client: ClientConnection) -> Facts:
-    """Return what ``stat`` shows of a connection."""
+    """Return the facts about a connection that ``stat`` shows."""
     return {
-        "remote_socket_address": host_and_port(client),
+        "remote_socket_address": client.address,
         "interest_ops": 1,
         "outstanding_requests": 0,
         "packets_received": client.received,
@@ -53,7 +48,7 @@ def last_operation(client: ClientConnection) -> str:
 
 
 def full(client: ClientConnection) -> Facts:
-    """Return what ``cons`` shows of a connection. Latencies of single connections are not measured."""
+    """Return the facts about a connection that ``cons`` shows. Latencies of single connections are not measured."""
     session = client.session
     if session is None:
         return brief(client)
@@ -74,7 +69,7 @@ def full(client: ClientConnection) -> Facts:
 
 
 def sessions_by_deadline(engine: Engine) -> dict[int, list[int]]:
-    """Return the ids of all sessions by the moment at which they expire, in monotonic milliseconds, soonest first."""
+    """Return the ids of all sessions by their deadline, in monotonic milliseconds, earliest first."""
     sessions: dict[int, list[int]] = {}
     for session in engine.sessions.alive.values():
         sessions.setdefault(session.deadline, []).append(session.id)
@@ -93,12 +88,12 @@ def dump(observed: Observed) -> Facts:
 
 
 def path_shown(path: str) -> str:
-    """Return a watched path for people: a client may watch null."""
+    """Return a watched path as readable text. A client may watch null."""
     return "null" if path == NULL_PATH else path
 
 
 def watched_by_session(engine: Engine) -> list[tuple[int, list[str]]]:
-    """Return the ids of sessions that watch data, with the paths."""
+    """Return the ids of sessions that watch data, with their paths."""
     return [
         (client.session.id, [path_shown(path) for path in client.modes[DATA]])
         for client in engine.connections
@@ -113,7 +108,7 @@ def watching_by_path(engine: Engine) -> list[tuple[str, list[int]]]:
 
 
 def watch_summary(observed: Observed) -> Facts:
-    """Return the numbers of data watches; a connection is also counted if its watches have fired."""
+    """Return the numbers of data watches. Connections whose watches have fired are included."""
     paths, watches = observed.engine.watches.totals(DATA)
     return {
         "num_connections": sum(client.watched_data for client in observed.engine.connections),
@@ -126,7 +121,7 @@ def watch_summary(observed: Observed) -> Facts:
 
 
 def configuration(observed: Observed) -> Facts:
-    """Return the configuration, by the names of zoo.cfg and in ZooKeeper's order."""
+    """Return the configuration, with the names of zoo.cfg and in ZooKeeper's order."""
     settings = observed.engine.settings
     facts: Facts = {
         "clientPort": -1,
@@ -176,7 +171,7 @@ def environment(observed: Observed) -> Facts:
 
 
 def statistics(observed: Observed) -> Facts:
-    """Return the statistics of the server that are known without a look at its files."""
+    """Return the statistics of the server, without the sizes of its files."""
     engine = observed.engine
     metrics = engine.metrics
     return {

@@ -1,25 +1,24 @@
-"""Every figure of a running server, by ZooKeeper's names: mntr, the HTTP command monitor and /metrics show these.
+"""All metrics of a running server, with ZooKeeper's names, for mntr, the HTTP command monitor and /metrics.
 
-A single server has no quorum, no request processors and no queues between threads; the figures of those are there, so
-that boards and alerts find their series, and stay at 0. Figures of our own begin with ``zoolet_``.
+A single server has no quorum, no request processors and no queues between threads. Their metrics exist, because
+dashboards and alerts expect the series, but stay at 0. The names of zoolet's own metrics start with ``zoolet_``.
 
-Source: ServerMetrics; ZooKeeperServer.registerMetrics.
+Source: ServerMetrics, ZooKeeperServer.registerMetrics.
 """
 
 from __future__ import annotations
 
-import os
-import resource
 from collections.abc import Callable
 from math import isnan
 from typing import Final, NamedTuple
 
-from zoolet.server.admin.observed import Observed
-from zoolet.server.core.metrics import Summary
+from ..core.metrics import Summary
+from . import descriptors
+from .observed import Observed
 
 
 class Figures(NamedTuple):
-    """All figures at one moment.
+    """All metrics at one point in time.
 
     Args:
         gauges: Numbers that go up and down.
@@ -27,7 +26,7 @@ class Figures(NamedTuple):
         basic: Summaries, shown with the median.
         advanced: Summaries, shown with more quantiles.
         gauge_sets: Gauges by name and by the first part of a path.
-        sets: Counters by the same.
+        sets: Counters by name and by the first part of a path.
         samples: Summaries by name, label and value.
     """
 
@@ -38,16 +37,6 @@ class Figures(NamedTuple):
     gauge_sets: dict[str, dict[str, int]]
     sets: dict[str, dict[str, int]]
     samples: dict[tuple[str, str], dict[str, Summary]]
-
-
-def open_files() -> int:
-    """Return the number of open files; -1 on systems without ``/proc``, the limit if no descriptor is left to count."""
-    try:
-        return len(os.listdir("/proc/self/fd"))
-    except FileNotFoundError:
-        return -1
-    except OSError:
-        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 GAUGES: Final[dict[str, Callable[[Observed], float]]] = {
@@ -63,12 +52,12 @@ GAUGES: Final[dict[str, Callable[[Observed], float]]] = {
     "watch_count": lambda o: o.engine.watches.active,
     "ephemerals_count": lambda o: sum(map(len, o.engine.tree.ephemerals.values())),
     "approximate_data_size": lambda o: o.engine.tree.data_size + 1,
-    "open_file_descriptor_count": lambda o: open_files(),
-    "max_file_descriptor_count": lambda o: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    "open_file_descriptor_count": lambda o: descriptors.in_use(),
+    "max_file_descriptor_count": lambda o: descriptors.limit(),
     "global_sessions": lambda o: len(o.engine.sessions.alive),
     "local_sessions": lambda o: 0,
     "connection_drop_probability": lambda o: 0.0,
-    "last_client_response_size": lambda o: -1,  # not measured: it would cost every reply
+    "last_client_response_size": lambda o: -1,  # the size is not measured, because that would slow down every reply
     "max_client_response_size": lambda o: -1,
     "min_client_response_size": lambda o: -1,
     "outstanding_tls_handshake": lambda o: 0,
@@ -78,7 +67,7 @@ GAUGES: Final[dict[str, Callable[[Observed], float]]] = {
     "zoolet_writes_refused": lambda o: int(bool(o.refusal())),
     "zoolet_certificate_end_time_seconds": lambda o: o.certificate_ends,
 }
-"""How each gauge is read."""
+"""The function that reads each gauge."""
 COUNTERS: Final[dict[str, Callable[[Observed], int]]] = {
     "bytes_received_count": lambda o: o.engine.metrics.bytes_received,
     "response_bytes": lambda o: o.engine.metrics.bytes_sent,
@@ -96,7 +85,7 @@ COUNTERS: Final[dict[str, Callable[[Observed], int]]] = {
     "zoolet_stalled_ms": lambda o: o.engine.metrics.stalled_ms,
     "snapshot_error_count": lambda o: o.engine.metrics.snapshot_errors,
 }
-"""How each counter is read that a single server has."""
+"""The function that reads each counter of a single server."""
 NO_COUNTERS: Final = (
     "add_dead_watcher_stall_time", "cnxn_closed_without_zk_server_running", "commit_count", "dead_watchers_cleared",
     "dead_watchers_queued", "diff_count", "digest_mismatches_count", "ensemble_auth_fail", "ensemble_auth_skip",
@@ -110,7 +99,7 @@ NO_COUNTERS: Final = (
     "stale_replies", "stale_requests", "stale_requests_dropped", "sync_processor_request_queued",
     "tls_handshake_exceeded", "unrecoverable_error_count", "watch_bytes",
 )  # fmt: skip
-"""Those of an ensemble, and of queues, caches and threads that this server does not have: always 0."""
+"""The counters of ensembles, and of queues, caches and threads that this server does not have. They are always 0."""
 BASIC: Final = (
     "commit_commit_proc_req_queued", "commit_process_time", "concurrent_request_processing_in_commit_processor",
     "connection_token_deficit", "dbinittime", "election_time", "follower_sync_time", "fsynctime",
@@ -125,7 +114,7 @@ BASIC: Final = (
     "unavailable_time", "write_batch_time_in_commit_processor", "write_commit_proc_issued",
     "write_commit_proc_req_queued",
 )  # fmt: skip
-"""The summaries without quantiles; one that the server does not fill has counted nothing."""
+"""The summaries without quantiles. Summaries that the server does not fill are empty."""
 ADVANCED: Final = (
     "close_session_prep_time", "commit_propagation_latency", "dead_watchers_cleaner_latency", "jvm_pause_time_ms",
     "local_write_committed_time_ms", "om_commit_process_time_ms", "om_proposal_process_time_ms",
@@ -137,7 +126,7 @@ ADVANCED: Final = (
 )  # fmt: skip
 """The summaries with quantiles."""
 OURS: Final = {"zoolet_loop_lag_ms": "loop_lag"}
-"""Summaries of our own, by the name that they are shown with."""
+"""zoolet's own summaries, by their public names."""
 SINCE_3_9: Final = frozenset(
     {
         "restore_error_count",
@@ -147,21 +136,22 @@ SINCE_3_9: Final = frozenset(
         "snapshot_rate_limited_count",
     }
 )
-"""Those that 3.8 does not have."""
+"""The metrics that do not exist in 3.8."""
 QUOTAS: Final = ("count_limit", "bytes_limit", "count_usage", "bytes_usage")
-"""What is said of the quotas in each first part of a path."""
+"""The metrics of the quotas for each first part of a path."""
 MAX_QUOTAS: Final = 250
-"""Quotas that are looked at; with more, the figures are too small. Their texts stay in the cache that writes use."""
+"""Maximum number of quotas that are read. With more, the metrics are too low. Their texts fit into the cache."""
 MAX_NAME: Final = 256
-"""Characters of a first part of a path that is shown."""
+"""Maximum length of a first part of a path in characters. Longer ones are skipped."""
 _NONE: Final = Summary()
 
 
 def figures(observed: Observed) -> Figures:
-    """Return all figures at this moment."""
+    """Return the current values of all metrics."""
     metrics = observed.engine.metrics
     absent = frozenset() if observed.engine.settings.compat.counts_restores else SINCE_3_9
     gauges = {name: read(observed) for name, read in GAUGES.items()}
+    gauges |= observed.observing.metrics() if observed.observing is not None else {}
     counters = {name: read(observed) for name, read in COUNTERS.items() if name not in absent}
     counters |= {f"zoolet_refused_{limit}": count for limit, count in metrics.refused.items()}
     counters |= dict.fromkeys((name for name in NO_COUNTERS if name not in absent), 0)
@@ -174,7 +164,8 @@ def figures(observed: Observed) -> Figures:
 
 
 def _quotas(observed: Observed) -> dict[str, dict[str, int]]:
-    """Return the sums of the limits and of what is used, by the first part of the path; a hard limit comes first.
+    """Return the sums of the limits and of the used amounts, by the first part of the path. Hard limits take precedence
+    over soft limits.
 
     Source: QuotaMetricsUtils.
     """
@@ -183,18 +174,18 @@ def _quotas(observed: Observed) -> dict[str, dict[str, int]]:
         namespace = above.split("/", 2)[1]
         if len(namespace) > MAX_NAME:
             continue
-        count_limit = limits.count_hard if limits.count_hard > -1 else limits.count
+        count_limit = limits.count_hard if limits.count_hard > -1 else limits.nodes
         size_limit = limits.size_hard if limits.size_hard > -1 else limits.size
-        amounts = (count_limit, size_limit, used.count, used.size)
+        amounts = (count_limit, size_limit, used.nodes, used.size)
         for totals, amount in zip(sets.values(), amounts, strict=True):
             totals[namespace] = totals.get(namespace, 0) + amount
     return sets
 
 
 def monitor(observed: Observed) -> dict[str, str | float]:
-    """Return the figures as mntr and the HTTP command monitor name them, in their order.
+    """Return the metrics with the names and the order of mntr and the HTTP command monitor.
 
-    Source: MonitorCommand; DefaultMetricsProvider.
+    Source: MonitorCommand, DefaultMetricsProvider.
     """
     now = figures(observed)
     shown: dict[str, str | float] = {"version": observed.version(), "server_state": observed.mode()}

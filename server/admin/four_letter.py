@@ -1,18 +1,18 @@
-"""The four-letter commands, which are answered in plain text on the client port.
+"""The answers to the four-letter commands, imported by ``four_letter_commands.py`` when the first command arrives.
 
 Source: org.apache.zookeeper.server.command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from ipaddress import IPv6Address
+from collections.abc import Callable
 from typing import Final
 
-from zoolet.protocol.hexadecimal import hexadecimal
-from zoolet.server.admin.commands import reset_connections
-from zoolet.server.admin.facts import (
+from ...protocol.hexadecimal import hexadecimal
+from ..core.client_connection import ClientConnection
+from ..core.engine import Engine
+from .commands import reset_connections
+from .facts import (
     configuration,
     environment,
     last_operation,
@@ -22,42 +22,9 @@ from zoolet.server.admin.facts import (
     watched_by_session,
     watching_by_path,
 )
-from zoolet.server.admin.figures import monitor
-from zoolet.server.admin.java import double
-from zoolet.server.admin.observed import Observed
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.server_connection import FourLetterCommand
-
-TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
-"""The bytes that a telnet client sends for ^C: the connection is closed without an answer."""
-
-
-def four_letter_commands(
-    whitelist: Iterable[str], observe: Callable[[Engine], Observed] = Observed
-) -> dict[bytes, FourLetterCommand]:
-    """Return the commands by their four bytes.
-
-    Args:
-        whitelist: The commands that are allowed; ``*`` allows all, and ``srvr`` is always allowed.
-        observe: Returns what is looked at of an engine's server.
-    """
-    allowed = {"srvr", *(word.strip() for word in whitelist)}
-    table: dict[bytes, FourLetterCommand] = {TELNET_CLOSE: lambda engine, client, data: b""}
-    commands = {name: _text_command(answer, observe) for name, answer in ANSWERS.items()} | {"stmk": set_trace_mask}
-    table |= {name.encode(): command if allowed & {name, "*"} else _refusal(name) for name, command in commands.items()}
-    return table
-
-
-def _text_command(
-    answer: Callable[[Observed, ClientConnection], str], observe: Callable[[Engine], Observed]
-) -> FourLetterCommand:
-    return lambda engine, client, data: answer(observe(engine), client).encode()
-
-
-def _refusal(name: str) -> FourLetterCommand:
-    text = f"{name} is not executed because it is not in the whitelist.\n".encode()
-    return lambda engine, client, data: text
+from .figures import monitor
+from .java import double
+from .observed import Observed
 
 
 def ruok(observed: Observed, client: ClientConnection) -> str:
@@ -66,7 +33,7 @@ def ruok(observed: Observed, client: ClientConnection) -> str:
 
 
 def isro(observed: Observed, client: ClientConnection) -> str:
-    """Answer whether the server is read-only: a client that looks for one that takes writes asks this."""
+    """Answer whether the server is read-only. Clients use this to find a server that accepts writes."""
     return "ro" if observed.refusal() else "rw"
 
 
@@ -76,7 +43,7 @@ def _figures(observed: Observed) -> str:
         f"Latency min/avg/max: {facts['min_latency']}/{double(facts['avg_latency'])}/{facts['max_latency']}\n"
         f"Received: {facts['packets_received']}\nSent: {facts['packets_sent']}\n"
         f"Connections: {facts['num_alive_client_connections']}\nOutstanding: {facts['outstanding_requests']}\n"
-        f"Zxid: 0x{engine.zxid:x}\nMode: {facts['server_state']}\nNode count: {observed.node_count()}\n"
+        f"Zxid: {hexadecimal(engine.zxid)}\nMode: {facts['server_state']}\nNode count: {observed.node_count()}\n"
         + (f"Writes refused: {engine.refusal}\n" if engine.refusal else "")
     )
 
@@ -100,13 +67,15 @@ def brief(client: ClientConnection, *, asking: bool = False) -> str:
 
 
 def _java_ip6(host: str) -> str:
-    """Format an IPv6 address as Java does: eight groups, not abbreviated and without leading zeros."""
+    """Format an IPv6 address like Java: eight groups, not abbreviated and without leading zeros."""
+    from ipaddress import IPv6Address
+
     groups = IPv6Address(host.partition("%")[0]).exploded.split(":")
     return "[" + ":".join(f"{int(group, 16):x}" for group in groups) + "]"
 
 
 def mntr(observed: Observed, client: ClientConnection) -> str:
-    """Answer with one metric a line, for monitoring systems."""
+    """Answer with one metric per line, for monitoring systems."""
     return "".join(
         f"zk_{name}\t{double(value) if isinstance(value, float) else value}\n"
         for name, value in monitor(observed).items()
@@ -126,23 +95,23 @@ def _full(client: ClientConnection, *, asking: bool) -> str:
         return line
     xid = f",lcxid=0x{client.last_xid:x}" if client.last_xid >= 0 else ""
     return (
-        f"{line[:-1]},sid=0x{session.id:x},lop={last_operation(client)},est={client.since},to={session.timeout_ms}{xid},"
+        f"{line[:-1]},sid={hexadecimal(session.id)},lop={last_operation(client)},est={client.since},to={session.timeout_ms}{xid},"
         f"lzxid={hexadecimal(client.last_zxid)},lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)"
     )
 
 
 def conf(observed: Observed, client: ClientConnection) -> str:
-    """Answer with the configuration, by ZooKeeper's keys and in its order."""
+    """Answer with the configuration, with ZooKeeper's keys and in its order."""
     return "".join(f"{name}={value}\n" for name, value in configuration(observed).items())
 
 
 def gtmk(observed: Observed, client: ClientConnection) -> str:
-    """Answer with the trace mask, which is stored and has no effect."""
+    """Answer with the trace mask, which has no effect."""
     return str(observed.engine.trace_mask)
 
 
-def set_trace_mask(engine: Engine, client: ClientConnection, argument: bytes) -> bytes:
-    """Set the trace mask to the eight bytes behind ``stmk``, and answer with it."""
+def set_trace_mask(engine: Engine, argument: bytes) -> bytes:
+    """Set the trace mask to the eight bytes after ``stmk``, and answer with it."""
     if len(argument) < 8:
         return b""
     engine.trace_mask = int.from_bytes(argument[:8], "big", signed=True)
@@ -150,7 +119,7 @@ def set_trace_mask(engine: Engine, client: ClientConnection, argument: bytes) ->
 
 
 def hash_(observed: Observed, client: ClientConnection) -> str:
-    """Answer with the digests of the transaction log, which are none."""
+    """Answer with the digests of the transaction log, which do not exist."""
     return ""
 
 
@@ -167,7 +136,7 @@ def srst(observed: Observed, client: ClientConnection) -> str:
 
 
 def dirs(observed: Observed, client: ClientConnection) -> str:
-    """Answer with the size of the data directories, which is 0 in memory."""
+    """Answer with the sizes of the data directories, which are 0 for a server in memory."""
     facts = configuration(observed)
     return f"datadir_size: {facts['dataDirSize']}\nlogdir_size: {facts['dataLogSize']}\n"
 
@@ -192,6 +161,8 @@ def dump(observed: Observed, client: ClientConnection) -> str:
 
 
 def _buckets(engine: Engine, by_deadline: dict[int, list[str]]) -> list[str]:
+    from datetime import UTC, datetime
+
     lines = []
     for deadline in sorted(by_deadline):
         when = datetime.fromtimestamp((engine.now + deadline - engine.monotonic_ms) / 1000, UTC)
@@ -208,7 +179,7 @@ def envi(observed: Observed, client: ClientConnection) -> str:
 
 
 def wchs(observed: Observed, client: ClientConnection) -> str:
-    """Answer with the number of data watches; a connection is also counted if its watches have fired."""
+    """Answer with the number of data watches. Connections whose watches have fired are included."""
     facts = watch_summary(observed)
     counts = f"{facts['num_connections']} connections watching {facts['num_paths']} paths"
     return f"{counts}\nTotal watches:{facts['num_total_watches']}\n"
@@ -250,5 +221,10 @@ ANSWERS: Final[dict[str, Callable[[Observed, ClientConnection], str]]] = {
     "hash": hash_,
 }
 """The commands without an argument."""
-WORDS: Final = frozenset({*ANSWERS, "stmk"})
-"""Every command."""
+
+
+def answer(word: str, observed: Observed, client: ClientConnection, argument: bytes) -> bytes:
+    """Return the answer to a command. Its argument is the data after the word."""
+    if word == "stmk":
+        return set_trace_mask(observed.engine, argument)
+    return ANSWERS[word](observed, client).encode()

@@ -1,44 +1,57 @@
-"""The last transactions of a server: what each has changed, who made it, and why.
+"""The last transactions of a server, with their changes, clients and reasons.
 
-Of data only the size is kept, and old entries make room, so that the memory is bounded.
+A write costs almost nothing here, because the history keeps bytes that the server has anyway: the received requests, or
+with a data directory the encoded journal. They become entries when the history is read. Memory is bounded: requests
+with much data become entries early, entries contain only the size of data, and old ones are discarded, or compressed
+(``lasting``) if they end a session, delete a node or change an ACL.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from sys import getsizeof
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
-from zoolet.protocol.operations import OpCode
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.journal import ERROR, Applied
+from ...protocol.codec import Record
+from ...protocol.operations import OPERATIONS, OpCode
+from ...protocol.txns import ErrorTxn
+from ..core.client_connection import ClientConnection
+from ..core.engine import Engine
+from ..core.journal import Applied, Requests, Transaction, changes_of
+from ..core.ops.received import transactions
+from .lasting import Lasting, sequence_of
+from .recent_writes import RecentWrites
 
 CONSOLE_XID: Final = -77
-"""The xid of what a person does in the console."""
+"""The xid of changes made in the console."""
 MAX_BYTES: Final = 64 << 20
-"""The most bytes that all entries take, about."""
+"""Approximate maximum size of all entries in bytes."""
 ENTRY_BYTES: Final = 300
-"""What an entry takes beside its paths."""
+"""Size of an entry in bytes, without its paths."""
 CHANGE_BYTES: Final = 150
-"""What each change of a transaction takes beside its path."""
-MAX_CHANGES: Final = 1_000
-"""The most changes of a transaction in a log that are shown."""
-MAX_FRESH: Final = 16 << 20
-"""Bytes of requests after which all transactions are digested, because they may hold as much data."""
-TIDIED: Final = 300
-"""Transactions that are digested at a time otherwise, in 0.4 ms."""
-MAX_ADDRESSES: Final = 100_000
-"""Sessions whose address is remembered."""
-_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
-_DELETES: Final = frozenset({OpCode.DELETE, OpCode.DELETE_CONTAINER})
-_WITH_DATA: Final = frozenset(map(int, _CREATES | {OpCode.SET_DATA, OpCode.RECONFIG}))
-_SINGLE: Final = frozenset(map(int, _DELETES | {OpCode.SET_ACL}))
-_SEVERAL: Final = frozenset(map(int, (OpCode.MULTI, OpCode.CLOSE_SESSION, OpCode.CREATE_SESSION)))
-_Raw = tuple[int, int, int, int, int, Any, int, int, str]
-"""zxid, time, session, xid, kind, what was changed (path and size, or several and why), its bytes, a number, and where
-the client was connected from then.
+"""Size of each change of a transaction in bytes, without its path."""
+MAX_RAW: Final = 16 << 20
+"""Maximum size of the bytes of transactions that are not entries yet, unless the entries would need more."""
+NOT_HEARD: Final = "the leader did not hear from its client during the session timeout"
+"""The reason for an expiry in an ensemble."""
+MAX_READ: Final = 300
+"""Maximum number of transactions that are read in a tenth of a second before they are discarded, which takes 2 ms."""
+OWN_DELETE: Final = "a container without children, or a node whose TTL expired"
+"""The reason for the deletion of a node by the server itself."""
+MIN_REQUEST: Final = 18
+"""Size of the smallest write in bytes. It bounds the number of writes, because the zxid may jump to a new epoch."""
+MAX_RESUMED: Final = 8
+"""Maximum number of stored addresses of each session."""
+_NAMES: Final = {"acl": "set ACL", "several": "multi", "": "check"}
+_KINDS: Final = {op: _NAMES.get(row.changes, row.changes) for op, row in OPERATIONS.items()}
+"""The kind of an entry or change by its op code, in words. In a log, only check does not change a node."""
+_EVENTS: Final[dict[int, str]] = {OpCode.CREATE_SESSION: "opened", OpCode.CLOSE_SESSION: "ended"}
+_Part = tuple[str, str, int | None]
+"""The fields of a change."""
+_Kept = tuple[int, int, int, str, str, tuple[_Part, ...], int, str, int]
+"""The fields of an entry. Entries are kept as plain tuples, because the garbage collector stops tracking these. It
+would traverse all named tuples in each full collection.
 """
 
 
@@ -47,8 +60,8 @@ class Change(NamedTuple):
 
     Args:
         op: ``create``, ``set``, ``delete`` or ``set ACL``.
-        path: The node.
-        size: Bytes of the new data; None where data has no part in it.
+        path: Path of the node.
+        size: Size of the new data in bytes; None for changes without data.
     """
 
     op: str
@@ -56,20 +69,20 @@ class Change(NamedTuple):
     size: int | None = None
 
 
-class Entry(NamedTuple):
-    """A transaction, or what became of a session.
+class HistoryEntry(NamedTuple):
+    """A transaction, or an event of a session.
 
     Args:
-        zxid: Its zxid; of what took none, the last one then.
-        time: When, in milliseconds since the epoch.
-        session_id: Whose it was; 0 for the server's own.
-        address: Where that client was connected from; empty if that is not known.
+        zxid: Zxid of the transaction; for an event without a zxid, the last zxid at that time.
+        time: Time in milliseconds since the epoch.
+        session_id: The session that made the request; 0 for the server itself.
+        address: Address of the client; empty if it is not known.
         kind: ``create``, ``set``, ``delete``, ``set ACL``, ``multi``, ``opened``, ``resumed``, ``closed``, ``expired``,
-            or ``ended`` if it is not known which of both.
-        changes: What it changed.
-        left_out: How many changes are not kept.
-        why: More, in words; empty for nothing.
-        number: Counts what is kept; 0 of an entry of a log.
+            or ``ended`` if it is not known whether the session was closed or expired.
+        parts: The fields of the changes.
+        left_out: Number of changes that are not kept.
+        why: Explanation in words; empty for none.
+        number: Serial number of a kept entry; 0 for an entry of a log.
     """
 
     zxid: int
@@ -77,35 +90,79 @@ class Entry(NamedTuple):
     session_id: int
     address: str
     kind: str
-    changes: tuple[Change, ...] = ()
+    parts: tuple[_Part, ...] = ()
     left_out: int = 0
     why: str = ""
     number: int = 0
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes, with names."""
+        return tuple(Change(*part) for part in self.parts)
+
+
+_Heard = Requests | Transaction | HistoryEntry | bytes
+"""The forms of transactions before they are entries: requests, a transaction without a request, an event of a session
+without a transaction, or an encoded journal.
+"""
+
+
+class _Raw(NamedTuple):
+    """Transactions of a tenth of a second that are not entries yet.
+
+    Args:
+        heard: The transactions.
+        number: Approximate number of transactions; at least 1.
+        size: Approximate number of bytes.
+        zxid: The last zxid.
+    """
+
+    heard: list[_Heard]
+    number: int
+    size: int
+    zxid: int
 
 
 class History:
     """The last transactions of an engine.
 
     Args:
-        engine: The engine; from now on it is listened to.
-        limit: How many entries are kept.
+        engine: The engine. The history starts listening to it.
+        limit: Maximum number of kept entries.
+
+    Attributes:
+        writes: The sessions that have written most.
+        lasting: Discarded entries that are kept for long.
     """
 
     def __init__(self, engine: Engine, limit: int) -> None:
+        self.writes: Final = RecentWrites()
+        self.lasting: Final = Lasting()
         self._engine = engine
         self._limit = limit
-        self._kept: deque[_Raw] = deque()
-        self._bytes = self._number = self._received = 0
-        # A write pays for nothing but being appended here. Its data is released when it is digested.
-        self._fresh: deque[Applied] = deque(maxlen=limit)
-        self._addresses: dict[int, str] = {}
-        self._reasons: dict[int, str] = {}  # for which sessions have expired whose end was not digested yet
+        self._kept: deque[_Kept] = deque()
+        self._sizes: deque[int] = deque()  # sizes of the entries in bytes
+        self._bytes = self._number = 0
+        self._raw: deque[_Raw] = deque()
+        self._raw_count = self._raw_bytes = 0
+        self._raw_limit = max(MAX_RAW // limit, ENTRY_BYTES + CHANGE_BYTES)  # bytes for each transaction
+        self._more = 0  # bytes of fresh transactions that the server has not received
+        self._seen: tuple[int, int] = self._counters()
+        # The addresses of each session, the latest last, each with the last zxid before the session had it. They are
+        # needed because a transaction may become an entry much later, when a new client has resumed the session.
+        self._addresses: dict[int, list[tuple[int, str]]] = {}
+        self._reasons: dict[int, str] = {}  # reasons for the expiry of sessions whose end is not an entry yet
         self._before = engine.on_session
-        if engine.journal is not None:
-            engine.journal.heard = self._fresh.extend
-        else:
-            engine.record = self._fresh.append
         engine.on_session = self._on_session
+        self._listen()
+
+    def _listen(self) -> None:
+        """Start a new list. It is filled without a call of Python, because that would cost a write 1 % of its time."""
+        self._fresh: list[_Heard] = []
+        if (journal := self._engine.journal) is not None:
+            journal.heard = self._fresh.append
+        else:
+            self._engine.on_requests, self._engine.on_applied = self._fresh.append, self._on_applied
 
     def __len__(self) -> int:
         self.digest()
@@ -114,165 +171,240 @@ class History:
     # --- listening ---
 
     def tidy(self) -> None:
-        """Digest some transactions, or all after much data was received; to be called ten times a second.
+        """Bound the memory of new transactions. Call this ten times a second.
 
-        So 3,000 a second are digested at most, for 0.4 % of the time of the server; the rest when somebody asks.
+        They become entries now if the server has received much data for each of them; otherwise when the history is
+        read, or when they are old and :data:`MAX_READ` permits it.
         """
-        received = self._engine.metrics.bytes_received
-        is_much = not 0 <= received - self._received < MAX_FRESH  # srst sets it back
-        self._received = received if is_much else self._received
-        self.digest(None if is_much else TIDIED)
+        if not self._fresh:
+            return
+        before, self._seen = self._seen, self._counters()
+        received = self._seen[1] - before[1]
+        size = received + self._more
+        if self._engine.journal is not None:
+            received = size = sum(map(len, cast("list[bytes]", self._fresh)))
+        most = len(self._fresh) + max(received, 0) // MIN_REQUEST
+        number = max(1, min(self._seen[0] - before[0], most))
+        is_much = not 0 <= size <= self._raw_limit * number  # below 0, srst has reset the counter
+        raw = _Raw(self._fresh, number, 0 if is_much else size, self._engine.zxid)
+        self._listen()
+        self._more = 0
+        self._raw.append(raw)
+        self._raw_count += raw.number
+        self._raw_bytes += raw.size
+        self._discard()
+        if is_much:
+            self.digest()
 
-    def digest(self, most: int | None = None) -> None:
-        """Keep of the transactions since the last time what is shown, and release their data.
+    def _counters(self) -> tuple[int, int]:
+        """Return the number of transactions so far, and of received bytes."""
+        engine = self._engine
+        return engine.zxid - engine.failed, engine.metrics.bytes_received
 
-        Args:
-            most: Of how many; by default of all.
+    def _on_applied(self, applied: Applied) -> None:
+        session_id, xid, zxid, time, op, record = applied
+        records = [record] if isinstance(record, Record) else [part for _, part in record]  # a multi of an ensemble
+        if any(isinstance(each, ErrorTxn) for each in records):
+            return
+        changes = changes_of(records)
+        self._more += sum([getsizeof(path) for _, path, _ in changes])
+        self._fresh.append((session_id, xid, zxid, time, op, changes))
+
+    def digest(self) -> None:
+        """Turn all transactions into entries, and release their data."""
+        for _ in self.digesting():
+            pass
+
+    def digesting(self) -> Iterator[None]:
+        """Turn all transactions into entries, and yield after each part."""
+        self.tidy()
+        while self._raw:
+            self._read_oldest()
+            yield
+
+    def _discard(self) -> None:
+        """Discard the oldest transactions that are too many or too large.
+
+        Up to :data:`MAX_READ` transactions are read before, because some of them are kept for long. Others wait for the
+        next call, unless they are too many: if a server writes more than that, only the writes of each session are
+        counted.
         """
-        fresh, kept = self._fresh, self._kept
-        for _ in range(len(fresh) if most is None else min(most, len(fresh))):
-            session_id, xid, zxid, now, kind, txn = fresh.popleft()
-            what: Any
-            if kind in _WITH_DATA:
-                what = txn.path, -1 if txn.data is None else len(txn.data)  # type: ignore[union-attr]
-                size = ENTRY_BYTES + getsizeof(what[0])
-            elif kind in _SINGLE:
-                what = txn.path, -1  # type: ignore[union-attr]
-                size = ENTRY_BYTES + getsizeof(what[0])
-            elif kind in _SEVERAL:
-                what = self._several(session_id, kind, txn)
-                if what is None:  # it has failed
-                    continue
-                size = ENTRY_BYTES + sum(CHANGE_BYTES + getsizeof(path) for _, path, _ in what[0])
+        raw, left = self._raw, MAX_READ
+        self._discard_entries()
+        while len(raw) > 1:
+            excess, number = self._raw_count - self._limit, raw[0].number
+            if not self._is_full() and excess < (1 if number <= MAX_READ else number):
+                break
+            if number <= left:
+                self._read_oldest()
+                left -= number
+            elif number > MAX_READ or self._is_full() or excess > self._limit:
+                self._count_writes(self._pop_oldest())
             else:
-                continue
-            self._number += 1
-            self._bytes += size
-            kept.append((zxid, now, session_id, xid, kind, what, size, self._number, self.address(session_id)))
-            while len(kept) > self._limit or (self._bytes > MAX_BYTES and len(kept) > 1):
-                self._bytes -= kept.popleft()[6]
-        while len(self._reasons) > MAX_ADDRESSES:
+                break
+        while len(self._reasons) > self._limit:
             del self._reasons[next(iter(self._reasons))]
 
-    def _several(self, session_id: int, kind: int, txn: Any) -> tuple[list[tuple[int, str, int]], str] | None:
-        """Return kind, path and size of each change, and why there are any; None of a multi that has failed."""
-        if kind == OpCode.MULTI:
-            return None if txn and txn[-1][0] == ERROR else ([_part(op, record) for op, record in txn], "")
-        if kind == OpCode.CLOSE_SESSION:
-            return [(int(OpCode.DELETE), path, -1) for path in txn.paths2Delete], self._reasons.pop(session_id, "")
-        return [], "resumed" if txn is None else ""
+    def _discard_entries(self) -> None:
+        kept, raw = self._kept, self._raw
+        while kept and (len(kept) + self._raw_count > self._limit or self._is_full()) and (len(kept) > 1 or raw):
+            self.lasting.add(kept.popleft())
+            self._bytes -= self._sizes.popleft()
+
+    def _pop_oldest(self) -> _Raw:
+        oldest = self._raw.popleft()
+        self._raw_count -= oldest.number
+        self._raw_bytes -= oldest.size
+        return oldest
+
+    def _read_oldest(self) -> None:
+        """Turn the oldest transactions that are not entries into entries."""
+        for heard in self._pop_oldest().heard:
+            self._keep(heard)
+            self._discard_entries()
+
+    def _count_writes(self, discarded: _Raw) -> None:
+        """Count the writes of transactions that are discarded before they are read, including failed ones."""
+        time, last = self._engine.now, discarded.zxid
+        for heard in reversed(discarded.heard):
+            if isinstance(heard, bytes):
+                assert self._engine.journal is not None
+                for session_id, number in Counter(self._engine.journal.sessions(heard)).items():
+                    self.writes.count(session_id, time, number)
+            elif not isinstance(heard, HistoryEntry) and len(heard) == 5:
+                self.writes.count(heard[1], time, min(last - heard[3], len(heard[0]) // MIN_REQUEST))
+                last = heard[3]
+            elif not isinstance(heard, HistoryEntry) and heard[0]:
+                self.writes.count(heard[0], time)
+
+    def _is_full(self) -> bool:
+        return self._bytes + self._raw_bytes > MAX_BYTES
+
+    def _keep(self, heard: _Heard) -> None:
+        """Add the entries of transactions."""
+        if isinstance(heard, HistoryEntry):
+            self._add(heard)
+            return
+        for transaction in self._transactions(heard):
+            session_id, _, zxid, time, op, changes = transaction
+            entry = _entry(transaction, self.address(session_id, zxid))
+            if op == OpCode.CLOSE_SESSION:
+                why = self._reasons.pop(session_id, "")
+                entry = entry._replace(kind="expired" if why else "closed", why=why)
+            elif session_id and changes:
+                self.writes.count(session_id, time)
+            self._add(entry)
+
+    def _transactions(self, heard: Requests | Transaction | bytes) -> Iterable[Transaction]:
+        if isinstance(heard, bytes):
+            assert self._engine.journal is not None
+            return self._engine.journal.decode(heard)
+        return transactions(heard) if len(heard) == 5 else [heard]
+
+    def _add(self, entry: HistoryEntry) -> None:
+        size = ENTRY_BYTES
+        for _, path, _ in entry.parts:
+            size += CHANGE_BYTES + getsizeof(path)
+        self._number += 1
+        self._bytes += size
+        self._sizes.append(size)
+        self._kept.append((*entry[:-1], self._number))
 
     def _on_session(self, what: str, session_id: int, client: ClientConnection | None) -> None:
         engine = self._engine
         if client is not None and what in ("opened", "resumed"):
-            self._addresses.pop(session_id, None)
-            self._addresses[session_id] = f"{client.host}:{client.port}"
-            if len(self._addresses) > MAX_ADDRESSES:
-                del self._addresses[next(iter(self._addresses))]
-        if what == "resumed":
-            self._fresh.append((session_id, 0, engine.zxid, engine.now, OpCode.CREATE_SESSION, None))  # type: ignore[arg-type]
-        elif what == "expired" and (session := engine.sessions.alive.get(session_id)) is not None:
-            silent, timeout = (engine.monotonic_ms - session.heard) / 1000, session.timeout_ms / 1000
-            early = "somebody ended it before its time; " if silent < timeout else ""
-            self._reasons[session_id] = f"{early}last heard {silent:.1f} s before; its timeout was {timeout:.1f} s"
+            before, address = self._addresses.pop(session_id, [])[1 - MAX_RESUMED :], client.address
+            self._addresses[session_id] = [*before, (engine.zxid if what == "resumed" else 0, address)]
+            self._forget_addresses()
+            if what == "resumed":
+                self._fresh.append(HistoryEntry(engine.zxid, engine.now, session_id, address, "resumed"))
+        if what == "expired":
+            session, why = engine.sessions.alive.get(session_id), NOT_HEARD
+            if session is not None:
+                silent, timeout = (engine.monotonic_ms - session.heard) / 1000, session.timeout_ms / 1000
+                early = "expired early, on request; " if silent < timeout else ""
+                why = f"{early}last heard from {silent:.1f} s before; session timeout {timeout:.1f} s"
+            self._reasons[session_id] = why
         if self._before is not None:
             self._before(what, session_id, client)
 
+    def _forget_addresses(self) -> None:
+        """Remove the addresses of old sessions, because each kept transaction has one session. Open sessions are kept,
+        because they may write. With two steps for each new session, at most every second one is an open session.
+        """
+        addresses = self._addresses
+        for _ in range(2 if len(addresses) > self._limit else 0):
+            oldest = next(iter(addresses))
+            known = addresses.pop(oldest)
+            if oldest in self._engine.sessions.alive:
+                addresses[oldest] = known
+
     def explain(self, session_id: int, why: str) -> None:
-        """Note why a session has expired just now, if not for its silence."""
+        """Store the reason why a session has just expired, if it is not the timeout."""
         self._reasons[session_id] = why
 
-    # --- asking ---
+    # --- reading ---
 
-    def entries(self, path: str | None = None, session_id: int | None = None, before: int = 0) -> Iterator[Entry]:
-        """Yield what is kept, the last one first.
+    def entries(self, text: str = "", before: int = 0) -> Iterator[HistoryEntry | None]:
+        """Yield the kept entries, the latest first, and None before each longer step.
 
         Args:
-            path: Of this node only.
-            session_id: Of this session only.
-            before: Of numbers below this one only; 0 for all.
+            text: Text in the entries that are wanted. Older entries without it are left out.
+            before: Only entries with numbers below this one; 0 for all.
         """
         self.digest()
-        for raw in reversed(self._kept):
-            _, _, owner, _, kind, what, _, number, _ = raw
-            if (before and number >= before) or (session_id is not None and owner != session_id):
-                continue
-            if path is not None:
-                if all(each[1] != path for each in _parts(kind, what)):
-                    continue
-            yield self._entry(*raw)
+        kept = list(self._kept)  # a copy, because the entries may change while the caller pauses
+        lasting = self.lasting.entries(text, before)
+        for each in reversed(kept):
+            yield HistoryEntry(*each) if not before or each[-1] < before else None
+        for row in lasting:
+            if row is None or (kept and row[-1] >= kept[0][-1]):  # it was discarded during a pause
+                yield None
+            else:
+                yield HistoryEntry(*row)
 
-    def _entry(
-        self, zxid: int, time: int, owner: int, xid: int, kind: int, what: Any, size: int, number: int, address: str
-    ) -> Entry:
-        changes = tuple(_change(*part) for part in _parts(kind, what))
-        name, why = _name(kind), what[1] if kind in _SEVERAL else ""
-        if kind == OpCode.CLOSE_SESSION:
-            name = "expired" if why else "closed"
-        elif kind == OpCode.CREATE_SESSION:
-            name, why = why or "opened", ""
-        elif owner == 0:
-            own = "a container without children, or a node whose TTL was over"
-            why = "by a person, in the console" if xid == CONSOLE_XID else own if kind in _DELETES else ""
-        return Entry(zxid, time, owner, address, name, changes, 0, why, number)
-
-    def last_gone(self, parents: set[str]) -> dict[str, list[tuple[int, int]]]:
-        """Return the numbers of the sequential children of some nodes that were deleted, and when, in milliseconds."""
+    def oldest(self) -> HistoryEntry | None:
+        """Return the oldest entry of those that are kept whatever they change."""
         self.digest()
-        gone: dict[str, list[tuple[int, int]]] = {}
-        for _, time, _, _, kind, what, _, _, _ in self._kept:
-            for op, path, _ in _parts(kind, what):
-                if op in _DELETES and (parent := path.rpartition("/")[0]) in parents:
-                    gone.setdefault(parent, []).append((sequence_of(path), time))
-        return gone
+        return HistoryEntry(*self._kept[0]) if self._kept else None
 
-    def address(self, session_id: int) -> str:
-        """Return where the client of a session is or was connected from; empty if that is not known."""
-        if address := self._addresses.get(session_id):
-            return address
+    def gone(self, parents: set[str]) -> Iterator[list[tuple[str, int, int]]]:
+        """Yield a list for each transaction with the deleted sequential children of some nodes: the parent, the number
+        of the child, and the time in milliseconds.
+        """
+        self.digest()
+        for kept in list(self._kept):  # a copy, because the entries may change while the caller pauses
+            entry = HistoryEntry(*kept)
+            yield [
+                (parent, sequence_of(path), entry.time)
+                for op, path, _ in entry.parts
+                if op == "delete" and (parent := path.rpartition("/")[0]) in parents
+            ]
+
+    def address(self, session_id: int, zxid: int | None = None) -> str:
+        """Return the address of a session's client; empty if it is not known.
+
+        Args:
+            session_id: The session.
+            zxid: A transaction of the client, for its address at that time; None for the latest address.
+        """
+        if known := self._addresses.get(session_id):
+            return next((address for since, address in reversed(known) if zxid is None or since < zxid), "")
         session = self._engine.sessions.alive.get(session_id)
         client = session.client if session is not None else None
-        return f"{client.host}:{client.port}" if client is not None else ""
+        return client.address if client is not None else ""
 
 
-def entry_of_log(session_id: int, zxid: int, time: int, kind: int, changes: list[tuple[int, Any]]) -> Entry:
-    """Return an entry of a transaction in a log, which does not tell why a session has ended."""
-    if kind == OpCode.CREATE_SESSION:
-        return Entry(zxid, time, session_id, "", "opened")
-    if kind == OpCode.CLOSE_SESSION:
-        paths = [path for _, record in changes for path in record.paths2Delete or ()]
-        shown = tuple(Change("delete", path) for path in paths[:MAX_CHANGES])
-        return Entry(zxid, time, session_id, "", "ended", shown, len(paths) - len(shown))
-    shown = tuple(_change(*_part(each, record)) for each, record in changes[:MAX_CHANGES])
-    return Entry(zxid, time, session_id, "", _name(kind), shown, len(changes) - len(shown))
+def entry_of_log(transaction: Transaction) -> HistoryEntry:
+    """Return the entry of a transaction in a log. Logs do not contain the reason for the end of a session."""
+    return _entry(transaction, "")
 
 
-def _parts(kind: int, what: Any) -> Sequence[tuple[int, str, int]]:
-    """Return kind, path and size of each change of an entry."""
-    parts: Sequence[tuple[int, str, int]] = what[0] if kind in _SEVERAL else ((kind, *what),)
-    return parts
-
-
-def _change(kind: int, path: str, size: int) -> Change:
-    return Change(_name(kind), path, size if size >= 0 else None)
-
-
-def _part(kind: int, record: Any) -> tuple[int, str, int]:
-    """Return kind, path and size of an operation of a multi."""
-    data = record.data if kind in _WITH_DATA else None
-    return kind, record.path, -1 if data is None else len(data)
-
-
-def sequence_of(path: str) -> int:
-    """Return the number of a sequential node; -1 for another one."""
-    number = path[-10:]
-    return int(number) if number.isascii() and number.isdecimal() else -1
-
-
-def _name(kind: int) -> str:
-    if kind in _CREATES:
-        return "create"
-    if kind in _DELETES:
-        return "delete"
-    names = {OpCode.SET_ACL: "set ACL", OpCode.MULTI: "multi", OpCode.CHECK: "check"}
-    return names.get(OpCode(kind), "set")
+def _entry(transaction: Transaction, address: str) -> HistoryEntry:
+    session_id, xid, zxid, time, op, changes = transaction
+    kind = _EVENTS.get(op) or _KINDS[op]
+    why = ""
+    if session_id == 0 and (xid == CONSOLE_XID or kind == "delete"):
+        why = "in the console" if xid == CONSOLE_XID else OWN_DELETE
+    parts = tuple([(_KINDS[each], path, size if size >= 0 else None) for each, path, size in changes])
+    return HistoryEntry(zxid, time, session_id, address, kind, parts, 0, why)

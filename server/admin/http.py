@@ -1,29 +1,51 @@
-"""Requests and responses of HTTP, without I/O, and the checks that protect from web pages."""
+"""HTTP requests and responses, without I/O: the table of routes of a server, its token, and the protection against
+malicious web pages.
+"""
 
 from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
 LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
-"""The names of this machine for itself."""
+"""The local names of this machine."""
 PRIVATE: Final = (".svc", ".cluster.local", ".local", ".localdomain", ".internal", ".lan", ".home.arpa", ".test")
-"""Suffixes of names within a cluster or a network, of which nobody can make a web page elsewhere."""
+"""Suffixes of names within a cluster or a network, which cannot be registered for a public web page."""
 MAX_FIELDS: Final = 100
-"""The most parameters of a query."""
+"""Maximum number of parameters in a query."""
+
+
+CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The policy for pages, which may only load files of this server and may not contain inline scripts."""
+SECURITY: Final = (
+    ("Content-Security-Policy", CSP),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Frame-Options", "DENY"),
+    ("Cache-Control", "no-store"),
+)
+"""The headers of pages for browsers."""
+GET: Final = ("GET",)
+READS: Final = ("GET", "HEAD")
+POST: Final = ("POST",)
+BEARER: Final = ("WWW-Authenticate", "Bearer")
+"""The header of a response that requests the token."""
 
 
 class HttpError(Exception):
-    """A request that is refused.
+    """A request is rejected.
 
     Args:
-        status: The status of the response.
-        reason: What is wrong, and what to do.
-        headers: Further headers of the response.
+        status: Status of the response.
+        reason: Description of the problem and of its solution.
+        headers: Additional headers of the response.
     """
 
     def __init__(self, status: int, reason: str, *headers: tuple[str, str]) -> None:
@@ -33,26 +55,31 @@ class HttpError(Exception):
 
 
 class Request(NamedTuple):
-    """A request.
+    """An HTTP request.
 
     Args:
-        method: Its method.
-        target: Path and query, as they were sent.
-        headers: The headers by name, in lower case; of several with one name the last.
-        body: Its body.
+        method: The method.
+        target: Unparsed path and query.
+        headers: The headers by name, in lower case. The last one is used if a name is repeated.
+        body: The body.
+        host: Address of the client; empty if it is not known.
+        trusted: Whether the request contains the token. The guard of its route sets this.
     """
 
     method: str
     target: str
     headers: dict[str, str]
     body: bytes = b""
+    host: str = ""
+    trusted: bool = False
 
     @property
     def path(self) -> str:
-        """The path, without a slash at its end; that of a target with a scheme is behind its host."""
-        return self._path_and_query()[0].rstrip("/")
+        """The path, without a slash at its end. In a target with a scheme, the path follows the host."""
+        return self.path_and_query()[0].rstrip("/")
 
-    def _path_and_query(self) -> tuple[str, str]:
+    def path_and_query(self) -> tuple[str, str]:
+        """Return the unmodified path, and the query."""
         path, _, query = self.target.partition("#")[0].partition("?")
         if path.lower().startswith(("http://", "https://")):
             _, slash, rest = path.partition("://")[2].partition("/")
@@ -63,35 +90,35 @@ class Request(NamedTuple):
         """Return the parameters of the query, in order.
 
         Raises:
-            HttpError: There are too many.
+            HttpError: The query has too many parameters.
         """
         try:
-            return parse_qsl(self._path_and_query()[1], keep_blank_values=True, max_num_fields=MAX_FIELDS)
+            return parse_qsl(self.path_and_query()[1], keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except ValueError:
             raise HttpError(400, f"the query has more than {MAX_FIELDS} parameters") from None
 
 
 class Stream(Protocol):
-    """A body that comes piece by piece."""
+    """A body that is produced piece by piece."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the pieces."""
         ...
 
     async def aclose(self) -> None:
-        """End it, sent or not: it is called once for each body."""
+        """Release the body, even if it was not sent. It is called once for each body."""
         ...
 
 
 class Response(NamedTuple):
-    """A response.
+    """An HTTP response.
 
     Args:
-        body: Its body.
-        content_type: The type of the body.
-        status: Its status.
-        headers: Further headers.
-        stream: The body, in place of ``body``.
+        body: The body.
+        content_type: Type of the body.
+        status: The status.
+        headers: Additional headers.
+        stream: The body as a stream, instead of ``body``.
     """
 
     body: bytes = b""
@@ -102,54 +129,183 @@ class Response(NamedTuple):
 
 
 def json_response(value: object, status: int = 200, *headers: tuple[str, str]) -> Response:
-    """Return a response with a value as JSON, in one line."""
+    """Return a response with a value as JSON on one line."""
     return Response(json.dumps(value).encode() + b"\n", "application/json", status, headers)
 
 
 def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = True) -> None:
-    """Refuse what a web page of somebody else makes a browser send.
+    """Reject requests that a malicious web page makes a browser send.
 
     Args:
         request: The request.
-        hosts: The names that clients may call this server by, beside addresses.
-        is_local: It listens for this machine only. Otherwise names that nobody can register are allowed as well: those
-            without a dot, and those in :data:`PRIVATE`.
+        hosts: Names of this server that clients may use, in addition to IP addresses.
+        is_local: Whether the server listens only for this machine. Otherwise names that cannot be registered publicly
+            are also allowed: names without a dot, and names with a suffix in :data:`PRIVATE`.
 
     Raises:
-        HttpError: It has an Origin that is not this server, or a Host that is none of the names: a page whose name
-            leads here (DNS rebinding) sends its own.
+        HttpError: The Origin is not this server, or the Host is not one of the names, because the name of a malicious
+            page may resolve to this server (DNS rebinding). Or Sec-Fetch-Site shows that a different site embeds or
+            requests the page. Only the page at ``/`` may be the target of a link.
     """
+    site, target = (request.headers.get(f"sec-fetch-{name}") for name in ("site", "dest"))
+    if site not in (None, "none", "same-origin") and (request.path or target != "document"):
+        raise HttpError(403, "requests from other web pages are rejected; enter the URL in the address bar")
     host = request.headers.get("host", "").lower()
     origin = request.headers.get("origin")
     if origin is not None and (not host or origin.lower() not in (f"http://{host}", f"https://{host}")):
-        raise HttpError(403, "requests of web pages are refused: the Origin is not this server")
+        raise HttpError(403, "requests from other web pages are rejected: the Origin is not this server")
     name = (host if host.endswith("]") else host.rpartition(":")[0] or host).removesuffix(".")
     if not host or name in hosts or _is_address(name):
         return
     if is_local or ("." in name and not name.endswith(PRIVATE)):
         raise HttpError(
             403,
-            f"the Host {name[:80]!r} is not a name of this server: call it by its address, or name it in "
-            "zoolet.adminHosts",
+            f"unknown Host {name[:80]!r}: use the IP address of this server, or add the name to zoolet.adminHosts",
         )
 
 
-def check_method(request: Request, *allowed: str) -> None:
-    """Refuse a method that a page does not have.
-
-    Raises:
-        HttpError: It does not have it.
-    """
-    if request.method not in allowed:
-        listed = ", ".join(allowed)
-        raise HttpError(405, f"{request.method[:20]} {request.path[:80]}: use {allowed[0]}", ("Allow", listed))
-
-
 def shows_token(request: Request, token: str) -> bool | None:
-    """Return whether a request shows a token, compared in constant time; None if it shows none at all."""
+    """Return whether a request contains the token, compared in constant time; None if it contains no token."""
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     is_right = hmac.compare_digest(shown.strip().encode(), token.encode())
     return (scheme.lower() == "bearer" and is_right) if scheme else None
+
+
+class Token:
+    """The token of a server, and the errors for requests without it.
+
+    Args:
+        text: The token; None if every client that can connect is trusted.
+        is_open: Whether requests that only read need no token.
+        missing: Error message for requests that need the token and do not contain it.
+        hint: Text that is added to that message, and to the message for a wrong token, with the location of the token.
+        refused: A function that is called with each request that is rejected because it needs the token.
+    """
+
+    def __init__(
+        self,
+        text: str | None,
+        is_open: bool = True,
+        missing: str = "requests that change data need the token",
+        hint: str = "",
+        refused: Callable[[Request], object] = lambda request: None,
+    ) -> None:
+        self.text = text
+        self.is_open = is_open
+        self._missing = missing
+        self._hint = hint
+        self._refused = refused
+
+    def shown(self, request: Request) -> bool:
+        """Return whether a request contains the token. It is a guard for routes that show more to trusted clients.
+
+        Raises:
+            HttpError: The request contains a wrong token.
+        """
+        shown = self.text is None or shows_token(request, self.text)
+        if shown is False:
+            raise HttpError(401, "the token is wrong", BEARER)
+        return bool(shown)
+
+    def reads(self, request: Request) -> bool:
+        """Return whether a request contains the token. It is a guard for routes that show data.
+
+        Raises:
+            HttpError: The token is wrong, or it is missing and reading needs it.
+        """
+        trusted = self.shown(request)
+        if not trusted and not self.is_open:
+            raise HttpError(401, "reading from this server needs the token", BEARER)
+        return trusted
+
+    def required(self, request: Request) -> bool:
+        """Return True. It is a guard for routes that need the token.
+
+        Raises:
+            HttpError: The request does not contain the token.
+        """
+        shown = self.text is None or shows_token(request, self.text)
+        if not shown:
+            self._refused(request)
+            reason = "the token is wrong" if shown is False else self._missing
+            raise HttpError(401, reason + self._hint, BEARER)
+        return True
+
+
+class Route(NamedTuple):
+    """A row of the table of routes.
+
+    Args:
+        methods: The allowed methods, the recommended one first; empty for all.
+        path: The path. With ``*`` at its end, it matches all longer paths that match no other row.
+        answer: A function that answers a request, or raises :class:`HttpError` to reject it.
+        guard: A function that returns whether a request is trusted, or raises :class:`HttpError` to reject it before
+            its body is received.
+        body: Maximum size of a body in bytes, if it is larger than the limit of the server. Receiving such a body may
+            take any time, and does not count towards the total of other requests.
+        hold: A function that returns a context for receiving the body and answering. It raises :class:`HttpError` to
+            reject the request.
+    """
+
+    methods: tuple[str, ...]
+    path: str
+    answer: Callable[[Request], Awaitable[Response]]
+    guard: Callable[[Request], bool] = lambda request: False
+    body: int | None = None
+    hold: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+class Router:
+    """The routes of a server. Decisions that do not depend on the body are made before it is received.
+
+    Args:
+        routes: The rows. The first of several rows with one path is used.
+        nothing: A function that returns the error for a path without a row.
+        hosts: Names of this server that clients may use, in addition to IP addresses.
+        is_local: Whether the server listens only for this machine.
+        enter: A function that returns a request with the target below the root of the table, or raises
+            :class:`HttpError` to reject it.
+    """
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        nothing: Callable[[Request], HttpError],
+        hosts: Collection[str] = LOCAL,
+        *,
+        is_local: bool = True,
+        enter: Callable[[Request], Request] = lambda request: request,
+    ) -> None:
+        rows = [*routes][::-1]
+        self._exact = {route.path.rstrip("/"): route for route in rows if not route.path.endswith("*")}
+        below = {route.path[:-1]: route for route in rows if route.path.endswith("*")}
+        self._below = sorted(below.items(), key=lambda item: len(item[0]), reverse=True)
+        self._nothing = nothing
+        self._hosts = hosts
+        self._is_local = is_local
+        self._enter = enter
+
+    def route_of(self, request: Request) -> tuple[Route, Request]:
+        """Return the route of a request, and the request in the form for the route.
+
+        Args:
+            request: The request, whose body need not be received yet.
+
+        Raises:
+            HttpError: The request is rejected regardless of its body.
+        """
+        check_browser(request, self._hosts, is_local=self._is_local)
+        request = self._enter(request)
+        path = request.path
+        route = self._exact.get(path)
+        if route is None:
+            route = next((route for start, route in self._below if path.startswith(start)), None)
+        if route is None:
+            raise self._nothing(request)
+        if route.methods and request.method not in route.methods:
+            allowed = ", ".join(route.methods)
+            raise HttpError(405, f"{request.method[:20]} {path[:80]}: use {route.methods[0]}", ("Allow", allowed))
+        return route, request._replace(trusted=route.guard(request))
 
 
 def _is_address(name: str) -> bool:

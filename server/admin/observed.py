@@ -1,75 +1,121 @@
-"""The view of a server that commands, metrics and health reports share."""
+"""The common view of a server for commands, metrics and health reports."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.metrics import Summary
+from ..core.engine import Engine
+from ..core.metrics import Summary
+
+if TYPE_CHECKING:
+    from .lock_counts import LockCounts
 
 _BUILT: Final = "11/22/2026 00:00 UTC"
-"""The date of the release, in the form of ZooKeeper up to 3.6: go-zookeeper reads no other one, and others read any."""
+"""The date of the release, in the format of ZooKeeper up to 3.6, because go-zookeeper only reads this format."""
 PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 
 
-def _nothing() -> dict[str, object]:
-    return {}
-
-
-def _none() -> None:
-    return None
-
-
-@dataclass(slots=True)
-class Observed:
-    """A server, as monitoring sees it.
+class Observing(NamedTuple):
+    """The view of an observer of an ensemble. It serves reads only, and is ready while it follows a leader.
 
     Args:
-        engine: Its engine.
-        configuration: Returns the ports, limits and directories that ``conf`` shows, by ZooKeeper's keys.
-        file: The text of its zoo.cfg; None without one.
-        last_snapshot: Returns the zxid of the last snapshot, and when it was written, in seconds since the epoch; None
-            for none.
-        waiting: Returns how many connections have requests that wait for a turn.
-        certificate_ends: When the certificate of the TLS port ends, in seconds since the epoch; 0 without one.
-        data_dir: The data directory; None for a server in memory.
-        samples: The times of some requests in milliseconds, by the name of a label and its value.
-        role: Returns ``standalone``, or what the server is in an ensemble.
-        quorum: Returns the figures of ``mntr`` that only a member of an ensemble has.
+        problem: A function that returns the reason why no leader is followed, in one line; empty if one is followed.
+        metrics: A function that returns the metrics that only an observer has.
     """
 
-    engine: Engine
-    configuration: Callable[[], Mapping[str, object]] = _nothing
-    file: str | None = None
-    last_snapshot: Callable[[], tuple[int, int] | None] = _none
-    waiting: Callable[[], int] = int
-    certificate_ends: float = 0.0
-    data_dir: str | None = None
-    samples: dict[str, dict[str, Summary]] = field(default_factory=dict)
-    role: Callable[[], str] = lambda: "standalone"
-    quorum: Callable[[], Mapping[str, str | int]] = dict
+    problem: Callable[[], str]
+    metrics: Callable[[], Mapping[str, float]]
+
+
+class Observed:
+    """The view of a server for monitoring.
+
+    Args:
+        engine: The engine.
+        configuration: A function that returns the ports, limits and directories for ``conf``, by ZooKeeper's keys.
+        file: Text of the server's zoo.cfg; None without a file.
+        last_snapshot: A function that returns the zxid of the last snapshot, and the time of its writing in seconds
+            since the epoch; None without a snapshot.
+        waiting: A function that returns the number of connections whose requests wait for a turn.
+        data_dir: The data directory; None for a server in memory.
+
+    Attributes:
+        certificate_ends: Expiry time of the TLS port's certificate in seconds since the epoch; 0 without a certificate.
+        samples: The times of some requests in milliseconds, by the name and the value of a label.
+        role: A function that returns ``standalone``, or the server's role in an ensemble.
+        quorum: A function that returns the metrics of ``mntr`` that exist only for a member of an ensemble.
+        locks: The counts of locks; None before the first.
+        observing: The view of an observer of an ensemble; None for other servers.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        configuration: Callable[[], Mapping[str, object]] = dict,
+        file: str | None = None,
+        last_snapshot: Callable[[], tuple[int, int] | None] = lambda: None,
+        waiting: Callable[[], int] = int,
+        data_dir: str | None = None,
+    ) -> None:
+        self.engine = engine
+        self.configuration = configuration
+        self.file = file
+        self.last_snapshot = last_snapshot
+        self.waiting = waiting
+        self.data_dir = data_dir
+        self.certificate_ends = 0.0
+        self.samples: dict[str, dict[str, Summary]] = {}
+        self.role: Callable[[], str] = lambda: "standalone"
+        self.quorum: Callable[[], Mapping[str, str | int]] = dict
+        self.locks: LockCounts | None = None
+        self.observing: Observing | None = None
 
     def version(self) -> str:
         """Return the text of the version line, in the form that tools parse."""
         return f"{self.engine.settings.compat.release}-zoolet, built on {_BUILT}"
 
     def running_ms(self) -> int:
-        """Return for how long it has run, in milliseconds."""
+        """Return the time since the start of the server, in milliseconds."""
         return self.engine.monotonic_ms - self.engine.started
 
     def node_count(self) -> int:
-        """Return the number of nodes; the root is counted twice, as in ZooKeeper."""
-        return self.engine.tree.size + 1
+        """Return the number of nodes, counted as in ZooKeeper."""
+        return self.engine.tree.reported_size
 
     def mode(self) -> str:
-        """Return the server's role, or ``read-only`` where clients cannot write."""
+        """Return the server's role, or ``read-only`` while clients cannot write. An observer is one even without a
+        leader.
+        """
+        if self.observing is not None:
+            return "observer"
         return "read-only" if self.refusal() else self.role()
 
     def refusal(self) -> str:
-        """Return why clients cannot write, in one line; empty if they can."""
+        """Return the reason why clients cannot write, in one line; empty if they can."""
         if self.engine.refusal:
             return self.engine.refusal
         return "the server is in read-only mode" if self.engine.read_only else ""
+
+    async def disk(self) -> tuple[int, int] | None:
+        """Return the free and the total bytes of the data directory's disk; None for a server in memory.
+
+        Raises:
+            OSError: The directory cannot be read.
+        """
+        if self.data_dir is None:
+            return None
+        space = await asyncio.to_thread(os.statvfs, self.data_dir)  # a network disk may not answer
+        return space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
+
+
+def ready(observed: Observed) -> str:
+    """Return the reason why clients cannot use the server normally, in one line; empty if they can. From an observer
+    they can only read.
+    """
+    if observed.observing is not None:
+        return observed.observing.problem()
+    return f"writes are refused: {refusal}" if (refusal := observed.refusal()) else ""

@@ -1,69 +1,71 @@
-"""The pages of the admin port: ZooKeeper's commands, metrics for Prometheus, and whether the server is alive and ready.
+"""The pages of the admin port: ZooKeeper's commands, metrics for Prometheus, and health checks.
 
 ========================  ==============================================================================
 ``/commands``             the names of the commands
-``/commands/NAME``        the answer of one, as JSON
-``/metrics``              all figures for Prometheus; ``?name[]=X`` chooses
-``/healthz``              200 while the process answers: its event loop runs
+``/commands/NAME``        the answer of a command, as JSON
+``/metrics``              all metrics in Prometheus format, or only those selected by ``?name[]=X``
+``/healthz``              200 while the event loop of the process is running
 ``/``                     the console
-``/readyz``               200 while clients can read and write; otherwise 503, and the reason in one line
+``/readyz``               200 while clients can read and write, otherwise 503 with the reason in one line
 ========================  ==============================================================================
 
-What changes something or shows all data needs ``Authorization: Bearer TOKEN``.
+Requests that change something or show all data need ``Authorization: Bearer TOKEN``.
 
-Source: JettyAdminServer; CommandResponse.
+Source: JettyAdminServer, CommandResponse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final, Protocol
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Final
 
-from zoolet.server.admin import prometheus
-from zoolet.server.admin.commands import BY_NAME, COMMANDS, execute
-from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser, check_method, shows_token
-from zoolet.server.admin.java import pretty_json
-from zoolet.server.admin.observed import Observed
-from zoolet.server.admin.state_pages import MAX_BODY, StatePages, Transfer
+from ..core.client_connection import ClientConnection
+from . import prometheus
+from .audit import audit_line
+from .commands import BY_NAME, COMMANDS, Command, execute
+from .http import LOCAL, POST, READS, SECURITY, HttpError, Request, Response, Route, Router, Token
+from .java_json import pretty_json
+from .observed import Observed, ready
+from .state_pages import MAX_BODY, StatePages, Transfer
 
-READS: Final = ("GET", "HEAD")
+_log = logging.getLogger("zoolet.server")
+_audit = logging.getLogger("zoolet.audit")
+_zoolet = logging.getLogger("zoolet")
 CHANGES: Final = ("GET", "HEAD", "POST")
-POST: Final = ("POST",)
-MAX_CHANGE: Final = 4 << 20
-"""Bytes of a change in the console: the data of a node in base64."""
+MISSING: Final = "this request needs the token: send 'Authorization: Bearer TOKEN'"
+HINT: Final = "; the token is in the file of --admin-token-file, or was printed at the start"
+
+Console = Callable[[Token], Iterable[Route]]
+"""A function that returns the routes of the console."""
 
 
-class Console(Protocol):
-    """Answers the requests of the console: a ``ConsolePages``."""
-
-    async def answer(self, request: Request, path: str) -> Response | None:
-        """Answer a request; None if there is nothing of the console at this path."""
-        ...
+async def healthz(request: Request) -> Response:
+    """Answer ``/healthz``."""
+    return Response(b"ok\n")
 
 
-def ready(observed: Observed) -> str:
-    """Return why clients cannot work with the server as they expect, in one line; empty if they can."""
-    return f"writes are refused: {refusal}" if (refusal := observed.refusal()) else ""
-
-
-def metrics_page(observed: Observed, request: Request) -> Response:
+async def metrics_page(observed: Observed, request: Request) -> Response:
     """Answer ``/metrics``."""
-    check_method(request, *READS)
     names = {value for name, value in request.parameters() if name == "name[]"}
-    return Response(prometheus.text(observed, names).encode(), prometheus.CONTENT_TYPE)
+    return Response((await prometheus.text(observed, names)).encode(), prometheus.CONTENT_TYPE)
 
 
 class AdminPages:
-    """Answers the requests of the admin port.
+    """The pages of the admin port.
 
     Args:
-        observed: The server.
-        token: What a request has to show for a guarded command.
-        hosts: As for :func:`~zoolet.server.admin.http.check_browser`.
-        is_local: Likewise.
+        observed: The view of the server.
+        token: Token that is required for guarded commands.
+        hosts: Names of this server that clients may use, in addition to IP addresses.
+        is_local: Whether the server listens only for this machine.
         prefix: The path of the commands.
-        transfer: What ``snapshot`` and ``restore`` do; None if they are not offered.
-        console: Answers ``/`` and what is below ``/console``.
+        transfer: Implementation of ``snapshot`` and ``restore``; None if they are not supported.
+        console: A function that returns the routes of the console.
+
+    Attributes:
+        router: The routes of the pages.
     """
 
     def __init__(
@@ -77,89 +79,77 @@ class AdminPages:
         transfer: Transfer | None = None,
         console: Console | None = None,
     ) -> None:
-        self._console = console
         self._state = StatePages(transfer)
         self._observed = observed
-        self._token = token
-        self._hosts = hosts
-        self._is_local = is_local
         self._prefix = "/" + prefix.strip("/")
+        guard = Token(token, is_local, MISSING, HINT, self._warn)
+        routes = [*self._routes(guard), *(console(guard) if console is not None else ())]
+        self._has_console = console is not None
+        self.router: Final = Router(routes, self._nothing, hosts, is_local=is_local)
 
-    def admit(self, request: Request) -> int | None:
-        """Return how long the body of a request may be, None for the limit of all others.
+    def _routes(self, token: Token) -> Iterator[Route]:
+        """Yield the routes, except the routes of the console."""
+        prefix = self._prefix
+        yield Route(READS, prefix, self._links)
+        for name, command in BY_NAME.items():
+            path, audited = f"{prefix}/{name}", partial(self._audited, command)
+            if command.name == "restore":
+                yield Route(POST, path, audited, token.required, MAX_BODY, self._state.receiving)
+            elif command.guarded:
+                yield Route(CHANGES, path, audited, token.required)
+            else:
+                yield Route(READS, path, partial(self._execute, command))
+        yield Route((), f"{prefix}/*", self._unknown)
+        yield Route(READS, "/metrics", partial(metrics_page, self._observed))
+        yield Route(READS, "/healthz", healthz)
+        yield Route(READS, "/readyz", self._readyz)
 
-        Raises:
-            HttpError: It would be refused with any body.
-        """
-        check_browser(request, self._hosts, is_local=self._is_local)
-        if self._console is not None and request.path.startswith("/console/api/change/"):
-            self._check_token(request)
-            return MAX_CHANGE
-        command = BY_NAME.get(request.path.removeprefix(self._prefix + "/"))
-        if command is None or command.name != "restore":
-            return None
-        check_method(request, *POST)
-        self._check_token(request)
-        return MAX_BODY
+    def _nothing(self, request: Request) -> HttpError:
+        there = f"use {'/ (the console), ' * self._has_console}{self._prefix}, /metrics, /healthz or /readyz"
+        return HttpError(404, f"no page at {request.path[:80]}; {there}")
 
-    async def answer(self, request: Request) -> Response:
-        """Answer a request.
+    def _warn(self, request: Request) -> None:
+        reason = "refusing %s on the admin port: the token is missing or wrong"
+        self._observed.engine.warnings.warn("admin token", reason, request.path)
 
-        Raises:
-            HttpError: It is refused.
-        """
-        check_browser(request, self._hosts, is_local=self._is_local)
-        path, prefix = request.path, self._prefix
-        if path == prefix:
-            check_method(request, *READS)
-            return Response(self._links().encode(), "text/html; charset=utf-8")
-        if path.startswith(prefix + "/"):
-            return await self._command(request, path[len(prefix) + 1 :])
-        if path == "/metrics":
-            return metrics_page(self._observed, request)
-        if path in ("/healthz", "/readyz"):
-            check_method(request, *READS)
-        if path == "/healthz":
-            return Response(b"ok\n")
-        if path == "/readyz":
-            reason = ready(self._observed)
-            return Response(f"{reason or 'ok'}\n".encode(), status=503 if reason else 200)
-        if self._console is not None and (response := await self._console.answer(request, path)) is not None:
-            return response
-        raise HttpError(404, f"there is nothing at {path[:80]}; {prefix}, /metrics, /healthz and /readyz are here")
+    async def _links(self, request: Request) -> Response:
+        """Answer with a link for each command, as in ZooKeeper."""
+        names = sorted(command.name for command in COMMANDS)
+        links = "".join(f'<a href="{self._prefix}/{name}">{name}</a>\n<br/>\n' for name in names)
+        return Response(links.encode(), "text/html; charset=utf-8", headers=SECURITY)
 
-    async def _command(self, request: Request, name: str) -> Response:
-        command = BY_NAME.get(name)
-        if command is None:
-            facts = {"command": name[:80], "error": f"Unknown command: {name[:80]}"}
-            return Response(pretty_json(facts).encode(), "application/json")
-        check_method(request, *(POST if command.name == "restore" else CHANGES if command.guarded else READS))
-        if command.guarded:
-            self._check_token(request)
+    async def _readyz(self, request: Request) -> Response:
+        reason = ready(self._observed)
+        return Response(f"{reason or 'ok'}\n".encode(), status=503 if reason else 200)
+
+    async def _unknown(self, request: Request) -> Response:
+        name = request.path.removeprefix(f"{self._prefix}/")[:80]
+        return Response(
+            pretty_json({"command": name, "error": f"Unknown command: {name}"}).encode(), "application/json"
+        )
+
+    async def _audited(self, command: Command, request: Request) -> Response:
+        result = "failure"
+        try:
+            response = await self._execute(command, request)
+            result = "success"
+        finally:
+            if _audit.level:  # the level is set by audit.enable
+                client = ClientConnection(request.host)
+                client.add_id("super", "admin")
+                _audit.info("%s", audit_line(client, {"operation": command.name, "result": result}))
+        return response
+
+    async def _execute(self, command: Command, request: Request) -> Response:
         if command.answer is None:
             return await self._state.answer(command.name, request)
         parameters: dict[str, str] = {}
         for key, value in request.parameters():
-            parameters.setdefault(key, value)  # the first one wins, as in ZooKeeper
+            parameters.setdefault(key, value)  # the first value wins, as in ZooKeeper
         facts = execute(command, self._observed, parameters)
-        if facts["error"] and command.name == "log_level":  # ours; ZooKeeper's commands answer 200 with an error
-            raise HttpError(400, facts["error"])
+        if command.name == "log_level":
+            if facts["error"]:  # only zoolet's own command fails; ZooKeeper's commands answer 200 with an error
+                raise HttpError(400, facts["error"])
+            level = max(logging.WARNING, _zoolet.level)  # the line is logged at any level
+            _log.log(level, "the log level was set to %s on the admin port by %s", facts["level"], request.host)
         return Response(pretty_json(facts).encode(), "application/json")
-
-    def _check_token(self, request: Request) -> None:
-        shown = shows_token(request, self._token)
-        if not shown:
-            warn = self._observed.engine.warnings.warn
-            warn("admin token", "refusing %s on the admin port: it has no token, or a wrong one", request.path)
-            reason = (
-                "the token is wrong" if shown is False else "it needs the token: send 'Authorization: Bearer TOKEN'"
-            )
-            reason += ", with the token of --admin-token-file, or the one that was printed at the start"
-            raise HttpError(401, reason, ("WWW-Authenticate", "Bearer"))
-
-    def _links(self) -> str:
-        """Return a link for each command, as ZooKeeper does."""
-        return "".join(
-            f'<a href="{self._prefix}/{each.name}">{each.name}</a>\n<br/>\n'
-            for each in sorted(COMMANDS, key=lambda command: command.name)
-        )

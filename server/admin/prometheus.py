@@ -1,36 +1,77 @@
-"""The figures in the text format of Prometheus, as ZooKeeper's provider writes them.
+"""The metrics in the text format of Prometheus, with the same series as ZooKeeper's provider, and real descriptions.
 
-Source: PrometheusMetricsProvider; simpleclient's TextFormat.
+Source: PrometheusMetricsProvider, TextFormat of simpleclient.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from zoolet.server.admin.figures import Figures, figures, open_files
-from zoolet.server.admin.java import double
-from zoolet.server.admin.observed import Observed
-from zoolet.server.core.metrics import Summary
+from ..core.metrics import Summary
+from . import descriptors
+from .figures import Figures, figures
+from .java import double
+from .lock_counts import Count, LockCounts
+from .metric_help import help_of
+from .observed import Observed
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+SAMPLED: Final = frozenset(
+    {
+        "zoolet_locks",
+        "zoolet_lock_waiters",
+        "zoolet_lock_longest_wait_seconds",
+        "zoolet_deadlocks",
+        "zoolet_disk_free_bytes",
+    }
+)
+"""The metrics that take time to read."""
 _STARTED: Final = time.time() - time.process_time()
 _MEDIAN: Final = (0.5,)
 _ADVANCED: Final = (0.5, 0.9, 0.99)
 
 
-def text(observed: Observed, names: Collection[str] = ()) -> str:
-    """Return all series, or those of some names: what ``/metrics`` answers."""
-    now = figures(observed)
+async def text(observed: Observed, names: Collection[str] = ()) -> str:
+    """Return the text of ``/metrics``: all series, or only the series with some names."""
+    found = list(_series(figures(observed)))
+    if not names or not SAMPLED.isdisjoint(names):
+        found += [series async for series in _sampled(observed)]
     lines: list[str] = []
-    for name, kind, samples in _series(now):
+    for name, kind, samples in found:
         if not names or name in names:
-            lines += [f"# HELP {name} {name}", f"# TYPE {name} {kind}", *samples]
+            lines += [f"# HELP {name} {help_of(name)}", f"# TYPE {name} {kind}", *samples]
     return "\n".join(lines) + "\n" if lines else ""
+
+
+async def _sampled(observed: Observed) -> AsyncIterator[tuple[str, str, list[str]]]:
+    """Yield the series that take time to read."""
+    if observed.locks is None:
+        observed.locks = LockCounts()
+    await observed.locks.refresh(observed.engine)
+    counts, deadlocks = observed.locks.latest
+    now = observed.engine.now
+    reads: dict[str, Callable[[Count], float]] = {
+        "zoolet_locks": lambda count: count.locks,
+        "zoolet_lock_waiters": lambda count: count.waiters,
+        "zoolet_lock_longest_wait_seconds": lambda count: max(now - count.since, 0) / 1000,  # without a wait: -inf
+    }
+    for name, read in reads.items():
+        labels = [f'{name}{{naming="{naming}",kind="{kind}",}}' for naming, kind in counts]
+        yield (
+            name,
+            "gauge",
+            [f"{label} {double(read(count))}" for label, count in zip(labels, counts.values(), strict=True)],
+        )
+    yield "zoolet_deadlocks", "gauge", [f"zoolet_deadlocks {double(deadlocks)}"]
+    with contextlib.suppress(OSError):  # the series ends when the directory is removed
+        if (disk := await observed.disk()) is not None:
+            yield "zoolet_disk_free_bytes", "gauge", [f"zoolet_disk_free_bytes {double(disk[0])}"]
 
 
 def _series(now: Figures) -> Iterator[tuple[str, str, list[str]]]:
@@ -67,21 +108,21 @@ def _quoted(text: str) -> str:
 
 
 def process() -> dict[str, tuple[str, float]]:
-    """Return the figures of this process, by the names that Prometheus clients share."""
+    """Return the metrics of this process, with the standard names of Prometheus clients."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     found: dict[str, tuple[str, float]] = {
         "process_cpu_seconds_total": ("counter", used.ru_utime + used.ru_stime),
         "process_start_time_seconds": ("gauge", _STARTED),
-        "process_open_fds": ("gauge", open_files()),
-        "process_max_fds": ("gauge", resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        "process_open_fds": ("gauge", descriptors.in_use()),
+        "process_max_fds": ("gauge", descriptors.limit()),
     }
     try:
         pages = Path("/proc/self/statm").read_text().split()
-    except OSError:  # not Linux
+    except OSError:  # only Linux has this file
         resident = float(used.ru_maxrss)
     else:
         resident = int(pages[1]) * os.sysconf("SC_PAGE_SIZE")
         found["process_virtual_memory_bytes"] = "gauge", int(pages[0]) * os.sysconf("SC_PAGE_SIZE")
     found["process_resident_memory_bytes"] = "gauge", resident
-    found["jvm_memory_bytes_used"] = "gauge", resident  # what boards for ZooKeeper ask for
+    found["jvm_memory_bytes_used"] = "gauge", resident  # dashboards for ZooKeeper read this metric
     return found

@@ -1,13 +1,17 @@
-"""``/commands/snapshot`` and ``/commands/restore``: the whole state as a file, and back.
+"""``/commands/snapshot`` and ``/commands/restore``: export the whole state as a file, and import it.
 
 =================================================  ===================================================================
 ``GET /commands/snapshot``                         200 and the file, with ``last_zxid`` and ``snapshot_size`` as headers
-``GET /commands/snapshot?streaming=false``         the same headers; the file is in the data directory
-``POST /commands/restore``, the file as body       ``{"last_zxid": N}``: from there on zxids go on
+``GET /commands/snapshot?streaming=false``         the same headers, but the file is written to the data directory
+``POST /commands/restore``, the file as body       ``{"last_zxid": N}``; new zxids follow N
 =================================================  ===================================================================
 
-One of them is executed at a time. 429 refuses a second one, 503 one that the server cannot do, 400 a body that is no
-snapshot, 500 one that could not be written; then nothing was changed.
+Only one of them is executed at a time. Errors change nothing:
+
+- 429: another snapshot or restore is in progress. A restore is rejected before its body is received.
+- 503: the server does not support the command.
+- 400: the body is not a snapshot.
+- 500: the snapshot could not be written.
 
 Source: Commands.SnapshotCommand, Commands.RestoreCommand.
 """
@@ -19,12 +23,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from zoolet.server.admin.facts import Facts
-from zoolet.server.admin.http import HttpError, Request, Response
-from zoolet.server.admin.java import pretty_json
+from ...protocol.hexadecimal import hexadecimal
+from .facts import Facts
+from .http import HttpError, Request, Response
+from .java_json import pretty_json
 
 MAX_BODY: Final = 4 << 30
-"""The most bytes of a snapshot that is restored; it is in memory meanwhile."""
+"""Maximum size of a snapshot in bytes for a restore. The snapshot is kept in memory during the restore."""
 
 
 class Encoding(Protocol):
@@ -33,20 +38,20 @@ class Encoding(Protocol):
     zxid: int
 
     async def size(self) -> int:
-        """Return how many bytes it has."""
+        """Return the size of the snapshot in bytes."""
         ...
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Yield them."""
+        """Yield the bytes of the snapshot."""
         ...
 
     async def end(self) -> None:
-        """End the encoding, done or not."""
+        """Release the encoding, whether or not it is complete."""
         ...
 
 
 class Transfer(Protocol):
-    """Gives the state away, and takes another one: a ``StateTransfer``."""
+    """Exports and imports the state. It is implemented by ``StateTransfer``."""
 
     @property
     def has_files(self) -> bool:
@@ -54,15 +59,19 @@ class Transfer(Protocol):
         ...
 
     def snapshot(self) -> Encoding:
-        """Return the state as it is now."""
+        """Return a snapshot of the current state."""
         ...
 
     async def write_snapshot(self) -> tuple[int, int]:
-        """Write it to the data directory; return its zxid and its bytes."""
+        """Write a snapshot to the data directory, and return its zxid and its size in bytes."""
         ...
 
     async def restore(self, data: bytes) -> int:
-        """Replace it; return the zxid from which on the server goes on. ValueError says what is wrong with the data."""
+        """Replace the state, and return its zxid. The server continues with the next zxid.
+
+        Raises:
+            ValueError: The data is not a valid snapshot.
+        """
         ...
 
 
@@ -70,22 +79,38 @@ class StatePages:
     """Answers both commands.
 
     Args:
-        transfer: What they do; None for a server that does not offer them.
+        transfer: Implementation of the commands; None for a server that does not support them.
     """
 
     def __init__(self, transfer: Transfer | None) -> None:
         self._transfer = transfer
-        self._is_busy = False
+        self._is_busy = self._is_receiving = False
 
-    async def answer(self, name: str, request: Request) -> Response:
-        """Answer one of them, whose method and token were checked.
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """Reserve the right to receive and execute a restore. Further restores are rejected before their bodies are
+        received.
 
         Raises:
-            HttpError: It is refused.
+            HttpError: Another restore or a snapshot is in progress.
+        """
+        if self._is_receiving or self._is_busy:
+            raise _another()
+        self._is_receiving = True
+        try:
+            yield
+        finally:
+            self._is_receiving = False
+
+    async def answer(self, name: str, request: Request) -> Response:
+        """Answer one of the commands. The method and the token must have been checked.
+
+        Raises:
+            HttpError: The command is rejected or fails.
         """
         transfer = self._transfer
         if transfer is None:
-            raise HttpError(503, f"this server does not offer {name}")
+            raise HttpError(503, f"this server does not support {name}")
         if name == "restore":
             return await self._restore(transfer, request)
         if dict(reversed(request.parameters())).get("streaming", "true").lower() != "true":
@@ -101,28 +126,28 @@ class StatePages:
         except BaseException as error:
             await self.end(encoding)
             if isinstance(error, OSError):
-                raise HttpError(500, f"the snapshot could not be made: {error}") from None
+                raise HttpError(500, f"cannot create the snapshot: {error}") from None
             raise
-        headers = ("last_zxid", f"0x{encoding.zxid:x}"), ("snapshot_size", str(size)), ("Content-Length", str(size))
+        headers = ("last_zxid", hexadecimal(encoding.zxid)), ("snapshot_size", str(size)), ("Content-Length", str(size))
         return Response(content_type="application/octet-stream", headers=headers, stream=_Pieces(self, encoding))
 
     async def _write(self, transfer: Transfer) -> Response:
         if not transfer.has_files:
-            raise HttpError(503, "the server has no data directory: without streaming=false the answer is the file")
+            raise HttpError(503, "the server has no data directory; omit streaming=false to download the snapshot")
         with self._one_at_a_time():
             try:
                 zxid, size = await transfer.write_snapshot()
             except OSError as error:
-                raise HttpError(500, f"the snapshot could not be written: {error}") from None
+                raise HttpError(500, f"cannot write the snapshot: {error}") from None
         return _facts(
-            {"command": "snapshot", "error": None}, ("last_zxid", f"0x{zxid:x}"), ("snapshot_size", str(size))
+            {"command": "snapshot", "error": None}, ("last_zxid", hexadecimal(zxid)), ("snapshot_size", str(size))
         )
 
     async def _restore(self, transfer: Transfer, request: Request) -> Response:
         if not request.body:
-            raise HttpError(400, "the body is empty; it must be a snapshot, not compressed")
+            raise HttpError(400, "the body is empty; expected an uncompressed snapshot")
         self._begin()
-        # A task of its own: it must not be cancelled between naming the file and loading it.
+        # A separate task, because it must not be cancelled between naming the file and loading it.
         work = asyncio.get_running_loop().create_task(transfer.restore(request.body))
         work.add_done_callback(self._restored)
         try:
@@ -136,7 +161,7 @@ class StatePages:
     def _restored(self, work: asyncio.Task[int]) -> None:
         self._is_busy = False
         if not work.cancelled():
-            work.exception()  # the request has it; without one, nothing was changed
+            work.exception()  # the request, if it still exists, reports the exception
 
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
@@ -148,11 +173,11 @@ class StatePages:
 
     def _begin(self) -> None:
         if self._is_busy:
-            raise HttpError(429, "another snapshot or restore is under way", ("Retry-After", "1"))
+            raise _another()
         self._is_busy = True
 
     async def end(self, encoding: Encoding | None) -> None:
-        """End an encoding, so that another one may begin."""
+        """Release an encoding, and allow a new one to start."""
         try:
             if encoding is not None:
                 await encoding.end()
@@ -172,6 +197,10 @@ class _Pieces:
 
     async def aclose(self) -> None:
         await self._pages.end(self._encoding)
+
+
+def _another() -> HttpError:
+    return HttpError(429, "another snapshot or restore is in progress; try again later", ("Retry-After", "1"))
 
 
 def _facts(facts: Facts, *headers: tuple[str, str]) -> Response:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zoolet.server.core.settings import Settings
-from zoolet.server.net.tls_settings import TlsSettings
-from zoolet.server.storage.settings import StorageSettings
+from ..core.fields import Fields
+from ..core.settings import Settings
+from ..net.tls_settings import TlsSettings
+from ..storage.settings import StorageSettings
 
 
 class UnknownKey(NamedTuple):
@@ -24,23 +24,23 @@ class UnknownKey(NamedTuple):
     nearest: str | None
 
 
-@dataclass(slots=True)
-class AdminSettings:
+class AdminSettings(Fields):
     """The ports for operators.
 
     Args:
-        enabled: Listen on the admin port; it is enough to set the port.
+        enabled: Listen on the admin port, even if *port* is not set. If *port* is set, this is not needed.
         host: The address of the admin port; None for all addresses of the machine.
-        port: The admin port; 0 for a free one, None for none.
-        hosts: Names by which clients may call the admin port and that for metrics, beside those of this machine.
+        port: The admin port; 0 picks a free port, None disables it.
+        hosts: Host names that clients may use for the admin port and the metrics port, in addition to the names of this
+            machine.
         prefix: The path of the commands.
-        idle_timeout: Milliseconds for which a connection may wait for the next request.
-        token: What a request shows that changes something; None to make one.
-        metrics: Listen on the port for metrics, too.
-        metrics_host: The address of the port for metrics; None for all addresses of the machine.
-        metrics_port: The port for metrics; 0 for a free one.
-        slow: Milliseconds from which on a batch of requests is logged; 0 for never.
-        history: The last transactions that the console shows; 0 for none.
+        idle_timeout: Milliseconds that a connection may wait for its next request.
+        token: The token that requests must send to change data; None to generate one.
+        metrics: Also listen on the metrics port.
+        metrics_host: The address of the metrics port; None for all addresses of the machine.
+        metrics_port: The metrics port; 0 picks a free port.
+        slow: Log each batch of requests that takes at least this many milliseconds; 0 disables it.
+        history: Number of transactions that the console keeps; 0 disables the history.
         audit: Write the audit log.
         audit_file: The file of the audit log; None for the log of the process.
     """
@@ -61,27 +61,26 @@ class AdminSettings:
     audit_file: str | None = None
 
 
-@dataclass(slots=True)
-class Config:
-    """The configuration of a daemon. Times are milliseconds, sizes bytes.
+class Config(Fields):
+    """The configuration of a daemon. Times are in milliseconds, sizes in bytes.
 
     Args:
         host: The address to listen on; None for all addresses of the machine.
-        port: The port; 0 for a free one, None for TLS only.
-        unix_socket: The path of a unix socket to listen on; None for none.
+        port: The port; 0 picks a free port, None for TLS only.
+        unix_socket: The path of a Unix socket to listen on; None for none.
         max_client_cnxns: The most connections from one address; 0 for no limit.
         max_cnxns: The most connections in total; 0 for no limit.
         backlog: Connections that may wait to be accepted.
         whitelist: The four-letter commands that are answered.
-        isro: Answer the command ``isro``, too.
+        isro: Also answer the command ``isro``.
         settings: The settings of the core.
-        storage: Where the data is kept, and how.
+        storage: The settings of the data directory.
         secure_host: The address to listen on for TLS; None for all addresses of the machine.
-        secure_port: The port for connections over TLS; None for none, 0 for a free one.
+        secure_port: The port for connections over TLS; 0 picks a free port, None disables TLS.
         tls: The certificates, and the requirements for clients.
         admin: The ports for operators.
-        ignored: Known keys that were set and have no effect, for one warning.
-        unknown: Unknown keys that were set, for one warning each.
+        ignored: Known keys without effect. All of them share one warning.
+        unknown: Unknown keys. Each gets its own warning.
         file: The text of the zoo.cfg; None without one.
     """
 
@@ -93,12 +92,12 @@ class Config:
     backlog: int = 128
     whitelist: tuple[str, ...] = ("srvr",)
     isro: bool = False
-    settings: Settings = field(default_factory=Settings)
-    storage: StorageSettings = field(default_factory=StorageSettings)
+    settings: Settings = Settings()
+    storage: StorageSettings = StorageSettings()
     secure_host: str | None = "127.0.0.1"
     secure_port: int | None = None
-    tls: TlsSettings = field(default_factory=TlsSettings)
-    admin: AdminSettings = field(default_factory=AdminSettings)
+    tls: TlsSettings = TlsSettings()
+    admin: AdminSettings = AdminSettings()
     ignored: tuple[str, ...] = ()
     unknown: tuple[UnknownKey, ...] = ()
     file: str | None = None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from zoolet.protocol.distinguished_name import WRITTEN_FORM, is_written_as_shown
-from zoolet.server.net.tls_settings import store_type
+from ...protocol.distinguished_name import WRITTEN_FORM, is_written_as_shown
+from ..net.tls_settings import store_type
 
 MAX_INT: Final = 2**31 - 1
 MIN_INT: Final = -(2**31)
@@ -18,13 +17,13 @@ class Converter(NamedTuple):
     """One type of value.
 
     Args:
-        convert: Returns the value of a text. Raises ValueError if the text is not of this type, and OSError or
-            UnicodeDecodeError if it names a file that cannot be read.
+        convert: Returns the value of a text. Raises ValueError if the text is not of this type. Raises OSError or
+            UnicodeDecodeError if the text names an unreadable file.
         type: The type in plain words, for the documentation.
         expected: The end of the sentence "KEY must be ...".
         unit: The unit of a number, such as ``milliseconds``.
         limits: The range of a number, such as ``1 to 65535``.
-        show: Returns the text of a value; empty for a value that is not set.
+        show: Returns the text of a value, or an empty text if the value is not set.
     """
 
     convert: Callable[[str], Any]
@@ -47,7 +46,7 @@ def number(low: int, high: int = MAX_INT, unit: str = "") -> Converter:
 
 
 def at_least(low: int, unit: str = "") -> Converter:
-    """Return the converter of a whole number for which ZooKeeper takes *low* if it is smaller."""
+    """Return the converter of a whole number that ZooKeeper raises to *low* if it is smaller."""
     return Converter(
         convert=lambda text: max(low, _whole_number(text, MIN_INT, MAX_INT)),
         type="whole number",
@@ -63,7 +62,10 @@ def milliseconds(low: int) -> Converter:
 
 
 def one_of(*choices: str, upper: bool = False) -> Converter:
-    """Return the converter of one of several words, in any case; the value is in lower case unless *upper* is set."""
+    """Return the converter of one of several words.
+
+    Upper and lower case are equivalent. The value is in lower case unless *upper* is set.
+    """
 
     def convert(text: str) -> str:
         word = text.upper() if upper else text.lower()
@@ -118,7 +120,7 @@ def _distinguished_name(text: str) -> str:
 
 
 def _protocols(text: str) -> frozenset[str]:
-    if text == "TLS":  # Java's name for all versions that it supports
+    if text == "TLS":  # in Java, this name means all supported versions
         return frozenset(_TLS_VERSIONS)
     if not (versions := frozenset(_names(text))) or versions - {*_TLS_VERSIONS}:
         raise ValueError(text)
@@ -155,6 +157,12 @@ def _socket(text: str) -> str:
     return _path(text)
 
 
+def read_text(path: str, encoding: str) -> str:
+    """Return the content of a text file."""
+    with open(path, encoding=encoding) as file:
+        return file.read()
+
+
 def _directory(text: str) -> str:
     if not text:
         raise ValueError(text)
@@ -162,14 +170,14 @@ def _directory(text: str) -> str:
 
 
 def _password_file(text: str) -> str:
-    """Check that the file can be read now; its content is read whenever the certificates are."""
-    Path(_path(text)).read_text(encoding="utf-8")
+    """Check that the file can be read now. Its content is read whenever the certificates are."""
+    read_text(_path(text), "utf-8")
     return text
 
 
 def _token_file(text: str) -> str:
     """Return the token in a file."""
-    token = Path(_path(text)).read_text(encoding="ascii", errors="strict").strip()
+    token = read_text(_path(text), "ascii").strip()
     if len(token) < MIN_TOKEN or not token.isprintable() or " " in token:
         raise ValueError(text)
     return token
@@ -182,7 +190,7 @@ def _url_path(text: str) -> str:
 
 
 def _metrics_provider(text: str) -> bool:
-    """Return whether a class is the provider for Prometheus; the two others of ZooKeeper's have no port."""
+    """Return whether a class is the provider for Prometheus. ZooKeeper's two other providers have no port."""
     if text not in (_PROMETHEUS, *_OTHER_PROVIDERS):
         raise ValueError(text)
     return text == _PROMETHEUS
@@ -203,9 +211,9 @@ _ALGORITHMS: Final = (
     *("SHA3-256", "SHA3-384", "SHA3-512"),
 )
 MAX_SOCKET: Final = 107
-"""The most bytes of the path of a unix socket on Linux."""
+"""The maximum length of the path of a Unix socket on Linux, in bytes."""
 MIN_TOKEN: Final = 16
-"""The fewest characters of a token."""
+"""The minimum length of a token, in characters."""
 _METRICS: Final = "org.apache.zookeeper.metrics."
 _PROMETHEUS: Final = _METRICS + "prometheus.PrometheusMetricsProvider"
 _OTHER_PROVIDERS: Final = (_METRICS + "impl.DefaultMetricsProvider", _METRICS + "impl.NullMetricsProvider")
@@ -219,11 +227,11 @@ FILE: Final = Converter(
     expected="the path of a file",
     show=lambda value: value if isinstance(value, str) else "",
 )
-"""A file; a field that holds the content of the file is not shown."""
+"""A file. If the field contains the content of the file, it is not shown."""
 SOCKET: Final = Converter(
     convert=_socket,
     type="file",
-    expected=f"the absolute path of a socket, of {MAX_SOCKET} bytes at most",
+    expected=f"the absolute path of a socket, at most {MAX_SOCKET} bytes long",
     show=lambda value: value if isinstance(value, str) else "",
 )
 DIRECTORY: Final = Converter(
@@ -235,7 +243,7 @@ DIRECTORY: Final = Converter(
 FORCE_SYNC: Final = Converter(
     convert=lambda text: "never" if text.lower() == "no" else "always", type="yes or no", show=lambda value: "yes"
 )
-"""ZooKeeper's switch: everything but ``no`` means to sync."""
+"""ZooKeeper's key for syncing: any value except ``no`` enables it."""
 NAMES: Final = Converter(convert=_names, type="names, separated by commas", show=_joined)
 PORT: Final = number(0, 65535)
 ADDRESSES: Final = Converter(
@@ -250,7 +258,9 @@ BOOLEAN: Final = Converter(
     expected="true or false",
     show=lambda value: _TRUE_FALSE[bool(value)],
 )
-"""A boolean. ZooKeeper takes for false what is not ``true``, of most keys; here a mistake opens no door."""
+"""A boolean. For most keys ZooKeeper treats every text except ``true`` as false. Here a misspelled value is an error,
+because it could disable a security setting.
+"""
 YES: Final = Converter(
     convert=lambda text: _word(text, _YES_NO),
     type="yes or no",
@@ -264,11 +274,11 @@ CONNECTIONS: Final = Converter(
     unit="connections",
     limits=f"{MIN_INT} to {MAX_INT}",
 )
-"""A number of connections, of which every negative one means the same as 0."""
+"""A number of connections. Every negative number means the same as 0."""
 BUFFER: Final = Converter(
     convert=_decoded,
-    type="whole number, or 0x and a hexadecimal one",
-    expected=f"a whole number from 0 to {MAX_INT} (bytes), or 0x and a hexadecimal one",
+    type="whole number, or 0x and hexadecimal digits",
+    expected=f"a whole number from 0 to {MAX_INT} (bytes), or 0x and hexadecimal digits",
     unit="bytes",
     limits=f"0 to {MAX_INT}",
 )
@@ -300,11 +310,11 @@ PASSWORD_FILE: Final = Converter(convert=_password_file, type="file", expected="
 TOKEN_FILE: Final = Converter(
     convert=_token_file,
     type="file",
-    expected=f"a file with a token of {MIN_TOKEN} ASCII characters or more",
+    expected=f"a file with a token of at least {MIN_TOKEN} ASCII characters",
     show=lambda value: "",
 )
 URL_PATH: Final = Converter(
-    convert=_url_path, type="path", expected="a path that begins with / and does not end with it"
+    convert=_url_path, type="path", expected="a path that starts with / and does not end with it"
 )
 METRICS_PROVIDER: Final = Converter(
     convert=_metrics_provider,

@@ -1,4 +1,4 @@
-"""The JAAS file that names the users of SASL DIGEST-MD5.
+"""Read the users of SASL DIGEST-MD5 from a JAAS file.
 
 ::
 
@@ -14,17 +14,18 @@ Source: the login configuration syntax of javax.security.auth.login.Configuratio
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Final
 
+from .converters import read_text
+
 SECTION: Final = "Server"
-"""The section that is read unless ``sasl.serverconfig`` names another one."""
+"""The section that is read by default. ``sasl.serverconfig`` selects a different section."""
 
 _TOKEN: Final = (
     r'(?s:\s+|//[^\n]*|#[^\n]*|/\*.*?\*/|"(?P<text>(?:\\.|[^"\\])*)"|(?P<mark>[{};=])|(?P<word>[^\s{};="]+))'
 )
 Token = tuple[str, str]
-"""The kind of a token, ``text`` for one in quotes, ``mark`` or ``word``, and its text."""
+"""The kind of a token and its text. The kind is ``mark``, ``word``, or ``text`` for a token in quotes."""
 
 
 def users(path: str, section: str = SECTION) -> dict[str, str] | None:
@@ -36,20 +37,20 @@ def users(path: str, section: str = SECTION) -> dict[str, str] | None:
     Raises:
         OSError: The file cannot be read.
         UnicodeDecodeError: The file is not UTF-8.
-        ValueError: The section is not closed, or uses another module than DigestLoginModule; the message is a sentence
-            that names the file.
+        ValueError: The section is not closed, or uses a module other than DigestLoginModule. The message names the
+            file.
     """
-    tokens = _tokens(Path(path).read_text(encoding="utf-8"))
+    tokens = _tokens(read_text(path, "utf-8"))
     name: Token = ("word", section)
     if name not in tokens:
         return None
     inside = tokens[tokens.index(name) + 1 :]
     if inside[:1] != [("mark", "{")] or ("mark", "}") not in inside:
-        raise ValueError(f"The section {section} of {path} is not enclosed in braces.")
+        raise ValueError(f"section {section} of {path} is not enclosed in braces")
     inside = inside[1 : inside.index(("mark", "}"))]
     module = inside[0][1] if inside else "no login module"
     if not module.endswith(".DigestLoginModule"):
-        raise ValueError(f"The section {section} of {path} uses {module}; only DigestLoginModule is supported.")
+        raise ValueError(f"section {section} of {path} uses {module}; only DigestLoginModule is supported")
     return {
         option.removeprefix("user_"): inside[place + 2][1]
         for place, (kind, option) in enumerate(inside[:-2])

@@ -1,8 +1,9 @@
-"""The table of configuration keys, one row each: the parser, the command line, the messages and
-``docs/configuration.md`` are generated from it.
+"""The table of configuration keys, one row each.
 
-To add a key, add a row and the field that it sets in ``Settings`` (server/core), ``Config``, or, as ``tls.name``,
-``TlsSettings`` (server/net), then run ``make docs``; if a field depends on several keys, compute it in ``load.py``.
+The parser, the command line, the messages and ``docs/configuration.md`` are generated from it.
+
+To add a key, add a row. Add its field to ``Settings`` (server/core), ``Config``, or, as ``tls.name``, ``TlsSettings``
+(server/net). Then run ``make docs``. If a field depends on several keys, compute it in ``load.py``.
 
 Source: QuorumPeerConfig.parseProperties; ZooKeeper Administrator's Guide, "Configuration Parameters".
 """
@@ -14,9 +15,9 @@ from enum import Enum, auto
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from zoolet.server.config import jaas
-from zoolet.server.config.config import Config
-from zoolet.server.config.converters import (
+from . import jaas
+from .config import Config
+from .converters import (
     ADDRESS,
     ADDRESSES,
     ALGORITHM,
@@ -52,13 +53,14 @@ class Status(Enum):
     """How a key is treated when it is set."""
 
     HONOURED = auto()
-    """It sets a field of the configuration."""
+    """The key sets a field of the configuration."""
     IGNORED = auto()
-    """It is known to ZooKeeper and has no effect here; one warning names those that were set."""
+    """The key has no effect here, although ZooKeeper supports it. One warning names all such keys that were set."""
     REFUSED = auto()
-    """It must not be ignored, because its user relies on it: an unsupported value is an error."""
+    """The key must not be ignored, because its user relies on it. An unsupported value is an error."""
 
 
+_DEFAULTS: Final = Config()
 _PLACEHOLDERS: Final = {"*": r"(?s:.*)", "<number>": r"\d+", "<name>": r"\w+"}
 """The pattern that each placeholder at the end of a family's name stands for."""
 
@@ -69,19 +71,19 @@ class Key(NamedTuple):
     Args:
         name: The key without ``zookeeper.``. A family ends with ``<number>``, ``<name>`` (letters, digits and
             underscores) or ``*`` (anything).
-        field: The field of :class:`Config` that it sets, such as ``port`` or ``settings.tick_time``.
-        converter: How its value is read.
-        help: What it does, in sentences; for an ignored key why it has no effect; for a refused key what follows the
-            words "is not supported;" in the message.
+        field: The field of :class:`Config` that the key sets, such as ``port`` or ``settings.tick_time``.
+        converter: The type of the value.
+        help: Description of the effect, in sentences. For an ignored key, the reason why it has no effect. For a
+            refused key, the end of the message "... is not supported; ...".
         example: A value other than the default.
-        status: How it is treated.
-        default_note: When a value other than the default applies, or what the default means.
-        fallback: The default value, if it is not that of the field.
-        option: The command-line option that sets it.
-        requires: The keys that must be set, too, unless the value requires nothing (false or empty).
+        status: The treatment of the key.
+        default_note: The condition for a different default, or the meaning of the default.
+        fallback: The default value, if it differs from the default of the field.
+        option: The command-line option that sets the key.
+        requires: The keys that must also be set, unless the value requires nothing (false or empty).
         overruled_by: The key that overrides this one, as in ZooKeeper.
         supported: The values of a refused key that are accepted.
-        dynamic: Whether it is allowed in a dynamicConfigFile.
+        dynamic: Whether the key is allowed in a dynamicConfigFile.
     """
 
     name: str
@@ -100,13 +102,13 @@ class Key(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The key, and its option if it has one, for messages."""
+        """The key, with its option if it has one, for messages."""
         return f"{self.name} ({self.option})" if self.option else self.name
 
     @property
     def default(self) -> str:
-        """The value in an empty configuration, as text; empty for none."""
-        return self.fallback or self.converter.show(attrgetter(self.field)(Config()))
+        """The value in an empty configuration, as text. Empty if there is none."""
+        return self.fallback or self.converter.show(attrgetter(self.field)(_DEFAULTS))
 
     @property
     def is_family(self) -> bool:
@@ -127,214 +129,305 @@ _TLS: Final = ("secureClientPort",)
 # fmt: off
 SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
     "Addresses and connections": (
-        Key("clientPort", "port", PORT, "The port to listen on; 0 takes a free one.", "2182", option="--port",
-            default_note="not opened where `secureClientPort` is set and this is not"),
-        Key("clientPortAddress", "host", ADDRESSES, "The address to listen on, or several, with commas between them: "
-            "`127.0.0.1,::1`. ZooKeeper takes one.", "192.0.2.10", option="--host",
-            default_note="all addresses where `clientPort` is set other than by `--port`"),
-        Key("dynamicConfigFile", "port", FILE, "A file with the `server.<number>` line of this server. The port and "
-            "address behind its semicolon are used unless `clientPort` is set.", "/etc/zookeeper/zoo.cfg.dynamic"),
-        Key("zoolet.unixSocket", "unix_socket", SOCKET, "Listen on a unix socket, too. The permissions of its folder "
-            "and the umask decide who may connect; clients name it `unix:/run/zoolet.sock`. A client there has no "
-            "address, so that no ACL of scheme `ip` allows it anything.", "/run/zoolet.sock"),
+        Key("clientPort", "port", PORT,
+            "The port to listen on. 0 picks a free port.",
+            "2182", option="--port", default_note="not opened if only `secureClientPort` is set"),
+        Key("clientPortAddress", "host", ADDRESSES,
+            "The address to listen on, or several addresses separated by commas, such as `127.0.0.1,::1`. ZooKeeper "
+            "accepts only one.",
+            "192.0.2.10", option="--host",
+            default_note="all addresses if `clientPort` is set in any way other than `--port`"),
+        Key("dynamicConfigFile", "port", FILE,
+            "A file with the `server.<number>` line of this server. The port and address after its semicolon are "
+            "used unless `clientPort` is set.",
+            "/etc/zookeeper/zoo.cfg.dynamic"),
+        Key("zoolet.unixSocket", "unix_socket", SOCKET,
+            "Also listen on a Unix socket. The permissions of its folder and the umask decide which users can "
+            "connect. Clients address it as `unix:/run/zoolet.sock`. Such a client has no address, so an ACL of the "
+            "scheme `ip` never matches it.",
+            "/run/zoolet.sock"),
         Key("clientPortListenBacklog", "backlog", number(-1, unit="connections"),
-            "Connections that may wait to be accepted; with 0 or -1, as many as by default.", "1024"),
+            "Connections that may wait to be accepted. 0 and -1 use the default.",
+            "1024"),
         Key("maxClientCnxns", "max_client_cnxns", CONNECTIONS,
-            "Connections that one address may have; 0 or less for no limit.", "0"),
-        Key("maxCnxns", "max_cnxns", number(0, unit="connections"), "Connections in all; 0 for no limit.", "1000"),
-        Key("4lw.commands.whitelist", "whitelist", NAMES, "The four-letter commands that are answered; `*` for all.",
+            "Connections per client address. 0 or less disables the limit.",
+            "0"),
+        Key("maxCnxns", "max_cnxns", number(0, unit="connections"),
+            "Connections in total. 0 disables the limit.",
+            "1000"),
+        Key("4lw.commands.whitelist", "whitelist", NAMES,
+            "The four-letter commands that clients may run. `*` allows all.",
             "ruok, srvr, mntr"),
-        Key("readonlymode.enabled", "isro", BOOLEAN, "Answer the four-letter command `isro` too. A single server is "
-            "never read-only by itself.", "true"),
+        Key("readonlymode.enabled", "isro", BOOLEAN,
+            "Also answer the four-letter command `isro`. A single server never enters read-only mode on its own.",
+            "true"),
     ),
     "Sessions": (
-        Key("tickTime", "settings.tick_time", milliseconds(1), "The unit of session expiry: sessions expire at "
-            "multiples of it.", "500"),
+        Key("tickTime", "settings.tick_time", milliseconds(1),
+            "The unit of session expiry: sessions expire at multiples of it.",
+            "500"),
         Key("minSessionTimeout", "settings.min_session_timeout", milliseconds(-1),
-            "The shortest session timeout that a client can get.", "1000",
-            default_note="twice `tickTime`, also for -1"),
+            "The shortest session timeout that the server grants.",
+            "1000", default_note="twice `tickTime`, also for -1"),
         Key("maxSessionTimeout", "settings.max_session_timeout", milliseconds(-1),
-            "The longest session timeout that a client can get.", "60000",
-            default_note="twenty times `tickTime`, also for -1"),
+            "The longest session timeout that the server grants.",
+            "60000", default_note="twenty times `tickTime`, also for -1"),
         Key("nio.sessionlessCnxnTimeout", "settings.sessionless_timeout", milliseconds(1),
-            "A connection that has not opened a session by then is closed.", "5000"),
+            "A connection is closed if it has not opened a session within this time. The server checks connections at "
+            "this interval, so it can take up to twice as long.",
+            "5000"),
         Key("connection_throttle_tokens", "settings.throttle_tokens", number(0, unit="sessions"),
-            "Sessions that may be opened at once before clients are turned away; 0 for no limit.", "100"),
+            "Sessions that may be opened in a burst before new ones are rejected. 0 disables the limit.",
+            "100"),
         Key("connection_throttle_fill_time", "settings.throttle_fill_time", milliseconds(1),
-            "The time between two refills of the tokens.", "10"),
+            "The time between two refills of `connection_throttle_tokens`.",
+            "10"),
         Key("connection_throttle_fill_count", "settings.throttle_fill_count", number(1, unit="sessions"),
-            "Tokens in one refill.", "5"),
+            "Tokens added by each refill.",
+            "5"),
     ),
     "Files": (
-        Key("dataDir", "storage.data_dir", DIRECTORY, "Keep the data in this directory: snapshots and transaction logs "
-            "of ZooKeeper's formats. Without it everything is in memory, and nothing touches the disk.",
+        Key("dataDir", "storage.data_dir", DIRECTORY,
+            "Keep the data in this directory, in ZooKeeper's snapshots and transaction logs. Without it, all data "
+            "is in memory and is lost when the server stops.",
             "/var/lib/zookeeper", option="--data-dir"),
-        Key("dataLogDir", "storage.log_dir", DIRECTORY, "Keep the logs in another directory.", "/var/log/zookeeper",
-            default_note="`dataDir`"),
-        Key("zoolet.fsync", "storage.fsync", one_of("always", "interval", "never"), "When a write is certain to "
-            "outlive a loss of power: before its reply, within a second, or when the operating system writes it. With "
-            "all three it outlives the end of the process.", "interval"),
-        Key("forceSync", "storage.fsync", FORCE_SYNC, "ZooKeeper's key for the same: `no` means `never`.", "no",
-            overruled_by="zoolet.fsync"),
+        Key("dataLogDir", "storage.log_dir", DIRECTORY,
+            "Keep the transaction logs in this directory instead of `dataDir`.",
+            "/var/log/zookeeper", default_note="`dataDir`"),
+        Key("zoolet.fsync", "storage.fsync", one_of("always", "interval", "never"),
+            "When a write is safe from a power failure: `always` before its reply, `interval` within a second, "
+            "`never` when the operating system writes it. With all three, a write survives a crash of the process.",
+            "interval"),
+        Key("forceSync", "storage.fsync", FORCE_SYNC,
+            "ZooKeeper's key for the same. `no` means `never`.",
+            "no", overruled_by="zoolet.fsync"),
         Key("snapCount", "storage.snap_count", at_least(2, unit="transactions"),
-            "Transactions after which the next snapshot is written; 2 at least.", "10000"),
-        Key("snapSizeLimitInKb", "storage.log_size", number(0, unit="kilobytes"), "Transactions after which the next "
-            "snapshot is written, by their size.", "4194304", default_note="four times the last snapshot, at least "
-            "262144"),
-        Key("preAllocSize", "storage.preallocated", number(0, unit="kilobytes"), "Space that is reserved for a log at "
-            "a time; 0 for none. If so much is not free, writes are refused: choose less on a small disk.", "1024"),
-        Key("autopurge.snapRetainCount", "storage.retained", at_least(3, unit="snapshots"), "Snapshots that are "
-            "kept, 3 at least, with the logs that they need.", "5"),
-        Key("autopurge.purgeInterval", "storage.purge", number(0, unit="hours"), "0 keeps all snapshots and logs; with "
-            "any other number, those that are not needed are deleted whenever a snapshot is written. ZooKeeper's "
-            "default is 0.", "0"),
-        Key("zoolet.keyedPasswords", "storage.keyed_passwords", BOOLEAN, "Compute session passwords with a key that "
-            "is kept in the directory, so that nobody can work them out; ZooKeeper's own servers, which take over the "
-            "directory, do not know them, and sessions expire then.", "true"),
+            "Transactions between two snapshots, at least 2.",
+            "10000"),
+        Key("snapSizeLimitInKb", "storage.log_size", number(0, unit="kilobytes"),
+            "Size of the transactions between two snapshots.",
+            "4194304", default_note="four times the last snapshot, at least 262144"),
+        Key("preAllocSize", "storage.preallocated", number(0, unit="kilobytes"),
+            "Space reserved for a log in one step. 0 reserves none. A log reserves space when it is created, and again "
+            "when less than a quarter of this is left. If less than this is free on the disk then, writes are rejected "
+            "until there is, so choose a smaller value on a small disk.",
+            "1024"),
+        Key("autopurge.snapRetainCount", "storage.retained", at_least(3, unit="snapshots"),
+            "Snapshots that are kept, at least 3, with the logs that they need.",
+            "5"),
+        Key("autopurge.purgeInterval", "storage.purge", number(0, unit="hours"),
+            "0 keeps all snapshots and logs. With any other number, unneeded files are deleted whenever a snapshot "
+            "is written. ZooKeeper's default is 0.",
+            "0"),
+        Key("zoolet.keyedPasswords", "storage.keyed_passwords", BOOLEAN,
+            "Compute session passwords with a key that is stored in the directory, and that Apache ZooKeeper does not "
+            "know. See [Limitations](security.md#limitations).",
+            "true"),
     ),
     "Data": (
         Key("jute.maxbuffer", "settings.max_frame", BUFFER,
-            "The longest request; the connection of a client that sends a longer one is closed.", "4194304"),
+            "The longest request. The connection of a client that sends a longer request is closed.",
+            "4194304"),
         Key("extendedTypesEnabled", "settings.extended_types", BOOLEAN,
-            "Offer TTL nodes. Container nodes are always offered.", "false"),
+            "Support TTL nodes. Container nodes are always supported.",
+            "false"),
         Key("znode.container.checkIntervalMs", "settings.container_check_interval", milliseconds(1),
-            "The time between two searches for container and TTL nodes that are due.", "10000"),
+            "The time between two searches for expired container and TTL nodes.",
+            "10000"),
         Key("znode.container.maxPerMinute", "settings.container_max_per_minute", number(1, unit="nodes"),
-            "Container and TTL nodes that are deleted in one minute at most.", "600"),
+            "Container and TTL nodes deleted per minute, at most.",
+            "600"),
         Key("znode.container.maxNeverUsedIntervalMs", "settings.container_never_used", milliseconds(0),
-            "A container that never had a child is deleted after this time; 0 for never.", "3600000"),
-        Key("enforceQuota", "settings.enforce_quota", BOOLEAN, "Refuse writes that exceed a hard quota.", "true"),
+            "A container that never had a child is deleted after this time. 0 disables it.",
+            "3600000"),
+        Key("enforceQuota", "settings.enforce_quota", BOOLEAN,
+            "Reject writes that exceed a hard quota.",
+            "true"),
         Key("reconfigEnabled", "settings.reconfig_enabled", BOOLEAN,
-            "Answer reconfig as the only voter of an ensemble does; otherwise it is refused.", "true"),
+            "Answer `reconfig` like the only voter of an ensemble. If false, it is rejected.",
+            "true"),
     ),
     "Authentication and access": (
-        Key("skipACL", "settings.skip_acl", YES, "Check no ACLs: every client may do everything.", "yes"),
+        Key("skipACL", "settings.skip_acl", YES,
+            "Do not check ACLs: every client may do everything.",
+            "yes"),
         Key("DigestAuthenticationProvider.enabled", "settings.digest_enabled", BOOLEAN,
             "Accept authentication with scheme `digest`.", "false"),
         Key("DigestAuthenticationProvider.superDigest", "settings.super_digest", TEXT,
-            "The user with scheme `digest` who may do everything, as `user:hash`.",
+            "The user of the scheme `digest` who may do everything, as `user:hash`.",
             "super:BASE64-OF-THE-HASH="),
         Key("DigestAuthenticationProvider.digestAlg", "settings.digest_algorithm", ALGORITHM,
-            "The digest with which scheme `digest` hashes passwords.", "SHA-256"),
+            "The hash function for passwords of the scheme `digest`.",
+            "SHA-256"),
         Key("java.security.auth.login.config", "settings.sasl_users", FILE,
-            "A JAAS file that names the users of SASL DIGEST-MD5 and their passwords. Without it there is no SASL.",
+            "A JAAS file with the users of SASL DIGEST-MD5 and their passwords. Without it, SASL is disabled.",
             "/etc/zookeeper/jaas.conf"),
-        Key("sasl.serverconfig", "settings.sasl_users", TEXT, "The section of the JAAS file.", "Broker",
-            fallback=jaas.SECTION, requires=("java.security.auth.login.config",)),
-        Key("superUser", "settings.super_users", TEXT, "A SASL user who may do everything.", "admin"),
-        Key("superUser.<name>", "settings.super_users", TEXT, "One more SASL user who may do everything.", "operator"),
-        Key("X509AuthenticationProvider.superUser", "settings.x509_super", DISTINGUISHED_NAME, "Whose certificate may "
-            "do everything, as RFC 2253 writes it. The certificate of a client on the TLS port is its identity of "
-            "scheme `x509`.", "CN=admin,O=Example", requires=("ssl.trustStore.location",)),
+        Key("sasl.serverconfig", "settings.sasl_users", TEXT,
+            "The section of the JAAS file that lists the users.",
+            "Broker", fallback=jaas.SECTION, requires=("java.security.auth.login.config",)),
+        Key("superUser", "settings.super_users", TEXT,
+            "The name of a SASL user who may do everything.",
+            "admin"),
+        Key("superUser.<name>", "settings.super_users", TEXT,
+            "The name of an additional SASL user who may do everything.",
+            "operator"),
+        Key("X509AuthenticationProvider.superUser", "settings.x509_super", DISTINGUISHED_NAME,
+            "The subject of the client certificate that may do everything, in the notation of RFC 2253. On the TLS "
+            "port, a client's certificate is its identity of the scheme `x509`.",
+            "CN=admin,O=Example", requires=("ssl.trustStore.location",)),
         Key("allowSaslFailedClients", "settings.allow_failed_sasl", BOOLEAN,
-            "Keep the connection of a client whose SASL authentication failed, without an identity.", "true"),
-        Key("sessionRequireClientSASLAuth", "settings.require_auth", BOOLEAN,
-            "Refuse every request until the client has authenticated with SASL. It overrules `enforce.auth.enabled`.",
+            "Keep the connection of a client whose SASL authentication failed, without an identity.",
             "true"),
-        Key("enforce.auth.enabled", "settings.require_auth", BOOLEAN, "Refuse every request until the client has "
-            "authenticated with one of the schemes in `enforce.auth.schemes`.", "true",
-            requires=("enforce.auth.schemes",)),
+        Key("sessionRequireClientSASLAuth", "settings.require_auth", BOOLEAN,
+            "Reject every request until the client has authenticated with SASL. This key overrides "
+            "`enforce.auth.enabled`.",
+            "true"),
+        Key("enforce.auth.enabled", "settings.require_auth", BOOLEAN,
+            "Reject every request until the client has authenticated with one of the schemes in "
+            "`enforce.auth.schemes`.",
+            "true", requires=("enforce.auth.schemes",)),
         Key("enforce.auth.schemes", "settings.require_auth", SCHEMES,
-            "The schemes for `enforce.auth.enabled`.", "sasl, digest"),
+            "The schemes for `enforce.auth.enabled`, separated by commas.",
+            "sasl, digest"),
     ),
     "TLS": (
-        Key("secureClientPort", "secure_port", PORT, "The port for connections over TLS; 0 takes a free one.", "2281",
-            option="--secure-port", requires=("ssl.keyStore.location",)),
-        Key("secureClientPortAddress", "secure_host", ADDRESSES, "The address to listen on for TLS, or several.",
-            "192.0.2.10", requires=_TLS, default_note="that of `--host` where `--host` or `--secure-port` is given, "
-            "otherwise all addresses where `secureClientPort` is set"),
-        Key("ssl.keyStore.location", "tls.key_store", KEY_STORE, "The certificate of the server, the certificates "
-            "between it and its authority, and its key: a PEM file, or a Java key store.",
+        Key("secureClientPort", "secure_port", PORT,
+            "The port for connections over TLS. 0 picks a free port.",
+            "2281", option="--secure-port", requires=("ssl.keyStore.location",)),
+        Key("secureClientPortAddress", "secure_host", ADDRESSES,
+            "The address to listen on for TLS, or several addresses separated by commas.",
+            "192.0.2.10", requires=_TLS,
+            default_note="the address in `--host` if `--host` or `--secure-port` is "
+            "given, otherwise all addresses if `secureClientPort` is set"),
+        Key("ssl.keyStore.location", "tls.key_store", KEY_STORE,
+            "A PEM file or Java key store with the server's certificate, the intermediate certificates and the "
+            "private key.",
             "/etc/zookeeper/server.pem", option="--tls-cert", requires=_TLS),
         Key("ssl.keyStore.password", "tls.key_store_password", TEXT,
-            "The password of the key store, or of the key in it.", "secret",
-            requires=_TLS, overruled_by="ssl.keyStore.passwordPath"),
+            "The password of the key store, or of the key in it.",
+            "secret", requires=_TLS, overruled_by="ssl.keyStore.passwordPath"),
         Key("ssl.keyStore.passwordPath", "tls.key_store_password_path", PASSWORD_FILE,
-            "A file with that password. It is read whenever the certificates are, also on SIGHUP.",
+            "A file with the password of the key store. It is read together with the certificates, including on "
+            "SIGHUP.",
             "/etc/zookeeper/keystore.password", requires=_TLS),
-        Key("ssl.keyStore.type", "tls.key_store_type", STORE_TYPE, "The type of the key store.", "PKCS12",
-            default_note="by the end of its name: `.pem`, `.jks`, `.p12`, `.pfx`, otherwise PEM", requires=_TLS),
-        Key("ssl.keyStore.key.location", "tls.key", FILE, "A PEM file with the key, where it is not in the file of "
-            "the certificate. ZooKeeper does not have this key.", "/etc/zookeeper/server-key.pem",
-            option="--tls-key", requires=_TLS),
-        Key("ssl.trustStore.location", "tls.trust_store", KEY_STORE, "The authorities that the certificates of clients "
-            "are verified with: a PEM file, or a Java key store.", "/etc/zookeeper/clients.pem",
-            option="--tls-ca", requires=_TLS),
+        Key("ssl.keyStore.type", "tls.key_store_type", STORE_TYPE,
+            "The type of the key store.",
+            "PKCS12", default_note="by the file name: `.pem`, `.jks`, `.p12`, `.pfx`, otherwise PEM", requires=_TLS),
+        Key("ssl.keyStore.key.location", "tls.key", FILE,
+            "A PEM file with the private key, if it is not in the file of the certificate. ZooKeeper does not have "
+            "this key.",
+            "/etc/zookeeper/server-key.pem", option="--tls-key", requires=_TLS),
+        Key("ssl.trustStore.location", "tls.trust_store", KEY_STORE,
+            "A PEM file or Java key store with the authorities that verify client certificates.",
+            "/etc/zookeeper/clients.pem", option="--tls-ca", requires=_TLS),
         Key("ssl.trustStore.password", "tls.trust_store_password", TEXT, "The password of the trust store.", "secret",
             requires=_TLS, overruled_by="ssl.trustStore.passwordPath"),
         Key("ssl.trustStore.passwordPath", "tls.trust_store_password_path", PASSWORD_FILE,
-            "A file with that password. It is read whenever the certificates are, also on SIGHUP.",
+            "A file with the password of the trust store. It is read together with the certificates, including on "
+            "SIGHUP.",
             "/etc/zookeeper/truststore.password", requires=_TLS),
         Key("ssl.trustStore.type", "tls.trust_store_type", STORE_TYPE, "The type of the trust store.", "JKS",
             default_note="as for the key store", requires=_TLS),
-        Key("ssl.clientAuth", "tls.client_auth", one_of("need", "want", "none"), "Whether a client has to show a "
-            "certificate: it must, it may, or it is not asked.", "want", default_note="need with a trust store",
+        Key("ssl.clientAuth", "tls.client_auth", one_of("need", "want", "none"),
+            "Whether clients must (`need`), may (`want`) or need not (`none`) present a certificate.",
+            "want", default_note="`need` if a trust store is set",
             requires=("secureClientPort", "ssl.trustStore.location")),
-        Key("ssl.enabledProtocols", "tls.protocols", PROTOCOLS, "The versions of TLS that are offered.", "TLSv1.3",
-            requires=_TLS),
-        Key("ssl.protocol", "tls.protocols", PROTOCOLS, "The same by another name.", "TLSv1.2",
-            requires=_TLS, overruled_by="ssl.enabledProtocols"),
-        Key("ssl.ciphersuites", "tls.cipher_suites", NAMES, "The cipher suites that are offered, by the names of Java "
-            "or OpenSSL.", "TLS_AES_256_GCM_SHA384", default_note="as OpenSSL chooses", requires=_TLS),
+        Key("ssl.enabledProtocols", "tls.protocols", PROTOCOLS,
+            "The versions of TLS that the server accepts.",
+            "TLSv1.3", requires=_TLS),
+        Key("ssl.protocol", "tls.protocols", PROTOCOLS,
+            "A different name for `ssl.enabledProtocols`.",
+            "TLSv1.2", requires=_TLS, overruled_by="ssl.enabledProtocols"),
+        Key("ssl.ciphersuites", "tls.cipher_suites", NAMES,
+            "The cipher suites that the server accepts, with their names in Java or OpenSSL.",
+            "TLS_AES_256_GCM_SHA384", default_note="OpenSSL's choice", requires=_TLS),
     ),
     "Admin port and metrics": (
-        Key("admin.enableServer", "admin.enabled", BOOLEAN, "Listen on the admin port: ZooKeeper's commands, "
-            "`/metrics`, `/healthz` and `/readyz` over HTTP. It needs h11, the extra `admin`.", "true",
-            default_note="true where `admin.serverPort` is set"),
-        Key("admin.serverPort", "admin.port", PORT, "The admin port; 0 takes a free one.", "8080",
-            option="--admin-port", default_note="8080 where `admin.enableServer` is true"),
-        Key("admin.serverAddress", "admin.host", ADDRESS, "The address of the admin port. Everybody who reaches it "
-            "can read everything but the data: leave it, or protect it by other means.", "192.0.2.10"),
-        Key("zoolet.adminHosts", "admin.hosts", NAMES, "Names by which clients may call the admin port and that for "
-            "metrics, if another machine calls them by a name with a dot: a name that is not expected may be that of a "
-            "web page which leads here.", "zookeeper.example.org"),
-        Key("admin.commandURL", "admin.prefix", URL_PATH, "The path of the commands.", "/admin"),
+        Key("admin.enableServer", "admin.enabled", BOOLEAN,
+            "Listen on the admin port, which serves the console, ZooKeeper's commands, `/metrics`, `/healthz` and "
+            "`/readyz` over HTTP. It needs h11, the extra `admin`.",
+            "true", default_note="true if `admin.serverPort` is set"),
+        Key("admin.serverPort", "admin.port", PORT,
+            "The HTTP port for the console, metrics and health checks. 0 picks a free port.",
+            "8080", option="--admin-port", default_note="8080 if `admin.enableServer` is true"),
+        Key("admin.serverAddress", "admin.host", ADDRESS,
+            "The address of the admin port. Anyone who can connect to it can read metrics, sessions, addresses and "
+            "paths, and on loopback also data that everyone may read. If you change it, protect the port by other "
+            "means.",
+            "192.0.2.10"),
+        Key("zoolet.adminHosts", "admin.hosts", NAMES,
+            "Host names that clients may use for the admin port and the metrics port, in addition to addresses, "
+            "names of this machine, and names without a dot or with a private suffix. Other names are rejected, "
+            "because they may come from a malicious web page (DNS rebinding).",
+            "zookeeper.example.org"),
+        Key("admin.commandURL", "admin.prefix", URL_PATH,
+            "The path of the commands.",
+            "/admin"),
         Key("admin.idleTimeout", "admin.idle_timeout", milliseconds(1),
-            "The time for which a connection may wait for its next request.", "5000"),
-        Key("zoolet.adminTokenFile", "admin.token", TOKEN_FILE, "A file with the token that a request has to show "
-            "which changes something, of 16 characters or more. It is sent as `Authorization: Bearer TOKEN`.",
-            "/etc/zookeeper/admin.token", option="--admin-token-file", default_note="one is made and printed at the "
-            "start", requires=("admin.serverPort",)),
-        Key("metricsProvider.className", "admin.metrics", METRICS_PROVIDER, "With ZooKeeper's provider for "
-            "Prometheus, `/metrics` is also on a port of its own, which has nothing else.",
+            "The time that a connection may wait for its next request.",
+            "5000"),
+        Key("zoolet.adminTokenFile", "admin.token", TOKEN_FILE,
+            "A file with the admin token, which has at least 16 characters. Requests that change data or show all data "
+            "must send it as `Authorization: Bearer TOKEN`.",
+            "/etc/zookeeper/admin.token", option="--admin-token-file",
+            default_note="a new token is generated and printed at each start", requires=("admin.serverPort",)),
+        Key("metricsProvider.className", "admin.metrics", METRICS_PROVIDER,
+            "With ZooKeeper's provider for Prometheus, `/metrics` is also served on a separate port.",
             "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"),
-        Key("metricsProvider.httpHost", "admin.metrics_host", ADDRESS, "The address of that port.", "127.0.0.1",
-            default_note="all addresses"),
-        Key("metricsProvider.httpPort", "admin.metrics_port", PORT, "That port; 0 takes a free one.", "9141"),
+        Key("metricsProvider.httpHost", "admin.metrics_host", ADDRESS,
+            "The address of the separate port for metrics.",
+            "127.0.0.1", default_note="all addresses"),
+        Key("metricsProvider.httpPort", "admin.metrics_port", PORT,
+            "The separate port for metrics. 0 picks a free port.",
+            "9141"),
     ),
     "Logs": (
-        Key("audit.enable", "admin.audit", BOOLEAN, "Write a line for each write: who, from where, what, and "
-            "whether it was done.", "true"),
-        Key("zoolet.auditFile", "admin.audit_file", FILE, "The file for these lines, which is followed by another when "
-            "it has 10 MB; ten are kept.", "/var/log/zookeeper/audit.log", default_note="the log of the process",
-            requires=("audit.enable",)),
-        Key("zoolet.history", "admin.history", number(0, 100_000, unit="transactions"), "The last transactions that "
-            "the console of the admin port shows, of 64 MB at most; 0 for none.", "50000"),
-        Key("zoolet.slowRequestMs", "admin.slow", milliseconds(0), "Log a batch of requests that takes so long; 0 for "
-            "never.", "100"),
+        Key("audit.enable", "admin.audit", BOOLEAN,
+            "Write a line with user, address, operation and result for each write, and for each ephemeral node that "
+            "is deleted with its session. Starts and stops also get a line.",
+            "true"),
+        Key("zoolet.auditFile", "admin.audit_file", FILE,
+            "The file for the lines of `audit.enable`. It is rotated at 10 MB, and ten old files are kept.",
+            "/var/log/zookeeper/audit.log", default_note="the log of the process", requires=("audit.enable",)),
+        Key("zoolet.history", "admin.history", number(0, 100_000, unit="transactions"),
+            "Number of transactions that the console keeps, in at most 64 MB. 0 disables the history.",
+            "50000"),
+        Key("zoolet.slowRequestMs", "admin.slow", milliseconds(0),
+            "Log each batch of requests that takes at least this long. 0 disables it.",
+            "100"),
     ),
     "Limits": (
-        Key("zoolet.maxAclEntries", "settings.max_acl_entries", number(1, unit="entries"), "Entries of one ACL, once "
-            "`auth` is replaced by the identities that it stands for; they may have `jute.maxbuffer` bytes together.",
+        Key("zoolet.maxAclEntries", "settings.max_acl_entries", number(1, unit="entries"),
+            "Entries of one ACL, after `auth` has been replaced with the client's identities. Together, they may "
+            "have `jute.maxbuffer` bytes.",
             "1000"),
         Key("zoolet.maxIdentities", "settings.max_identities", number(1, unit="identities"),
-            "Identities that one connection may have.", "16"),
-        Key("zoolet.maxWatches", "settings.max_watches", number(1, unit="watches"), "Watches that all connections may "
-            "have together. One on a path of more than 128 characters counts as several, one for each 128.", "1000000"),
+            "Identities per connection.",
+            "16"),
+        Key("zoolet.maxWatches", "settings.max_watches", number(1, unit="watches"),
+            "Watches of all connections. A watch on a path of more than 128 characters counts once for each 128.",
+            "1000000"),
         Key("zoolet.maxWatchesPerConnection", "settings.max_watches_per_connection", number(1, unit="watches"),
-            "The same for one connection.", "10000"),
+            "Watches per connection, counted in the same way.",
+            "10000"),
         Key("zoolet.maxSetWatches", "settings.max_set_watches", number(1, unit="watches"),
-            "Watches of one setWatches request. The Java client sends at most 128 kB at a time.", "50000"),
+            "Watches in one `setWatches` request. The Java client sends at most 128 kB in one request.",
+            "50000"),
         Key("zoolet.maxMultiOperations", "settings.max_multi_operations", number(1, unit="operations"),
-            "Operations of one multi or multiRead, which cannot be interrupted.", "1000"),
+            "Operations in one multi or multiRead, because the server cannot interrupt these requests.",
+            "1000"),
         Key("zoolet.maxMultiReadBytes", "settings.max_multi_read", number(1, unit="bytes"),
-            "The results of one multiRead.", "1048576"),
+            "Bytes in the result of one multiRead.",
+            "1048576"),
         Key("zoolet.maxUnreadBytes", "settings.max_unread_bytes", number(1, unit="bytes"),
-            "Events that may wait for one client to read them before it is disconnected.", "1048576"),
+            "Bytes of unread events per client. A client with more is disconnected.",
+            "1048576"),
         Key("zoolet.maxUnreadBytesTotal", "settings.max_unread_bytes_total", number(1, unit="bytes"),
-            "Replies and events that may wait for all clients together.", "1073741824"),
+            "Bytes of unread replies and events of all clients.",
+            "1073741824"),
         Key("zoolet.maxPartialRequestBytes", "settings.max_partial_request_bytes", number(1, unit="bytes"),
-            "Unfinished requests that may be kept for all connections together.", "1073741824"),
+            "Bytes of unfinished requests of all connections.",
+            "1073741824"),
     ),
 }
 """The keys that are honoured, in the order and under the headings of the documentation."""
@@ -354,7 +447,7 @@ _PROVIDERS: Final = "org.apache.zookeeper.server.auth.{}AuthenticationProvider"
 
 # fmt: off
 IGNORED: Final[tuple[Key, ...]] = (
-    *_ignored("There may be one such line, that of this server; only its client port and address are used.",
+    *_ignored("Only one such line is allowed, for this server. Only its client port and address are used.",
               "server.<number>", dynamic=True),
     *_ignored(_SINGLE, "version", dynamic=True),
     *_ignored(
@@ -366,20 +459,20 @@ IGNORED: Final[tuple[Key, ...]] = (
         "localSessionsEnabled", "localSessionsUpgradingEnabled",
     ),
     *_ignored(
-        "The files are written in one way: a directory that is missing is created, snapshots are not compressed, and "
-        "neither they nor the logs have digests of the tree.",
+        "The format of the files is fixed: a missing directory is created, snapshots are not compressed, and neither "
+        "snapshots nor logs contain digests of the tree.",
         "datadir.autocreate", "db.autocreate", "snapshot.*", "snapshotSizeFactor",
         "txnLogSizeLimitInKb", "commitLogCount", "fsync.*", "flushDelay", "maxBatchSize",
         "maxWriteQueuePollTime", "serializeLastProcessedZxid.*", "digest.enabled", "emulate353TTLNodes",
     ),
     *_ignored(
-        "They belong to the admin server, the metrics and the logs of Java.",
+        "These keys configure the admin server, the metrics and the logs of Java.",
         "admin.*", "metricsProvider.*", "jmx.*", "jvm.pause.*", "log.*",
         "root.logger", "console.threshold", "tracelog.*", "requestTraceFile", "messageTracker.*", "pathStats.*",
         "audit.*",
     ),
     *_ignored(
-        "They tune threads, queues and caches that this server does not have.",
+        "These keys tune threads, queues and caches that this server does not have.",
         "serverCnxnFactory", "server.cnxn*", "netty.*", "nio.numSelectorThreads", "nio.numWorkerThreads",
         "nio.directBufferBytes", "nio.shutdownTimeout", "commitProcessor.*", "globalOutstandingLimit",
         "request_throttle*", "request_stale*", "throttled_op_wait_time", "largeRequest*", "connection_throttle_*",
@@ -388,19 +481,19 @@ IGNORED: Final[tuple[Key, ...]] = (
         "closeSessionTxn.enabled", "clientTcpKeepAlive", "tcpKeepAlive",
     ),
     *_ignored(
-        "They belong to ways of authentication that this server does not have.",
+        "These keys configure kinds of authentication that this server does not have.",
         "kerberos.*", "kinit", "jaasLoginRenew", "requireClientAuthScheme", "enableEagerACLCheck",
         "IPAuthenticationProvider.usexforwardedfor",
     ),
     *_ignored(
-        "They belong to the TLS of Java.",
+        "These keys configure the TLS of Java.",
         "ssl.hostnameVerification", "ssl.handshakeDetectionTimeoutMillis", "ssl.sslProvider", "ssl.tcnative*",
         "fips-mode",
     ),
-    *_ignored("They are for clients, or for the tests of ZooKeeper.",
+    *_ignored("These keys are for clients, or for the tests of ZooKeeper.",
               "client.secure", "clientCnxnSocket", "sasl.client*", "test.*"),
 )
-"""The keys of ZooKeeper that have no effect in a single server in memory."""
+"""ZooKeeper's keys without effect in zoolet, because it is a single server written in Python."""
 
 REFUSED: Final[tuple[Key, ...]] = (
     _refused("authProvider*", "only the providers for digest, ip, SASL and x509 are built in",
@@ -408,24 +501,26 @@ REFUSED: Final[tuple[Key, ...]] = (
     _refused("ssl.authProvider", "only x509 is built in", "", "x509"),
     _refused("X509AuthenticationProvider.*", "the subject of a certificate is its identity"),
     _refused("X509AuthenticationProvider.clientCertIdType", "the subject of a certificate is its identity", "SUBJECT"),
-    _refused("ensembleAuthName", "this server does not have the ensemble provider"),
+    _refused("ensembleAuthName", "the ensemble provider is not available"),
     _refused("requireKerberosConfig", "Kerberos is not available", False, converter=BOOLEAN),
-    _refused("client.certReload", "leave it out and send SIGHUP to have the certificates read again",
+    _refused("client.certReload", "remove it, and send SIGHUP to read the certificates again",
              False, converter=BOOLEAN),
-    _refused("client.portUnification", "TLS and plain text need a port each", False, converter=BOOLEAN),
-    _refused("ssl.crl", "leave it out, for revocation lists are not checked", False, converter=BOOLEAN),
-    _refused("ssl.ocsp", "leave it out, for revoked certificates are not looked up", False, converter=BOOLEAN),
+    _refused("client.portUnification", "use separate ports for TLS and plain text", False, converter=BOOLEAN),
+    _refused("ssl.crl", "remove it: revocation lists are not checked", False, converter=BOOLEAN),
+    _refused("ssl.ocsp", "remove it: the status of certificates is not checked", False, converter=BOOLEAN),
     _refused("ssl.clientHostnameVerification", "the host names of clients are not verified",
              False, converter=BOOLEAN),
     _refused("ssl.context.supplier.class", "Java classes cannot be loaded"),
-    _refused("electionAlg", "only 3 is", "3"),
-    _refused("peerType", "leave it out, for this is a single server",
+    _refused("electionAlg", "only 3 is supported", "3"),
+    _refused("peerType", "remove it: this is a single server",
              "participant", converter=one_of("participant", "observer")),
-    _refused("group.*", "leave it out, for this is a single server and has no groups", dynamic=True),
-    _refused("weight.*", "leave it out, for this is a single server and has no weights", dynamic=True),
-    _refused("oraclePath", "leave it out, for this is a single server and asks no oracle"),
+    _refused("group.*", "remove it: a single server has no groups", dynamic=True),
+    _refused("weight.*", "remove it: a single server has no weights", dynamic=True),
+    _refused("oraclePath", "remove it: a single server has no oracle"),
 )
-"""The keys of ZooKeeper that must not be ignored: those of security, and those of an ensemble that change answers."""
+"""ZooKeeper's keys that must not be ignored, because they affect security, or because an ensemble's answers depend on
+them.
+"""
 # fmt: on
 
 KEYS: Final[tuple[Key, ...]] = (*(key for section in SECTIONS.values() for key in section), *IGNORED, *REFUSED)
@@ -435,13 +530,13 @@ _FAMILIES: Final = tuple(key for key in KEYS if key.is_family)
 
 
 def find(name: str) -> Key | None:
-    """Return the row of a key, given without ``zookeeper.``; a row of its own comes before that of a family."""
+    """Return the row of a key. The name has no prefix ``zookeeper.``. An exact match is preferred to a family."""
     return _SINGLE_KEYS.get(name) or next((key for key in _FAMILIES if key.matches(name)), None)
 
 
 def nearest(name: str) -> str | None:
-    """Return the known key that is spelled most like an unknown one, if one is."""
-    from difflib import get_close_matches  # it takes 2 ms to import, and most configurations have no unknown key
+    """Return the known key with the most similar spelling; None if no key is similar."""
+    from difflib import get_close_matches  # the import takes 2 ms, and most configurations have no unknown key
 
     names = {key.name.lower(): key.name for key in KEYS}
     close = get_close_matches(name.lower(), names, 1, 0.75)
@@ -449,7 +544,7 @@ def nearest(name: str) -> str | None:
 
 
 def is_misspelt(name: str) -> bool:
-    """Return whether a key is nearly that of a row of its own which is honoured: ``admin.severPort``."""
+    """Return whether a name is nearly the name of an honoured key (not of a family), such as ``admin.severPort``."""
     from difflib import get_close_matches
 
     honoured = [key.name for section in SECTIONS.values() for key in section if not key.is_family]

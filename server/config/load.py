@@ -1,10 +1,16 @@
-"""From files, options and the environment to a :class:`Config`; options override the file, the file the environment.
+"""Build a :class:`Config` from files, options and the environment.
 
-A key may be written in zoo.cfg as it is or with ZooKeeper's prefix ``zookeeper.``, and as ``-Dzookeeper.KEY=VALUE``
-or ``-DKEY=VALUE`` on the command line or in ``SERVER_JVMFLAGS`` or ``JVMFLAGS``.
+Options override the file, and the file overrides the environment. In zoo.cfg, a key may be written with or without
+ZooKeeper's prefix ``zookeeper.``. On the command line and in ``SERVER_JVMFLAGS`` or ``JVMFLAGS``, it may be written as
+``-Dzookeeper.KEY=VALUE`` or ``-DKEY=VALUE``.
 
-:func:`build` takes these steps: the sources become one mapping of entries, each beside the row of its key; an ensemble
-is refused; values are converted; keys that need others are checked; and the values become the fields of the result.
+Steps of :func:`build`:
+
+1. Merge the sources into one mapping of entries, each with the row of its key.
+2. Reject an ensemble.
+3. Convert the values.
+4. Check that the keys that other keys require are set.
+5. Turn the values into the fields of the result.
 
 Source: QuorumPeerConfig.parseProperties.
 """
@@ -13,14 +19,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from zoolet.server.config import jaas, properties
-from zoolet.server.config.config import AdminSettings, Config, UnknownKey
-from zoolet.server.config.converters import FILE, PORT
-from zoolet.server.config.keys import Key, Status, find, is_misspelt, nearest
-from zoolet.server.config.messages import (
+from ..core.compat import BY_NAME
+from ..core.settings import Settings
+from ..net.tls_settings import TlsSettings
+from ..storage.settings import StorageSettings
+from . import jaas, properties
+from .config import AdminSettings, Config, UnknownKey
+from .converters import FILE, PORT, read_text
+from .keys import Key, Status, find, is_misspelt, nearest
+from .messages import (
     ConfigError,
     incomplete,
     invalid,
@@ -31,20 +40,16 @@ from zoolet.server.config.messages import (
     unreadable,
     unsupported,
 )
-from zoolet.server.config.properties import Setting, Source, parse_properties
-from zoolet.server.core.compat import BY_NAME
-from zoolet.server.core.settings import Settings
-from zoolet.server.net.tls_settings import TlsSettings
-from zoolet.server.storage.settings import StorageSettings
+from .properties import Setting, Source, parse_properties
 
 
-class Entry(NamedTuple):
+class KeyedSetting(NamedTuple):
     """A setting with the row of its key.
 
     Args:
         key: The row; None for an unknown key.
         written: The key as it was written, for messages: ``tickTime``, ``-Dzookeeper.tickTime`` or ``--port``.
-        value: The text behind the key.
+        value: The text after the key.
         where: The place, for messages.
         source: The kind of place.
     """
@@ -57,14 +62,14 @@ class Entry(NamedTuple):
 
     @property
     def is_for_zookeeper(self) -> bool:
-        """Whether it is certainly meant for this server: of -D options, those with its prefixes are."""
+        """Whether the entry is certainly meant for this server. A -D option needs ZooKeeper's or zoolet's prefix."""
         return not self.written.startswith("-D") or self.written.startswith(("-Dzookeeper.", "-Dzoolet."))
 
 
-Entries = Mapping[str, Entry]
+Entries = Mapping[str, KeyedSetting]
 """Entries by key, without ``zookeeper.``."""
 ADMIN_PORT: Final = 8080
-"""The admin port where it is enabled and not set."""
+"""The admin port if it is enabled and no port is set."""
 Values = Mapping[str, Any]
 """Converted values by key."""
 
@@ -85,31 +90,32 @@ def read_file(path: str) -> dict[str, Setting]:
     """Read a zoo.cfg.
 
     Raises:
-        ConfigError: The file cannot be read, or is another one: it has no key of a zoo.cfg.
+        ConfigError: The file cannot be read, or contains no key of a zoo.cfg.
     """
     try:
         settings = _read_properties(path)
     except OSError as error:
-        raise ConfigError(f"{one_line(path)} cannot be read: {reason(error)}.") from None
+        raise ConfigError(f"cannot read {one_line(path)}: {reason(error)}") from None
     names = [name.removeprefix("zookeeper.") for name in settings]
     if not any(find(name) or nearest(name) for name in names):
-        raise ConfigError(f"{one_line(path)} sets no key of a zoo.cfg, such as clientPort: is it another file?")
+        raise ConfigError(f"{one_line(path)} does not look like a zoo.cfg: it has none of its keys, such as clientPort")
     return settings
 
 
 def build(
     *sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = False, file: str | None = None
 ) -> Config:
-    """Build a configuration from settings; later sources override earlier ones.
+    """Build a configuration from settings. Later sources override earlier ones.
 
     Args:
         sources: The settings by key.
-        compat: The release whose behaviour to reproduce.
-        strict: Refuse an unknown key; otherwise the result names it for a warning.
-        file: The text of the zoo.cfg, which the admin port shows.
+        compat: The ZooKeeper release to reproduce, such as ``3.9``.
+        strict: Reject an unknown key. Otherwise the result contains it, for a warning.
+        file: The text of the zoo.cfg, for the admin port.
 
     Raises:
-        ConfigError: A value is invalid, a value is not supported and must not be ignored, or a key needs another one.
+        ConfigError: A value is invalid, a value is not supported and must not be ignored, or a key is set without a key
+            that it requires.
     """
     entries = _merge(sources)
     if dynamic := entries.pop("dynamicConfigFile", None):
@@ -142,15 +148,15 @@ def build(
 # --- entries ---
 
 
-def _merge(sources: Sequence[Mapping[str, Setting]]) -> dict[str, Entry]:
-    entries: dict[str, Entry] = {}
+def _merge(sources: Sequence[Mapping[str, Setting]]) -> dict[str, KeyedSetting]:
+    entries: dict[str, KeyedSetting] = {}
     for source in sources:
         for written, setting in source.items():
             name = written.removeprefix("zookeeper.")
             key = find(name)
             if key is not None and key.is_family and key.status is Status.IGNORED and is_misspelt(name):
-                key = None  # a family that is ignored must not swallow it
-            entries[name] = Entry(key, _as_written(written, setting, key), *setting)
+                key = None  # an ignored family must not hide a misspelled key
+            entries[name] = KeyedSetting(key, _as_written(written, setting, key), *setting)
     return entries
 
 
@@ -161,14 +167,14 @@ def _as_written(name: str, setting: Setting, key: Key | None) -> str:
 
 
 def _read_properties(path: str) -> dict[str, Setting]:
-    return parse_properties(Path(path).read_text(encoding="latin-1"), path)
+    return parse_properties(read_text(path, "latin-1"), path)
 
 
-def _read_dynamic_file(entry: Entry) -> dict[str, Setting]:
-    """Read the file that a dynamicConfigFile names: the members of the ensemble and nothing else.
+def _read_dynamic_file(entry: KeyedSetting) -> dict[str, Setting]:
+    """Read the file in the value of dynamicConfigFile. It may contain only members of the ensemble.
 
     Raises:
-        ConfigError: The file cannot be read, or has another key.
+        ConfigError: The file cannot be read, or contains a key that is not allowed there.
     """
     try:
         settings = _read_properties(FILE.convert(entry.value))
@@ -179,7 +185,7 @@ def _read_dynamic_file(entry: Entry) -> dict[str, Setting]:
     for name, setting in settings.items():
         if (key := find(name)) is None or not key.dynamic:
             raise ConfigError(
-                f"{setting.where}: {one_line(name)} is not a server.N line; a dynamicConfigFile has nothing else."
+                f"{setting.where}: expected a server.N line in the dynamicConfigFile, found {one_line(name)}"
             )
     return settings
 
@@ -191,12 +197,13 @@ _SERVER: Final = (
 
 
 def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
-    """Return the client address and port behind the semicolon in the line of the only server, if there are any: the
-    official image configures its port only there.
+    """Return the client address and port in the line of the only server, if that line contains any.
+
+    They follow the semicolon. The official image configures its port only there.
 
     Raises:
-        ConfigError: There are several servers, or an observer. A single server that started in place of an ensemble
-            member would split the ensemble silently.
+        ConfigError: The configuration lists several servers, or an observer. A single server that started in place of
+            an ensemble member would silently split the ensemble.
     """
     servers = {name: entry for name, entry in entries.items() if entry.key and entry.key.name == "server.<number>"}
     address = None
@@ -212,15 +219,15 @@ def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
             address = host, port
     if len(servers) > 1:
         where, names = next(iter(servers.values())).where, ", ".join(sorted(servers))
-        raise ConfigError(f"{where}: {len(servers)} servers are configured ({names}); only a single one is supported.")
+        raise ConfigError(f"{where}: {len(servers)} servers are configured ({names}); only a single one is supported")
     return address
 
 
 def _read_server(text: str) -> tuple[str, str | None, int | None]:
-    """Return the role, and the client address and port, of the value behind ``server.N``.
+    """Return the role, the client address and the port in the value of a ``server.N`` key.
 
     Raises:
-        ValueError: The value is not of that form.
+        ValueError: The value does not have the form ``host:port:port[:role][;[host:]port]``.
     """
     match = re.fullmatch(_SERVER, text)
     role = ((match and match["role"]) or "participant").lower()
@@ -241,10 +248,14 @@ def _ignored(entries: Entries) -> tuple[str, ...]:
 
 
 def _unknown(entries: Entries) -> tuple[UnknownKey, ...]:
-    """Return the unknown keys that are meant for this server: certainly, or because they are nearly one of its keys."""
+    """Return the unknown keys that are meant for this server.
+
+    A key is meant for this server if its place or prefix shows it, if it resembles a known key, or if it has no dot.
+    Properties of Java have dots.
+    """
     unknown_keys = []
     for name, entry in entries.items():
-        if entry.key is None and (entry.is_for_zookeeper or is_misspelt(name)):
+        if entry.key is None and (entry.is_for_zookeeper or "." not in name or is_misspelt(name)):
             unknown_keys.append(UnknownKey(entry.written, entry.where, nearest(name)))
     return tuple(unknown_keys)
 
@@ -253,7 +264,7 @@ def _unknown(entries: Entries) -> tuple[UnknownKey, ...]:
 
 
 def _convert(entries: Entries) -> dict[str, Any]:
-    """Return the values of the keys that are honoured and not overridden by another key.
+    """Return the values of the keys that are honoured and not overridden by a different key.
 
     Raises:
         ConfigError: A value is invalid, or not supported where it must not be ignored.
@@ -274,7 +285,7 @@ def _convert(entries: Entries) -> dict[str, Any]:
         elif value not in key.supported:
             hint = suggestion(nearest(name)) if key.is_family and is_misspelt(name) else ""
             raise unsupported(entry.where, entry.written, entry.value, key.help + hint)
-    if values.get("sessionRequireClientSASLAuth"):  # AuthenticationHelper does the same
+    if values.get("sessionRequireClientSASLAuth"):  # ZooKeeper's AuthenticationHelper does the same
         values |= {"enforce.auth.enabled": True, "enforce.auth.schemes": frozenset({"sasl"})}
     return values
 
@@ -289,16 +300,19 @@ def _check_requirements(entries: Entries, values: Values) -> None:
         ConfigError: A required key is missing or empty.
     """
     for name, entry in entries.items():
-        value = values.get(name, entry.value)  # an overridden value has requirements, too
+        value = values.get(name, entry.value)  # an overridden value also has requirements
         if entry.key is None or value is False or (name, value) == ("ssl.clientAuth", "none"):
-            continue  # a value that requires nothing
+            continue  # a value such as false requires nothing
         without_tls = "secureClientPort" in entry.key.requires and "secureClientPort" not in entries
         if without_tls and entry.source is Source.ENVIRONMENT:
-            continue  # clients read JVMFLAGS, too
+            continue  # JVMFLAGS may be set for clients, which also read it
         for required in entry.key.requires:
             if values.get(required) in (None, "", frozenset()):
                 key = find(required)
-                raise incomplete(entry.where, entry.written, key.label if key else required)
+                label = required if key is None else key.label
+                if key is not None and key.option and entry.written.startswith("--"):
+                    label = key.option
+                raise incomplete(entry.where, entry.written, label)
 
 
 def _fields(entries: Entries, values: Values) -> dict[str, Any]:
@@ -310,8 +324,8 @@ def _fields(entries: Entries, values: Values) -> dict[str, Any]:
     rows = {name: entry.key for name, entry in entries.items() if entry.key and name in values}
     fields = {row.field: values[name] for name, row in rows.items()}
     if "secureClientPort" not in values:
-        fields.pop("secure_host", None)  # JVMFLAGS may set it for clients
-    # The fields that depend on several keys:
+        fields.pop("secure_host", None)  # JVMFLAGS may set the address for clients
+    # The fields below depend on several keys:
     enforced = values.get("enforce.auth.enabled", False)
     fields["settings.require_auth"] = values["enforce.auth.schemes"] if enforced else frozenset()
     fields["settings.sasl_users"] = _sasl_users(entries, values)
@@ -347,18 +361,18 @@ def _part(fields: Mapping[str, Any], part: str) -> dict[str, Any]:
 def _settings(entries: Entries, fields: Mapping[str, Any], compat: str) -> Settings:
     try:
         return Settings(compat=BY_NAME[compat], **_part(fields, "settings"))
-    except ValueError as error:  # the shortest session timeout is above the longest: one of them was set
+    except ValueError as error:  # the minimum session timeout is above the maximum, so one of the two was set
         entry = entries.get("maxSessionTimeout") or entries["minSessionTimeout"]
-        raise ConfigError(f"{entry.where}: {error}.") from None
+        raise ConfigError(f"{entry.where}: {error}") from None
 
 
 def _default_addresses(
     sources: Sequence[Mapping[str, Setting]], entries: Entries, client_address: tuple[str | None, int] | None
 ) -> dict[str, Any]:
-    """Return the address and the port that apply unless their keys are set.
+    """Return the default address and port, which apply unless their keys are set.
 
-    As in ZooKeeper, a port without an address means all addresses; but ``--port`` alone does not open the server to the
-    network.
+    As in ZooKeeper, a port without an address means all addresses. ``--port`` is the exception: on its own, it does not
+    open the server to the network.
     """
     names_port = any(
         written.removeprefix("zookeeper.") == "clientPort" and setting.source is not Source.OPTION
@@ -375,7 +389,7 @@ def _default_addresses(
 def _complete_tls(config: Config, entries: Entries) -> None:
     """Set the defaults of the TLS address and of client authentication, which depend on other keys."""
     if config.tls.trust_store is not None and "ssl.clientAuth" not in entries:
-        config.tls.client_auth = "need"  # ZooKeeper's default
+        config.tls.client_auth = "need"  # ZooKeeper uses the same default
     if "secureClientPortAddress" in entries:
         return
     address = entries.get("clientPortAddress")
@@ -383,13 +397,13 @@ def _complete_tls(config: Config, entries: Entries) -> None:
     config.secure_host = config.host if by_option else None
 
 
-_SECRET: Final = re.compile("(?i)password|digest|secret|token|jaas|users?")
+_SECRET: Final = "(?i)password|digest|secret|token|jaas|users?"
 
 
 def masked(settings: Mapping[str, Setting]) -> str:
-    """Return the lines of a zoo.cfg, without comments; only values of known keys that are no secrets are shown."""
+    """Return the lines of a zoo.cfg without comments. Secrets and the values of unknown keys are masked."""
     shown = {
-        name: setting.value if find(name.removeprefix("zookeeper.")) and not _SECRET.search(name) else "***"
+        name: setting.value if find(name.removeprefix("zookeeper.")) and not re.search(_SECRET, name) else "***"
         for name, setting in settings.items()
     }
     return "".join(f"{one_line(name)}={one_line(value)}\n" for name, value in shown.items())

@@ -1,53 +1,58 @@
-"""The messages about an invalid configuration, in whole sentences: one function for each kind.
+"""The messages about an invalid configuration: one function for each kind.
 
 A message starts with the place, such as ``zoo.cfg:12``, ``command line`` or ``environment variable JVMFLAGS``, and
-has the key as it was written there.
+contains the key as it was written there. An option, such as ``--port``, names its place itself.
 """
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """A configuration is invalid; the message says where, and what is expected instead."""
+    """A configuration is invalid. The message names the place and the expected value."""
 
 
 def invalid(where: str, key: str, value: str, expected: str) -> ConfigError:
     """Return the error for a value that is not of the key's type, or out of its range."""
-    return ConfigError(f"{where}: {key} must be {expected}, not {value!r}.")
+    return ConfigError(f"{_at(where, key)} must be {expected}, not {value!r}")
+
+
+def _at(where: str, key: str) -> str:
+    """Return a key and its place."""
+    return key if key.startswith("--") else f"{where}: {key}"
 
 
 def unsupported(where: str, key: str, value: str, remedy: str) -> ConfigError:
     """Return the error for a value that ZooKeeper supports and this server does not."""
-    return ConfigError(f"{where}: {one_line(key)}={one_line(value)} is not supported; {remedy}.")
+    return ConfigError(f"{where}: {one_line(key)}={one_line(value)} is not supported; {remedy}")
 
 
 def incomplete(where: str, key: str, missing: str) -> ConfigError:
-    """Return the error for a key that needs another one."""
-    return ConfigError(f"{where}: {key} needs {missing}.")
+    """Return the error for a key that requires a second key, which is missing."""
+    return ConfigError(f"{_at(where, key)} requires {missing}")
 
 
 def unreadable(where: str, key: str, path: str, error: OSError | UnicodeDecodeError) -> ConfigError:
-    """Return the error for a key that names a file which cannot be read."""
-    return ConfigError(f"{where}: {key} names {one_line(path)}, which cannot be read: {reason(error)}.")
+    """Return the error for an unreadable file in the value of a key."""
+    return ConfigError(f"{where}: {key}: cannot read {one_line(path)}: {reason(error)}")
 
 
 def unknown(where: str, key: str, nearest: str | None) -> ConfigError:
     """Return the error for an unknown key."""
-    return ConfigError(f"{where}: {one_line(key)} is unknown{suggestion(nearest) or '.'}")
+    return ConfigError(f"{where}: unknown key {one_line(key)}{suggestion(nearest)}")
 
 
 def suggestion(nearest: str | None) -> str:
-    """Return the end of a sentence that offers the nearest known key; empty if there is none."""
+    """Return the end of a message, which suggests the nearest known key; empty if there is none."""
     return f"; did you mean {nearest}?" if nearest else ""
 
 
 def reason(error: OSError | UnicodeDecodeError) -> str:
-    """Return why a file could not be read, without its name."""
+    """Return the reason for a failed read, without the file's name."""
     if isinstance(error, UnicodeDecodeError):
-        return f"it is not text in {error.encoding.upper()}"
+        return f"not valid {error.encoding.upper()} text"
     return error.strerror or str(error)
 
 
 def one_line(text: str) -> str:
-    """Return a text with its line breaks and other control characters escaped, so that a message stays one line."""
+    """Escape line breaks and other control characters in a text, to keep a message on one line."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -6,7 +6,6 @@ Source: java.util.Properties.load; zkServer.sh.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -20,16 +19,16 @@ class Source(Enum):
     OPTION = auto()
     """An option of the command line, such as ``--port``."""
     DEFINITION = auto()
-    """A ``-Dname=value`` of the command line; it may be meant for other software."""
+    """A ``-Dname=value`` of the command line. It may be meant for other software."""
     ENVIRONMENT = auto()
-    """A ``-Dname=value`` of an environment variable, which ZooKeeper's clients read as well."""
+    """A ``-Dname=value`` of an environment variable. ZooKeeper's clients also read these."""
 
 
 class Setting(NamedTuple):
-    """One value, and where it was set.
+    """One value, and the place where it was set.
 
     Args:
-        value: The text behind the key.
+        value: The text after the key.
         where: The place, for messages: ``zoo.cfg:12``.
         source: The kind of place.
     """
@@ -40,15 +39,15 @@ class Setting(NamedTuple):
 
 
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LINE: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_LINE: Final = r"(?s)((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)"
 
 
 def parse_properties(text: str, name: str) -> dict[str, Setting]:
-    """Parse a properties file: ``key=value``, ``key: value`` or ``key value``; comments, escapes, continued lines.
+    """Parse a properties file: ``key=value``, ``key: value`` or ``key value``, comments, escapes, continued lines.
 
     Args:
-        text: The file's text.
-        name: Its name, for messages.
+        text: The text of the file.
+        name: The name of the file, for messages.
     """
     settings: dict[str, Setting] = {}
     lines = iter(enumerate(re.split("\r\n|\r|\n", text), 1))
@@ -59,14 +58,14 @@ def parse_properties(text: str, name: str) -> dict[str, Setting]:
         while len(line) - len(line.rstrip("\\")) & 1:  # an odd number of backslashes continues the line
             _, more = next(lines, (0, ""))
             line = line[:-1] + more.lstrip(" \t\f")
-        match = _LINE.match(line)
+        match = re.match(_LINE, line)
         assert match is not None  # the pattern matches every line
         settings[_unescape(match[1])] = Setting(_unescape(match[2]).strip(), f"{name}:{number}")
     return settings
 
 
 def parse_definitions(arguments: list[str], where: str, source: Source = Source.DEFINITION) -> dict[str, Setting]:
-    """Parse ``-Dname=value`` options; others are omitted."""
+    """Parse ``-Dname=value`` options and ignore all others."""
     settings = {}
     for argument in arguments:
         if argument.startswith("-D"):
@@ -76,18 +75,22 @@ def parse_definitions(arguments: list[str], where: str, source: Source = Source.
 
 
 def parse_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    """Parse the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``; the second override the first, as in Java.
+    """Parse the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``. As in Java, the second overrides the first.
 
     Raises:
-        ValueError: A quotation mark is not closed; the message names the variable.
+        ValueError: A quotation mark is not closed. The message names the variable.
     """
     settings: dict[str, Setting] = {}
     for name in ("SERVER_JVMFLAGS", "JVMFLAGS"):
+        if name not in environ:
+            continue
+        import shlex  # most environments have neither variable
+
         where = f"environment variable {name}"
         try:
-            settings |= parse_definitions(shlex.split(environ.get(name, "")), where, Source.ENVIRONMENT)
+            settings |= parse_definitions(shlex.split(environ[name]), where, Source.ENVIRONMENT)
         except ValueError as error:
-            raise ValueError(f"{where}: The value cannot be split into options: {error}.") from None
+            raise ValueError(f"{where}: cannot split the value into options: {error}") from None
     return settings
 
 

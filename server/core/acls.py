@@ -1,19 +1,20 @@
-"""Access control: each ACL list is interned under a small key, and evaluated from there.
+"""Access control: each ACL list is interned under a small key and evaluated through it.
 
-Key 0 is world:anyone with all permissions, which most nodes have; they cost no more than ``if node.acl:``.
+Key 0 is world:anyone with all permissions. Most nodes have this key, and checking it costs no more than
+``if node.acl:``.
 
-A list becomes a :class:`Grants` when it is interned, so that a check costs one look-up for each identity of the client
-(for an address: one for each prefix length in the list), however long the list is.
+A list becomes a :class:`Grants` when it is interned. A check then costs one look-up for each identity of the client
+(for an address: one for each prefix length in the list), regardless of the length of the list.
 
 Invariants:
 
-- A key counts the nodes that have it: :meth:`Acls.intern` adds one, :meth:`Acls.release` takes one, and at none the key
-  and its list are forgotten. A key is never given to another list.
-- Inside a transaction nothing is forgotten: what it releases is released at its commit, what it interned at its
-  rollback. So a rollback finds every list that a node had before.
-- Data files name lists by these keys; after a start they are interned again, in the order of the nodes.
+- The nodes with a key are counted: :meth:`Acls.intern` adds one and :meth:`Acls.release` subtracts one. At zero, the
+  key and its list are removed. A key is never reused for a different list.
+- Inside a transaction nothing is removed. The keys that it releases are released at its commit, and the keys that it
+  interned are released at its rollback. So a rollback finds every list that a node had before.
+- Data files refer to lists by these keys. After a restart the lists are interned again, in the order of the nodes.
 
-Source: ReferenceCountedACLCache; PrepRequestProcessor.fixupACL; ZooKeeperServer.checkACL.
+Source: ReferenceCountedACLCache, PrepRequestProcessor.fixupACL, ZooKeeperServer.checkACL.
 """
 
 from __future__ import annotations
@@ -21,32 +22,37 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
-from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id
-from zoolet.protocol.distinguished_name import is_name
-from zoolet.protocol.enums import Perm
-from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError, ThrottledOpError
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.metrics import Metrics
-from zoolet.server.core.settings import Settings
-from zoolet.server.core.warnings import Warnings
+from ...protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id
+from ...protocol.distinguished_name import is_name
+from ...protocol.enums import Perm
+from ...protocol.errors import InvalidACLError, MarshallingError, NoAuthError, ThrottledOpError
+from .client_connection import ClientConnection
+from .metrics import Metrics
+from .settings import Settings
+from .warnings import Warnings
 
 OPEN: Final = 0
+OPEN_KEY: Final = -1
+"""The key of the list that grants everything to everyone, in snapshots. This list is not in their tables."""
+NOBODY: Final[AclList] = (ACL(0, ANYONE),)
+"""Stands for an ACL list that was set while a snapshot was written. It grants nothing until a transaction sets the
+list.
+"""
 MAX_EXPANDED: Final = 1_000
-"""Entries that ``auth`` may stand for in one list: a few bytes of a request become so many, and stay in memory."""
+"""Maximum number of entries in the expansion of ``auth`` in one list. A few bytes of a request keep them in memory."""
 MAX_IN_MULTI: Final = 100_000
-"""Entries of all lists of one multi, which cannot be interrupted: about 0.15 s."""
+"""Maximum number of ACL entries in one multi, which cannot be interrupted. They take about 0.15 s."""
 AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
-"""The schemes of the identities that scheme ``auth`` stands for."""
+"""The schemes of the identities in the expansion of scheme ``auth``."""
 
 
 class Grants:
     """The permissions that one ACL list grants, indexed by identity.
 
     Args:
-        acl: The list; an empty one grants all permissions to everyone, as in ZooKeeper.
+        acl: The list. An empty list grants all permissions to everyone, as in ZooKeeper.
     """
 
     __slots__ = ("_anyone", "_exact", "_networks", "_sasl")
@@ -54,7 +60,7 @@ class Grants:
     def __init__(self, acl: AclList) -> None:
         self._anyone = 0 if acl else -1  # permissions of world:anyone
         self._exact: dict[Id, int] = {}
-        self._sasl = 0  # permissions of all SASL users together, which the SASL user "super" has
+        self._sasl = 0  # union of the permissions of all SASL users, for the SASL user "super"
         self._networks: dict[tuple[int, int], dict[int, int]] = {}  # by (address bits, bits to drop): prefix -> perms
         for entry in acl:
             identity, perms = entry.id, entry.perms
@@ -98,16 +104,25 @@ class Grants:
         return perms
 
 
-class Acls:
-    """The ACL lists of all nodes, with a count of the nodes that use each.
+class _Changes:
+    """The keys that a rollback and a commit release, and the number of entries of the transaction's lists."""
 
-    A list is forgotten with the last node that uses it. Inside a transaction releases are deferred until it is
-    committed, so that a rollback finds every list that an undone change needs.
+    def __init__(self) -> None:
+        self.interned: list[int] = []
+        self.released: list[int] = []
+        self.entries = 0
+
+
+class Acls:
+    """The ACL lists of all nodes, each with the number of nodes that use it.
+
+    A list is removed together with the last node that uses it. Inside a transaction, releases are deferred until the
+    commit, because a rollback needs every list that a node had before.
 
     Args:
-        settings: ``skip_acl``, ``max_acl_entries`` and ``compat`` are used.
-        metrics: Counts the lists that are refused.
-        warnings: Receives a line about them.
+        settings: Settings of the server (``skip_acl``, ``max_acl_entries`` and ``compat`` are used).
+        metrics: Counter of the rejected lists.
+        warnings: Receiver of warnings about rejected lists.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, warnings: Warnings) -> None:
@@ -119,11 +134,12 @@ class Acls:
         self._keys: dict[AclList, int] = {OPEN_ACL_UNSAFE: OPEN}
         self._uses: dict[int, int] = {}
         self._next = 1
-        self._interned: list[int] | None = None  # inside a transaction: the keys to release if it is rolled back
+        self.in_transaction = False
+        """Whether a transaction is open."""
+        self.changes: _Changes | None = None
+        """The changes of the open transaction; None without changes."""
         self.keep = False
-        """Keep every list, even when no node uses it: set while undo records may bring its nodes back."""
-        self._released: list[int] = []  # inside a transaction: the keys to release if it is committed
-        self._entries = 0  # inside a transaction: the entries of its lists
+        """Keep every list, even if no node uses it. It is set while undo records may restore nodes."""
 
     # --- keys ---
 
@@ -139,35 +155,29 @@ class Acls:
             self._keys[acl] = key
         if key:
             self._uses[key] = self._uses.get(key, 0) + 1
-            if self._interned is not None:
-                self._interned.append(key)
+            if self.in_transaction:
+                self._kept().interned.append(key)
         return key
 
     def release(self, key: int) -> None:
-        """Count one node less; forget a list that no node uses."""
+        """Count one node less, and remove a list that no node uses any more."""
         if not key or self.keep:
             return
-        if self._interned is not None:
-            self._released.append(key)
+        if self.in_transaction:
+            self._kept().released.append(key)
             return
         self._uses[key] -= 1
         if not self._uses[key]:
             del self._uses[key], self._grants[key], self._keys[self._lists.pop(key)]
 
-    def begin(self) -> None:
-        """Record from now on which keys are interned and released."""
-        self._interned, self._released, self._entries = [], [], 0
+    def _kept(self) -> _Changes:
+        if self.changes is None:
+            self.changes = _Changes()
+        return self.changes
 
-    def commit(self) -> None:
-        """Release the keys that were released since :meth:`begin`."""
-        self._release_all(self._released)
-
-    def roll_back(self) -> None:
-        """Release the keys that were interned since :meth:`begin`."""
-        self._release_all(self._interned or [])
-
-    def _release_all(self, keys: Sequence[int]) -> None:
-        self._interned = None
+    def release_all(self, keys: Sequence[int]) -> None:
+        """Release the keys that a transaction has released, after its commit, or interned, after its rollback."""
+        self.changes = None
         for key in keys:
             self.release(key)
 
@@ -194,7 +204,7 @@ class Acls:
         """Raise an error unless *client* has one of the permissions *perms*.
 
         Raises:
-            NoAuthError: It has none of them.
+            NoAuthError: The client has none of the permissions.
         """
         if not self.allows(key, client, perms):
             raise NoAuthError(path)
@@ -202,12 +212,12 @@ class Acls:
     # --- validation ---
 
     def normalized(self, acl: AclList | None, client: ClientConnection, path: str | None) -> AclList:
-        """Validate the list of a create or setACL and return the one to store: without duplicates, and with the
-        client's identities in place of ``auth``.
+        """Validate the list of a create or setACL, and return the list to store. It has no duplicates, and ``auth`` is
+        replaced by the client's identities.
 
         Raises:
-            InvalidACLError: The list is empty, an entry is invalid, or the result has more than ``max_acl_entries``, or
-                more than MAX_EXPANDED that ``auth`` stands for.
+            InvalidACLError: The list is empty, an entry is invalid, the result has more than ``max_acl_entries``, or
+                ``auth`` expands to more than MAX_EXPANDED entries.
             ThrottledOpError: The lists of this multi have more than MAX_IN_MULTI entries.
             MarshallingError: An entry has a null id that ZooKeeper would have to read.
 
@@ -232,8 +242,8 @@ class Acls:
                     raise InvalidACLError(path)
                 expanded += len(authenticated)
                 if expanded > MAX_EXPANDED:
-                    self._refuse("of more than %d entries that auth stands for", MAX_EXPANDED)
-                    raise InvalidACLError(path, f"auth stands for more than {MAX_EXPANDED} entries")
+                    self._refuse("because auth expands to more than %d entries", MAX_EXPANDED)
+                    raise InvalidACLError(path, f"auth expands to more than {MAX_EXPANDED} entries")
                 stored += [ACL(entry.perms, identity) for identity in authenticated]
                 size += authenticated_size
             elif self._valid(entry.id, path):
@@ -245,14 +255,15 @@ class Acls:
             self._refuse("of more than %d entries (zoolet.maxAclEntries)", limit)
             raise InvalidACLError(
                 path,
-                f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries), or more than "
+                f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries) or more than "
                 f"{self._settings.max_frame} bytes",
             )
-        if self._interned is not None:
-            self._entries += len(stored)
-            if self._entries > MAX_IN_MULTI:
-                self._refuse("in a multi that has more than %d entries", MAX_IN_MULTI)
-                raise ThrottledOpError(path, f"a multi with ACL lists of more than {MAX_IN_MULTI} entries")
+        if self.in_transaction:
+            changes = self._kept()
+            changes.entries += len(stored)
+            if changes.entries > MAX_IN_MULTI:
+                self._refuse("because the multi has more than %d ACL entries", MAX_IN_MULTI)
+                raise ThrottledOpError(path, f"the ACL lists of the multi have more than {MAX_IN_MULTI} entries")
         result = tuple(stored)
         return OPEN_ACL_UNSAFE if result == OPEN_ACL_UNSAFE else result
 
@@ -269,7 +280,7 @@ class Acls:
         if scheme not in ("world", "digest", "ip") or (scheme == "digest" and not self._settings.digest_enabled):
             return False
         if name is None:
-            raise MarshallingError(path, f"scheme {scheme} with a null id")
+            raise MarshallingError(path, f"the id of an ACL entry with scheme {scheme} is null")
         if scheme == "world":
             return name == "anyone"
         if scheme == "digest":
@@ -289,9 +300,9 @@ def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
     """Return the distinct entries in order of first occurrence.
 
     Raises:
-        MarshallingError: A null would have to be compared with something, on which ZooKeeper fails, too.
+        MarshallingError: A null would have to be compared with another value. ZooKeeper also fails in this case.
 
-    Source: PrepRequestProcessor.removeDuplicates; the equals of ACL and Id.
+    Source: PrepRequestProcessor.removeDuplicates, ACL.equals, Id.equals.
     """
     distinct: list[ACL] = []
     seen: dict[int, tuple[set[Id], set[str | None]]] = {}  # by permissions: the identities, and their schemes
@@ -299,7 +310,7 @@ def _without_duplicates(acl: AclList, path: str | None) -> list[ACL]:
         identity = entry.id
         identities, schemes = seen.setdefault(entry.perms, (set(), set()))
         if identities and (identity.scheme is None or (identity.id is None and identity.scheme in schemes)):
-            raise MarshallingError(path, "a null scheme or id in an ACL list that has to be searched for duplicates")
+            raise MarshallingError(path, "an ACL list with several entries has a null scheme or id")
         if identity not in identities:
             identities.add(identity)
             schemes.add(identity.scheme)
@@ -312,7 +323,7 @@ def parse_network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
 
     Returns:
         The address as a number, the length of the prefix in bits, and the width of an address (32 or 128); None if the
-        text is of another form.
+        text has any other form.
 
     Source: IPAuthenticationProvider.isValid, addr2Bytes.
     """
@@ -327,8 +338,8 @@ def parse_network(text: str, ip6: bool = True) -> tuple[int, int, int] | None:
 
 
 _peer_address = lru_cache(maxsize=1024)(parse_network)
-"""As :func:`parse_network`, for the addresses of peers. The results for the last 1,024 of them are cached; they depend
-on nothing but the text.
+""":func:`parse_network` for the addresses of peers. The results for the last 1,024 addresses are cached, because they
+depend only on the text.
 """
 
 
@@ -346,6 +357,8 @@ def _ip4(address: str) -> int | None:
 def _ip6(address: str) -> int | None:
     if "." in address or "%" in address:
         return None
+    from ipaddress import AddressValueError, IPv6Address  # most servers have no IPv6 addresses
+
     try:
         return int(IPv6Address(address))
     except AddressValueError:
@@ -353,7 +366,7 @@ def _ip6(address: str) -> int | None:
 
 
 def _decimal(text: str) -> int | None:
-    """Parse a number below 10**9 as Java's Integer.parseInt does: any number of zeros may precede it."""
+    """Parse a number below 10**9 like Java's Integer.parseInt, which accepts any number of leading zeros."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
         return None

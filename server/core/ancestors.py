@@ -2,7 +2,7 @@
 
 Looking up each ancestor by its own text would be quadratic in the depth, and a frame has room for half a million
 levels. So each path is stored under a rolling hash, ``hash((hash of the parent, name))``: one pass over the parts of a
-path computes the hashes of all its ancestors. Candidates are compared as text, so that a hash collision does no harm.
+path computes the hashes of all its ancestors. Hash collisions do no harm, because candidates are compared as text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROOT = 0
 class AncestorIndex(Generic[V]):
     """A mapping from paths to values, with a look-up of all ancestors of a path.
 
-    Only absolute paths can be ancestors; any other text can be stored, but only :meth:`get` finds it.
+    Only absolute paths can be ancestors. Any other text can be stored, but only :meth:`get` finds it.
     """
 
     __slots__ = ("_by_hash", "_values")
@@ -61,7 +61,7 @@ class AncestorIndex(Generic[V]):
                 del self._by_hash[key]
 
     def along(self, path: str) -> Iterator[tuple[str, V]]:
-        """Yield *path* and its ancestors as far as they are stored, with their values, from the root down."""
+        """Yield the stored paths among *path* and its ancestors with their values, from the root down."""
         by_hash = self._by_hash
         for key in _hashes(path):
             for candidate in by_hash.get(key, ()):
@@ -70,6 +70,6 @@ class AncestorIndex(Generic[V]):
 
 
 def _hashes(path: str) -> list[int]:
-    """Return the hashes of an absolute path's ancestors, from the root down, and that of the path itself."""
+    """Return the hashes of an absolute path's ancestors, from the root down, and the hash of the path itself."""
     names = path[1:].split("/") if path != "/" else ()
     return list(accumulate(names, lambda key, name: hash((key, name)), initial=_ROOT))

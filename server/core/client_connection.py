@@ -1,43 +1,49 @@
-"""A client as the operations see it: its connection, and the session that the connection serves.
+"""The engine's view of a client: its connection, and the session that the connection serves.
 
-Their lifetimes differ. Identities, watches and output belong to the connection; another connection that resumes the
-session starts with none of them. Ephemeral nodes and the deadline belong to the session, which outlives its
-connections.
+Their lifetimes differ. Identities, watches and output belong to the connection. A new connection that resumes the
+session starts without them. Ephemeral nodes and the deadline belong to the session, which outlives its connections.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from zoolet.protocol.acl import Id
-from zoolet.server.core.expiry import NEVER
-from zoolet.server.core.sasl import DigestMd5
+from ...protocol.acl import Id
+from ...protocol.addresses import host_and_port
+from .expiry import NEVER
+
+if TYPE_CHECKING:
+    from .sasl import DigestMd5
 
 
-@dataclass(slots=True, eq=False)
 class Session:
     """One client's session.
 
     Args:
-        id: Its id, above 0.
-        timeout_ms: The timeout that was negotiated at the last connect.
-        client: The connection that serves it; None while there is none.
-        deadline: When it expires unless its client sends something, in the engine's monotonic milliseconds.
-        heard: When its client has last sent something, likewise.
+        id: Session id, above 0.
+        timeout_ms: The timeout that was negotiated at the last connect, in milliseconds.
+        heard: Time of the last data from the client, in the engine's monotonic milliseconds.
+
+    Attributes:
+        client: The connection that serves the session; None while it is disconnected.
+        deadline: Time of expiry unless the client sends something, in the engine's monotonic milliseconds.
     """
 
-    id: int
-    timeout_ms: int
-    client: ClientConnection | None = None
-    deadline: int = field(default=NEVER)
-    heard: int = 0
+    __slots__ = ("client", "deadline", "heard", "id", "timeout_ms")
+
+    def __init__(self, id: int, timeout_ms: int, heard: int = 0) -> None:
+        self.id = id
+        self.timeout_ms = timeout_ms
+        self.client: ClientConnection | None = None
+        self.deadline = NEVER
+        self.heard = heard
 
 
 class ClientConnection:
     """One connection's identities, watches and output.
 
     Args:
-        host: The peer's address, which is its identity in scheme ``ip``.
+        host: The peer's address, which is also its identity in scheme ``ip``.
         port: The peer's port, for reports.
     """
 
@@ -69,27 +75,32 @@ class ClientConnection:
         self.port = port
         self.session: Session | None = None
         self.ids: dict[Id, None] = {Id("ip", host): None}
-        self.schemes = {"ip"}  # of the identities
+        self.schemes = {"ip"}  # schemes of the identities
         self.is_super = False
-        self.sasl: DigestMd5 | None = None  # the exchange that is in progress or done
+        self.sasl: DigestMd5 | None = None  # the current or completed exchange
         self.outbox: list[bytes] = []  # frames to send, in order
-        self.closing = False  # it is to be closed once the outbox has been sent
-        self.four_letter_only = False  # answer nothing but a four-letter command
+        self.closing = False  # the connection is closed once the outbox has been sent
+        self.four_letter_only = False  # the server answers only a four-letter command
         self.modes: tuple[dict[str, int], dict[str, int]] = ({}, {})  # watch modes by path: data store, child store
-        self.watched_data = False  # has had a data watch: it counts in wchs
+        self.watched_data = False  # the connection has had a data watch, so wchs counts it
         self.watch_weight = 0  # sum of the weights of its watches (watches.weight)
-        self.deadline = NEVER  # of the handshake, in the engine's monotonic milliseconds
+        self.deadline = NEVER  # deadline of the handshake, in the engine's monotonic milliseconds
         self.received = self.sent = 0  # packets, as cons counts them
         self.since = 0  # session start, in milliseconds since the epoch
         self.last_op = self.last_xid = self.last_zxid = -1
 
     @property
     def session_id(self) -> int:
-        """The id of its session; 0 for none."""
+        """The id of the connection's session; 0 for none."""
         return self.session.id if self.session is not None else 0
 
+    @property
+    def address(self) -> str:
+        """The peer's address and port."""
+        return host_and_port(self.host, self.port)
+
     def add_id(self, scheme: str, name: str) -> None:
-        """Add an identity, unless the connection has it."""
+        """Add an identity, unless the connection already has it."""
         self.ids[Id(scheme, name)] = None
         self.schemes.add(scheme)
         if scheme == "super":

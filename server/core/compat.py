@@ -1,32 +1,32 @@
-"""The differences between releases of ZooKeeper that a client can see; no other module compares releases.
+"""The differences between releases of ZooKeeper that a client can see. No other module compares releases.
 
-``V3_9`` is the default; ``V3_8`` answers byte for byte as 3.8.0 does (Debian's build of it, which filters events by
-READ permission as 3.8.4 and 3.9.2 do).
+``V3_9`` is the default. ``V3_8`` produces the same bytes as 3.8.0 in Debian's build, which filters events by READ
+permission like 3.8.4 and 3.9.2.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Compat:
-    """The behaviour of one release; True where the sentence holds for it."""
+class Compat(NamedTuple):
+    """The behaviour of one release. A field is True if the sentence below it is true for the release."""
 
     release: str
     event_zxid: bool
     """A notification carries the zxid of its transaction, not -1."""
     exists_needs_read: bool
-    """exists on a node that the client may not read is refused."""
+    """exists is rejected for a node that the client may not read."""
     multi_answers_create2: bool
-    """create2 inside a multi answers with its own result type and a Stat."""
+    """The result of create2 inside a multi is of its own type and contains a Stat."""
     multi_checks_flags_first: bool
-    """Unknown create flags inside a multi make the whole request undecodable, not the one operation fail."""
+    """Unknown create flags inside a multi make the whole request undecodable. Otherwise only that operation fails."""
     undecodable_write_takes_zxid: bool
-    """A write whose body does not decode takes a zxid nevertheless."""
+    """A write whose body cannot be decoded uses up a zxid."""
+    null_path_in_multi_skips_zxid: bool
+    """A multi with a null path skips a zxid: its reply carries the previous zxid and an empty list of results."""
     watch_modes_coexist: bool
-    """One connection may have watches of several modes on one path; otherwise the last one set replaces the others."""
+    """One connection can have watches of several modes on one path. Otherwise a new watch replaces the others."""
     watcher_types_4_and_5: bool
     """checkWatches and removeWatches support the persistent types."""
     check_watches_sees_others: bool
@@ -34,15 +34,15 @@ class Compat:
     ip6_acls: bool
     """Scheme ip accepts IPv6 addresses."""
     delete_container_refused_with: int
-    """The error code that answers a client's deleteContainer; -6 also closes the connection."""
+    """The error code in reply to a client's deleteContainer (-6 also closes the connection)."""
     null_watch_path_unchecked: bool
-    """checkWatches on a null path does not decode; otherwise null is looked up as any other path."""
+    """checkWatches with a null path cannot be decoded. Otherwise null is looked up like any other path."""
     removal_ends_watching: bool
-    """wchs and wchc omit a connection whose last data watch was removed, but not one whose last has fired."""
+    """wchs and wchc omit a connection whose last data watch was removed, but not one whose last watch has fired."""
     predictable_passwords: bool
-    """A session's password is computed from its id. All releases of ZooKeeper do that; zoolet does only as 3.8."""
+    """Session passwords are computed from session ids, as in all releases of ZooKeeper."""
     counts_restores: bool
-    """The figures of mntr have those of snapshots and restores that an operator asks for."""
+    """mntr counts snapshots and restores that an operator requested."""
 
 
 V3_9: Final = Compat(
@@ -52,6 +52,7 @@ V3_9: Final = Compat(
     multi_answers_create2=True,
     multi_checks_flags_first=True,
     undecodable_write_takes_zxid=False,
+    null_path_in_multi_skips_zxid=False,
     watch_modes_coexist=True,
     watcher_types_4_and_5=True,
     check_watches_sees_others=False,
@@ -69,6 +70,7 @@ V3_8: Final = Compat(
     multi_answers_create2=False,
     multi_checks_flags_first=False,
     undecodable_write_takes_zxid=True,
+    null_path_in_multi_skips_zxid=True,
     watch_modes_coexist=False,
     watcher_types_4_and_5=False,
     check_watches_sees_others=True,

@@ -1,4 +1,4 @@
-"""The state machine: the server's state, the dispatch of requests to it, and what becomes due as time passes.
+"""The state machine: the server's state, the dispatch of requests, and events that depend on time.
 
 It is deterministic: the same calls with the same times and the same randomness produce the same bytes.
 """
@@ -9,43 +9,48 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from zoolet.protocol.acl import READ_ACL_UNSAFE
-from zoolet.protocol.codec import Record
-from zoolet.protocol.paths import CONFIG
-from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
-from zoolet.server.core import containers, ops
-from zoolet.server.core.client_connection import Session
-from zoolet.server.core.journal import TYPES
-from zoolet.server.core.ops.dispatch import APPLIES, Dispatch, build_dispatch, zxid_on_decode_error
-from zoolet.server.core.ops.reconfig import encode_config
-from zoolet.server.core.quota import Quota
-from zoolet.server.core.settings import Settings
-from zoolet.server.core.state import ServerState
-from zoolet.server.core.tree import Tree
-from zoolet.server.core.warnings import LogFunction
+from ...protocol.acl import READ_ACL_UNSAFE
+from ...protocol.codec import Record
+from ...protocol.errors import MarshallingError, ZooKeeperError
+from ...protocol.framing import frame
+from ...protocol.handshake import ConnectRequest
+from ...protocol.operations import OPERATIONS
+from ...protocol.paths import CONFIG
+from ...protocol.records import RequestHeader
+from ...protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
+from . import containers, ops
+from .client_connection import ClientConnection, Session
+from .journal import TYPES
+from .ops.dispatch import APPLIES, Decode, Dispatch, build_dispatch, zxid_on_decode_error
+from .ops.reconfig import encode_config
+from .quota import Quota
+from .settings import Settings
+from .state import ServerState
+from .tree import Tree
+from .warnings import LogFunction
 
 assert ops  # importing the package registers the handlers
 MAX_EXPIRED_PER_TICK: Final = 1_000
-"""The most sessions that expire in one tick; they take about ten milliseconds."""
+"""Maximum number of sessions that expire in one tick. They take about ten milliseconds."""
 
 
 class Engine(ServerState):
     """A ZooKeeper server without a clock and without sockets.
 
     Args:
-        settings: As for :class:`ServerState`, like all other arguments.
-        now: Milliseconds since the epoch.
-        monotonic_ms: Milliseconds on a monotonic clock.
-        zxid: The last zxid that was taken before.
+        settings: Settings of the server.
+        now: Current time in milliseconds since the epoch.
+        monotonic_ms: Current time of a monotonic clock, in milliseconds.
+        zxid: The last zxid that is already used.
         server_id: The top byte of session ids.
-        rng: The source of randomness.
-        log: Receives warnings.
+        rng: Source of randomness.
+        log: Receiver of warnings.
 
     Attributes:
-        dispatch: The dispatch table; it is replaced when read-only mode begins or ends.
-        refusal: Why the writes of clients are refused, in one line, while they cannot be logged; empty otherwise.
-        frozen: Whether sessions and nodes do not expire, because that cannot be logged either.
-        zxid_on_decode_error: The op codes that take a zxid even if their body does not decode.
+        dispatch: The dispatch table. It is replaced when read-only mode is switched on or off.
+        refusal: The reason why writes of clients are rejected while they cannot be logged, in one line; else empty.
+        frozen: Whether sessions and nodes are kept from expiring, because that cannot be logged either.
+        zxid_on_decode_error: The op codes that use up a zxid even if their body cannot be decoded.
     """
 
     def __init__(
@@ -75,11 +80,11 @@ class Engine(ServerState):
             self.write_config(encode_config(members, 0))
 
     def write_config(self, data: bytes) -> None:
-        """Set the data of ``/zookeeper/config`` at the start, which is no transaction."""
+        """Set the initial data of ``/zookeeper/config``, without a transaction."""
         self.tree.set_data_silently(self.tree.find(CONFIG), data)
 
     def clear(self) -> None:
-        """Remove all nodes and sessions and close all connections, without events and without taking a zxid."""
+        """Remove all nodes and sessions and close all connections, without events and without using a zxid."""
         for client in list(self.connections):
             self.close_connection(client)
         for session in list(self.sessions.alive.values()):
@@ -87,7 +92,7 @@ class Engine(ServerState):
         self.clear_tree()
 
     def clear_tree(self) -> None:
-        """Remove all nodes, without events and without taking a zxid."""
+        """Remove all nodes, without events and without using a zxid."""
         for _, node in self.tree.walk():
             self.acls.release(node.acl)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
@@ -95,8 +100,8 @@ class Engine(ServerState):
         self._write_config()
 
     def set_read_only(self, on: bool) -> None:
-        """Switch read-only mode on or off. All connections are closed, as when a server loses or regains its quorum;
-        their sessions stay alive.
+        """Switch read-only mode on or off. All connections are closed, as when a server loses or regains its quorum.
+        Sessions stay alive.
 
         Source: ReadOnlyZooKeeperServer, ReadOnlyRequestProcessor.
         """
@@ -109,57 +114,97 @@ class Engine(ServerState):
             self.close_connection(client)
 
     def refuse_writes(self, refusal: str, *, frozen: bool) -> None:
-        """Refuse writes, as in read-only mode, while they cannot be logged. Connections stay open.
+        """Reject writes, as in read-only mode, while they cannot be logged. Connections stay open.
 
         Args:
-            refusal: Why, in one line; empty to serve them again.
-            frozen: Let no session and no node expire, nor a client close its session: somebody else could take its
-                locks, and after a crash the session would be alive again.
+            refusal: The reason in one line; empty to accept writes again.
+            frozen: Whether sessions and nodes do not expire and clients cannot close their sessions. Otherwise another
+                client could take the locks of a session that is alive again after a crash.
         """
-        if self.frozen and not frozen:  # what clients have sent meanwhile may not have been answered
+        if self.frozen and not frozen:  # requests that clients sent in the meantime may not have been answered
             self.sessions.touch_all(self.monotonic_ms)
         self.refusal, self.frozen = refusal, frozen
         self._rebuild_dispatch()
 
     def wrap_dispatch(self, wrap: Callable[[Dispatch], Dispatch]) -> None:
-        """Have a function change the dispatch table, and each later one: for an audit log."""
+        """Wrap the dispatch table, and each later dispatch table, by a function; for an audit log."""
         self._wrap = wrap
         self._rebuild_dispatch()
 
     def _rebuild_dispatch(self) -> None:
         self.dispatch = self._wrap(build_dispatch(read_only=self.read_only, writable=not self.refusal))
 
+    def execute(self, client: ClientConnection, xid: int, op: int, body: bytes) -> bytes:
+        """Execute a write for a client, and return the body of its reply. Connections do not use this method: their
+        loop saves a call for each request.
+
+        Raises:
+            ZooKeeperError: The request failed. If it used a zxid, that is logged.
+        """
+        decode, handle, *_ = self.dispatch[op]
+        client.last_xid, before = xid, self.zxid
+        try:
+            reply = handle(self, client, decode(body, 0, len(body)))
+        except ZooKeeperError as error:
+            self.fail(client.session_id, xid, error.code, op, decode, body, 0, len(body))
+            raise
+        if self.on_requests is not None:
+            framed = frame(RequestHeader(xid, op).encode() + body)
+            self.hear(framed, 0, len(framed), client.session, before)
+        return reply
+
+    def fail(
+        self, session_id: int, xid: int, code: int, op: int, decode: Decode, buf: bytes, offset: int, end: int
+    ) -> None:
+        """Log the zxid of a failed request. The handler of a write has taken the zxid, whatever the error. If the body
+        cannot be decoded, no handler was called. Then this method takes the zxid, if the release uses one in this case.
+        """
+        if op in self.zxid_on_decode_error:
+            try:
+                decode(buf, offset, end)
+            except MarshallingError:
+                self.zxid += 1
+        self.failed += OPERATIONS[op].takes_zxid
+        if self.journal is not None:  # log_failure() is inlined to save a call
+            self.journal.add_failure(session_id, xid, self.zxid, self.now, code)
+
     def apply(self, txn: Record, session_id: int) -> object:
-        """Apply a transaction record for a session, at the engine's zxid and time; this cannot fail."""
-        outcome = APPLIES[type(txn)](self, txn, session_id, None)
-        if self.record is not None:
-            self.record((session_id, 0, self.zxid, self.now, TYPES[type(txn)], txn))
+        """Apply a transaction record for a session, at the engine's zxid and time. This cannot fail."""
+        outcome = APPLIES[type(txn)](self, txn, session_id)
+        notify = self.record or self.on_applied
+        if notify is not None:
+            notify((session_id, 0, self.zxid, self.now, TYPES[type(txn)], txn))
         return outcome
 
     # --- sessions ---
 
+    def allow_client(self, request: ConnectRequest) -> bool:
+        """Return whether a client may have a session here. In read-only mode it must accept this mode."""
+        return request.read_only is True or not self.read_only
+
     def open_session(self, timeout_ms: int) -> Session:
-        """Open a session, which takes a zxid."""
+        """Open a session with the next zxid."""
         self.zxid += 1
         session_id = self.sessions.new_id()
         self.apply(CreateSessionTxn(timeout_ms), session_id)
         return self.sessions.alive[session_id]
 
     def close_session(self, session: Session) -> None:
-        """Close a session and delete its ephemeral nodes, with events; this takes a zxid."""
+        """Close a session with the next zxid, and delete its ephemeral nodes, with events."""
         self.zxid += 1
         self.apply(CloseSessionTxn(list(self.tree.ephemerals.get(session.id, ()))), session.id)
 
     def take_zxid(self, session_id: int = 0, xid: int = 0, code: int = 0) -> None:
-        """Take the next zxid for a transaction that changes no node, such as that of an injected error. It is logged:
-        a log with a gap cannot be replayed.
+        """Take the next zxid for a transaction that changes no node, such as an injected error. The zxid is logged,
+        because a log with a gap cannot be replayed.
 
         Args:
-            session_id: Whose request took it; 0 for nobody's.
-            xid: The request's number.
-            code: Its error.
+            session_id: The session that made the request; 0 for none.
+            xid: The xid of the request.
+            code: The error code of the reply.
         """
         self.zxid += 1
+        self.failed += 1
         self.log_failure(session_id, xid, code)
 
     def expire(self, session: Session) -> None:
@@ -175,17 +220,17 @@ class Engine(ServerState):
     # --- time ---
 
     def tick(self) -> bool:
-        """Do what is due at the engine's time.
+        """Process everything that is due at the engine's time.
 
         Sessions expire, oldest deadline first, sessionless connections are closed, watches of closed connections are
         swept, and container and TTL nodes are deleted.
 
         Returns:
-            Whether more sessions are due: at most MAX_EXPIRED_PER_TICK expire, so that others are served in between.
+            Whether more sessions are due. At most MAX_EXPIRED_PER_TICK expire, to let clients be served in between.
 
-        Source: SessionTrackerImpl.run; NIOServerCnxnFactory.ConnectionExpirerThread.
+        Source: SessionTrackerImpl.run, NIOServerCnxnFactory.ConnectionExpirerThread.
         """
-        # One at a time: if expiring one raises, the next tick finds the others.
+        # Sessions are popped one at a time, so the next tick finds the others if expiring one raises.
         for _ in range(MAX_EXPIRED_PER_TICK if not self.frozen else 0):
             session = self.sessions.expiry.pop_due(self.monotonic_ms)
             if session is None:
@@ -204,12 +249,12 @@ class Engine(ServerState):
         return next_expiry is not None and next_expiry <= self.monotonic_ms and not self.frozen
 
     def idle(self) -> bool:
-        """Return whether nothing can become due before a client connects or a method is called."""
+        """Return whether nothing can become due until a client connects or a method is called."""
         return not (self.connections or self.sessions.alive or self.tree.expiring)
 
     def next_due(self) -> int | None:
-        """Return the first moment, in monotonic milliseconds, at which a session, a sessionless connection or a node
-        becomes due; None if there is none.
+        """Return the first time, in monotonic milliseconds, when a session, a sessionless connection or a node becomes
+        due; None if nothing will become due.
         """
         reap = containers.next_due(self.tree, self.now, self.settings.container_never_used)
         moments = [self.sessions.expiry.next(), self.next_sessionless()]

@@ -1,20 +1,21 @@
-"""Which session or connection expires when: deadlines in buckets, which makes extending one cheap.
+"""Deadlines of sessions and connections, in buckets that make extending a deadline cheap.
 
-Sessions expire by it (:meth:`Engine.tick` and :meth:`Engine.expire <zoolet.server.core.engine.Engine.expire>`, which
-deletes their ephemeral nodes), and so do connections that open no session.
+The deadlines of sessions are kept here (:meth:`Engine.tick` and
+:meth:`Engine.expire <zoolet.server.core.engine.Engine.expire>`, which deletes their ephemeral nodes), and also the
+deadlines of connections that open no session.
 
 An item is in one of two states:
 
-- *expiring*: ``deadline`` is the key of the one bucket that contains it, or contained it until it became due;
-  :meth:`Expiry.touch` moves it to a later one;
-- *not expiring*: ``deadline`` is NEVER and no bucket contains it: before the first touch, and after ``remove`` or
-  ``pop_due``.
+- *expiring*: ``deadline`` is the key of the only bucket that contains it, or contained it until it became due.
+  :meth:`Expiry.touch` moves it to a later bucket.
+- *not expiring*: ``deadline`` is NEVER and no bucket contains it. This is the state before the first touch, and after
+  ``remove`` or ``pop_due``.
 
-Deadlines are rounded up to a multiple of the interval: nothing expires early, nothing more than one interval late, and
-a busy session moves from bucket to bucket once an interval, not once a request. Within a bucket the order is that of
-entering it. An interval of 0 means exact deadlines, for clocks that are moved by hand.
+Deadlines are rounded up to a multiple of the interval. Nothing expires early, and nothing more than one interval late.
+A busy session moves to another bucket once per interval, not once per request. Items in a bucket are in order of
+insertion. An interval of 0 means exact deadlines, for clocks that are moved by hand.
 
-Invariants: the heap has each bucket's deadline exactly once; an empty bucket stays until its deadline has passed.
+Invariants: the heap contains each bucket's deadline exactly once, and an empty bucket stays until its deadline passes.
 
 Source: ExpiryQueue.
 """
@@ -26,7 +27,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 
 class Expirable(Protocol):
-    """An item with a deadline, which only :class:`Expiry` writes."""
+    """An item with a deadline. Only :class:`Expiry` changes the deadline."""
 
     deadline: int
 
@@ -40,15 +41,15 @@ class Expiry(Generic[M]):
     """Items in order of deadline.
 
     Args:
-        interval: The size of a bucket, in milliseconds; 0 for exact deadlines.
+        interval: Size of a bucket in milliseconds; 0 for exact deadlines.
     """
 
     def __init__(self, interval: int) -> None:
         self.interval = interval
         self._buckets: dict[int, dict[M, None]] = {}
         self._deadlines: list[int] = []  # a heap of the buckets' deadlines
-        # The last bucket that became due, in reverse: taking the first key of a dict again and again would cost time
-        # for each one that was taken before.
+        # The last bucket that became due, in reverse. A dict would be slower, because taking its first key repeatedly
+        # costs time for each key that was taken before.
         self._due: list[M] = []
         self._due_at = NEVER
 
@@ -58,7 +59,8 @@ class Expiry(Generic[M]):
         deadline = (monotonic_ms + timeout) // interval * interval + interval if interval else monotonic_ms + timeout
         if deadline == item.deadline:
             return
-        self.remove(item)
+        if item.deadline != NEVER:
+            self.remove(item)
         item.deadline = deadline
         bucket = self._buckets.get(deadline)
         if bucket is None:
@@ -68,20 +70,23 @@ class Expiry(Generic[M]):
 
     def remove(self, item: M) -> None:
         """Remove the deadline of *item*, if it has one."""
-        bucket = self._buckets.get(item.deadline)
+        deadline = item.deadline
+        if deadline == NEVER:
+            return
+        bucket = self._buckets.get(deadline)
         if bucket is not None:
             bucket.pop(item, None)
         item.deadline = NEVER
 
     def pop_due(self, monotonic_ms: int) -> M | None:
-        """Remove and return the item with the earliest deadline, if it has passed; of several, the one that has
-        had this deadline for the longest time. Return None if no deadline has passed.
+        """Remove and return the item with the earliest deadline, if that has passed. Among items with the same deadline
+        it is the item that got the deadline first. Return None if no deadline has passed.
         """
         due = self._due
         while True:
             while due:
                 item = due.pop()
-                if item.deadline == self._due_at:  # else it was touched or removed meanwhile
+                if item.deadline == self._due_at:  # an item with a different deadline was touched or removed
                     item.deadline = NEVER
                     return item
             if not self._deadlines or self._deadlines[0] > monotonic_ms:

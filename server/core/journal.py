@@ -1,20 +1,24 @@
-"""The journal: the transactions that were applied, in order, until their owner writes them to a log.
+"""The journal: applied transactions, in order, until their owner writes them to a log.
 
-It is filled where transactions are applied, so that what is applied is what is logged. Nothing is encoded here, and
-nothing is written: a server without a data directory has no journal.
+It is filled where transactions are applied, so exactly the applied transactions are logged. Nothing is encoded or
+written here. A server without a data directory has no journal.
+
+A history reads transactions long after they were applied, from the encoded journal, or without one from the received
+requests (``ops/received.py``). Both become a :data:`Transaction`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from zoolet.protocol import txns as t
-from zoolet.protocol.codec import Record
-from zoolet.protocol.operations import OpCode
+from ...protocol import txns as t
+from ...protocol.codec import Record, int_at, struct_of
+from ...protocol.errors import MarshallingError
+from ...protocol.operations import OpCode
 
 ERROR: Final = -1
-"""The type of a write that failed: it took a zxid and changed nothing."""
+"""The type of a failed write, which used up a zxid and changed nothing."""
 RECORDS: Final[dict[int, type[Record]]] = {
     int(OpCode.CREATE_SESSION): t.CreateSessionTxn,
     int(OpCode.CLOSE_SESSION): t.CloseSessionTxn,
@@ -36,42 +40,122 @@ RECORDS: Final[dict[int, type[Record]]] = {
 Source: SerializeUtils.deserializeTxn.
 """
 TYPES: Final = {record: kind for kind, record in reversed(RECORDS.items())}
-"""The type of each record, of several the first one."""
+"""The type of each record. If a record has several types, it is the first one."""
 Parts = list[tuple[int, Record]]
-"""The operations of a multi: op code, or :data:`ERROR`, and record of each. They are encoded with their log."""
+"""The op code (or :data:`ERROR`) and the record of each operation of a multi. They are encoded when they are logged."""
 Applied = tuple[int, int, int, int, int, Record | Parts]
 """One transaction: the session, its xid, the zxid, the time in milliseconds since the epoch, the type (an op code, or
 :data:`ERROR`), and the record.
 """
+_DIGEST_SIZE: Final = struct_of(t.TxnDigest).size
+Detail = tuple[int, str]
+"""A detail that the bytes of a request do not contain: its zxid, and a text (``ServerState.add_detail``)."""
+Requests = tuple[bytes, int, int, int, tuple[Detail, ...]]
+"""Successful requests of a connection: the received frames, the session, the time in milliseconds since the epoch, the
+last zxid before them, and the details.
+"""
+Change = tuple[int, str, int]
+"""A change of a node: the op code, the path and the number of bytes of data (-1 without data)."""
+Transaction = tuple[int, int, int, int, int, list[Change]]
+"""A transaction without its data: the fields of :data:`Applied`, with the changes in place of the record."""
+
+
+def changes_of(records: Iterable[Record | None]) -> list[Change]:
+    """Return the changes of transaction records. A closed session deletes its ephemeral nodes."""
+    changes: list[Change] = []
+    for record in records:
+        if isinstance(record, t.CloseSessionTxn):
+            changes += [(OpCode.DELETE, path, -1) for path in record.paths2Delete or ()]
+        elif (path := getattr(record, "path", None)) is not None:
+            data = getattr(record, "data", None)
+            changes.append((TYPES[type(record)], path, -1 if data is None else len(data)))  # type: ignore[index]
+    return changes
+
+
+def decode_transaction(data: bytes) -> tuple[Applied, int]:
+    """Decode a transaction of a log or from a leader. Return it with the offset of its digest, which may be absent.
+
+    A closeSession of ZooKeeper 3.5 and earlier has no record. Then its record here has no paths.
+
+    Raises:
+        MarshallingError: The transaction is truncated, or its type is not known.
+    """
+    end = len(data)
+    header, offset = t.TxnHeader.read_from(data, 0, end)
+    record: Record
+    if header.type == OpCode.CLOSE_SESSION and _has_no_record(data, offset, end):
+        record = t.CloseSessionTxn([])
+    else:
+        kind = RECORDS.get(header.type)
+        if kind is None:
+            raise MarshallingError(detail=f"unknown transaction type {header.type}")
+        record, offset = kind.read_from(data, offset, end)
+    parts = [_decode_part(part) for part in record.txns] if isinstance(record, t.MultiTxn) else record
+    return (header.clientId, header.cxid, header.zxid, header.time, header.type, parts), offset
+
+
+def _has_no_record(data: bytes, offset: int, end: int) -> bool:
+    """Return whether nothing follows, or a digest, which would otherwise be two empty paths."""
+    left = end - offset
+    return not left or (left == _DIGEST_SIZE and int_at(data, offset)[0] == t.DIGEST_VERSION)
+
+
+def _decode_part(part: t.Txn) -> tuple[int, Record]:
+    """Decode a part of a multi. If it failed, a leader may send its parts with the type of an error, but with the bytes
+    of their operations.
+    """
+    kind = RECORDS.get(part.type)
+    if kind is None or kind is t.MultiTxn:
+        raise MarshallingError(detail=f"a multi cannot contain a transaction of type {part.type}")
+    return part.type, kind.decode(part.data)
+
+
+def records_of(entry: Applied) -> tuple[Record, ...]:
+    """Return the records of the changes of a transaction, in order; none for a failed request."""
+    *_, kind, record = entry
+    if isinstance(record, list):
+        return () if any(op == ERROR for op, _ in record) else tuple(part for _, part in record)
+    return () if kind == ERROR else (record,)
 
 
 class Journal:
-    """The transactions that are not written yet. Each is appended to the entries: a call of a method would cost a write
-    3 % of its time.
+    """The transactions that are not written yet. Callers append to *entries* directly, because a method call would cost
+    a write 3 % of its time.
 
     Args:
-        zxid: The last zxid that was taken before.
+        zxid: The last zxid that is already used.
+        decode: A function that returns the successful transactions of an encoded journal, for a history.
+        sessions: A function that returns only the session of each transaction.
 
     Attributes:
         entries: The transactions, in order.
-        heard: Called with transactions that were logged, for a history; None for nobody.
+        decode: The argument.
+        sessions: The argument.
+        heard: A function that is called with each encoded journal once it is logged; None for no history.
     """
 
-    __slots__ = ("_popped", "entries", "heard")
+    __slots__ = ("_popped", "decode", "entries", "heard", "sessions")
 
-    def __init__(self, zxid: int) -> None:
+    def __init__(
+        self,
+        zxid: int,
+        decode: Callable[[bytes], Iterator[Transaction]] = lambda data: iter(()),
+        sessions: Callable[[bytes], Iterator[int]] = lambda data: iter(()),
+    ) -> None:
         self.entries: Final[list[Applied]] = []
-        self.heard: Callable[[list[Applied]], object] | None = None
+        self.decode: Final = decode
+        self.sessions: Final = sessions
+        self.heard: Callable[[bytes], object] | None = None
         self._popped = zxid
 
     @property
     def zxid(self) -> int:
-        """The last zxid that the journal has had."""
+        """The zxid of the last transaction that was added to the journal."""
         return self.entries[-1][2] if self.entries else self._popped
 
     def add_failure(self, session_id: int, xid: int, zxid: int, now: int, code: int) -> None:
-        """Add a request that failed, if it took a zxid, one that the journal has not had: otherwise the zxid would go
-        back when the log is replayed.
+        """Add a failed request, if it used up a zxid that is not yet in the journal. Without it the zxid would go back
+        when the log is replayed.
         """
         if zxid > self.zxid:
             self.entries.append((session_id, xid, zxid, now, ERROR, t.ErrorTxn(code)))

@@ -1,14 +1,14 @@
-"""Quotas: how many nodes and bytes may be in a subtree, and how many are.
+"""Quotas: limits for the number of nodes and bytes in a subtree, and the current numbers.
 
 The two nodes of a quota, and their text, are described in :mod:`zoolet.protocol.quotas`. A write that exceeds a soft
-limit is logged. A write that exceeds a hard limit is refused, if ``enforceQuota`` is on. Only the nearest quota at or
+limit is logged. A write that exceeds a hard limit is rejected if ``enforceQuota`` is on. Only the nearest quota at or
 above a node applies. The stats node is updated silently: its version and times do not change, and no watch fires. Every
 client may write below ``/zookeeper/quota``, so a text of more than 256 bytes is not a quota, and a text is parsed once.
 
-Two cases that stop Apache ZooKeeper are harmless here: limits directly below ``/zookeeper/quota`` are a plain node, and
-stats that do not parse are not updated.
+Two cases that stop Apache ZooKeeper are harmless here: a limits node directly below ``/zookeeper/quota`` is a plain
+node, and stats that cannot be parsed are not updated.
 
-Source: DataTree.createNode, updateQuotaStat; ZooKeeperServer.checkQuota; StatsTrack.
+Source: DataTree.createNode, DataTree.updateQuotaStat, ZooKeeperServer.checkQuota, StatsTrack.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from zoolet.protocol.errors import MarshallingError, QuotaExceededError
-from zoolet.protocol.paths import QUOTA
-from zoolet.protocol.quotas import LIMITS, STATS, Amount, wrapped
-from zoolet.server.core.ancestors import AncestorIndex
-from zoolet.server.core.metrics import Metrics
-from zoolet.server.core.node import Node
-from zoolet.server.core.settings import Settings
-from zoolet.server.core.tree import Tree
-from zoolet.server.core.warnings import Warnings
+from ...protocol.errors import MarshallingError, QuotaExceededError
+from ...protocol.paths import QUOTA
+from ...protocol.quotas import LIMITS, STATS, Amount, wrapped
+from .ancestors import AncestorIndex
+from .metrics import Metrics
+from .node import Node
+from .settings import Settings
+from .tree import Tree
+from .warnings import Warnings
 
 
 class Quota:
@@ -32,66 +32,68 @@ class Quota:
 
     Args:
         tree: The tree whose nodes are counted.
-        settings: ``enforce_quota`` is used.
-        metrics: Counts the writes that are refused.
-        warnings: Receives a line when a soft limit is exceeded.
+        settings: Settings of the server (``enforce_quota`` is used).
+        metrics: Counter of the rejected writes.
+        warnings: Receiver of a warning when a soft limit is exceeded.
 
     Attributes:
-        active: Whether the tree has a quota; while it has none, nothing has to be counted.
+        active: Whether the tree has a quota. Without quotas nothing has to be counted.
         enforced: Whether writes have to be checked.
+        in_transaction: Whether a transaction is open. Its writes are checked against the amounts before it.
+        changes: The changes of the open transaction; None without changes.
     """
 
     def __init__(self, tree: Tree, settings: Settings, metrics: Metrics, warnings: Warnings) -> None:
         self._tree = tree
         self._metrics = metrics
         self._warnings = warnings
-        # The nodes that have a quota; False for one that lost it in the current transaction.
+        # The nodes with a quota. The value is False if the quota was removed in the current transaction.
         self._limited: AncestorIndex[bool] = AncestorIndex()
-        # Of the current transaction: which nodes had a quota before it, and the texts of changed quota nodes before it.
-        self._before: tuple[dict[str, bool], dict[str, bytes | None]] | None = None
         self.active = False
         self.enforced = settings.enforce_quota
+        self.in_transaction = False
+        self.changes: _Changes | None = None
 
     # --- checking ---
 
     def check(self, path: str, count: int, size: int) -> None:
-        """Refuse a write that would exceed a hard limit.
+        """Reject a write that would exceed a hard limit.
 
-        Inside a transaction the amounts are those from before it, so that several creates in one can exceed a limit
-        together, as in ZooKeeper.
+        Inside a transaction, each write is checked against the amounts before the transaction. Several creates in one
+        transaction can therefore exceed a limit together, as in ZooKeeper.
 
         Args:
-            path: The node that is written.
-            count: The number of nodes that the write adds.
-            size: The bytes of data that it adds; negative when data shrinks.
+            path: Path of the node that is written.
+            count: Number of nodes that the write adds.
+            size: Number of bytes of data that the write adds; negative when data shrinks.
 
         Raises:
             QuotaExceededError: The write would exceed the hard limit.
-            MarshallingError: The limits do not parse.
+            MarshallingError: The text of the limits cannot be parsed.
         """
-        changed, amounts = self._before or ({}, {})
+        changed, amounts = (self.changes.limited, self.changes.texts) if self.changes is not None else ({}, {})
         above = self._nearest(path, changed)
         if above is None:
             return
         try:
             limits = Amount.parse(self._text(above + LIMITS, amounts))
         except ValueError as error:
-            raise MarshallingError(path, f"the quota of {above} does not parse: {error}") from None
+            raise MarshallingError(path, f"cannot parse the quota of {above}: {error}") from None
         try:
             used = Amount.parse(self._text(above + STATS, amounts))
         except ValueError:
             return
         for unit, new, soft, hard, changes in (
-            ("nodes", wrapped(used.count + count), limits.count, limits.count_hard, count != 0),
+            ("nodes", wrapped(used.nodes + count), limits.nodes, limits.count_hard, count != 0),
             ("bytes", wrapped(used.size + size), limits.size, limits.size_hard, size != 0),
         ):
             if changes and hard > -1 and new > hard:
                 self._metrics.exceed_quota(path)
-                raise QuotaExceededError(path, f"there would be {new} {unit} below {above}; the hard limit is {hard}")
+                raise QuotaExceededError(path, f"quota exceeded: {new} {unit} below {above}; the hard limit is {hard}")
             if changes and hard <= -1 < soft < new:
                 self._warnings.warn(
                     f"quota {unit} {above}",
-                    "quota exceeded: %d %s below %s; the limit is %d",
+                    "quota exceeded: %d %s below %s; the soft limit is %d",
                     new,
                     unit,
                     above,
@@ -99,7 +101,7 @@ class Quota:
                 )
 
     def _text(self, name: str, before: dict[str, bytes | None]) -> bytes | None:
-        """Return the data of a limits or stats node, as it was before the current transaction."""
+        """Return the data that a limits or stats node had before the current transaction."""
         path = QUOTA + name
         if path in before:
             return before[path]
@@ -107,10 +109,11 @@ class Quota:
         return node.data if node is not None else None
 
     def amounts(self, most: int) -> Iterator[tuple[str, Amount, Amount]]:
-        """Yield nodes that have a quota, with the limits and what is used, unless the text of these does not parse.
+        """Yield the nodes that have a quota, with their limits and the amounts used. Nodes are skipped if one of the
+        two texts cannot be parsed.
 
         Args:
-            most: How many are looked at, for every client may make them.
+            most: Maximum number of quotas to read. It is limited because every client can create quotas.
         """
         for above in islice(self._limited, most):
             try:
@@ -121,12 +124,11 @@ class Quota:
 
     # --- counting ---
 
-    def created(self, path: str, node: Node) -> None:
-        """Count a new node, and record its quota if it is a limits or stats node."""
-        size = len(node.data or b"")  # a stats node may count itself, with the data it was created with
+    def created(self, path: str, size: int) -> None:
+        """Count a new node with *size* bytes of data, and record its quota if it is a limits or stats node."""
         above, kind = _quota_of(path)
-        if kind and self._before is not None:
-            self._before[1].setdefault(path, None)  # it did not exist before
+        if kind and self.in_transaction:
+            self._kept().texts.setdefault(path, None)  # the node did not exist before the transaction
         if kind == LIMITS and above:
             self._set(above, True)
         elif kind == STATS and above:
@@ -134,24 +136,24 @@ class Quota:
         self._add(path, 1, size)
 
     def deleted(self, path: str, node: Node) -> None:
-        """Count a deleted node; the deletion of a limits node ends a quota."""
+        """Count a deleted node. Deleting a limits node removes the quota."""
         above, kind = _quota_of(path)
         if kind == LIMITS and above:
             self._set(above, False)
-        if kind and self._before is not None:
-            self._before[1].setdefault(path, node.data)
+        if kind and self.in_transaction:
+            self._kept().texts.setdefault(path, node.data)
         self._add(path, -1, -len(node.data or b""))
 
     def changed(self, path: str, before: bytes | None, data: bytes | None) -> None:
         """Count a change of a node's data."""
-        if self._before is not None and path.endswith((LIMITS, STATS)):
-            self._before[1].setdefault(path, before)
+        if self.in_transaction and path.endswith((LIMITS, STATS)):
+            self._kept().texts.setdefault(path, before)
         self._add(path, 0, len(data or b"") - len(before or b""))
 
     def _set(self, above: str, limited: bool) -> None:
         """Record whether a node has a quota."""
-        if self._before is not None:
-            self._before[0].setdefault(above, bool(self._limited.get(above)))
+        if self.in_transaction:
+            self._kept().limited.setdefault(above, bool(self._limited.get(above)))
             self._limited.put(above, limited)
         elif limited:
             self._limited.put(above, True)
@@ -160,7 +162,7 @@ class Quota:
         self.active = len(self._limited) > 0
 
     def _nearest(self, path: str, before: dict[str, bool]) -> str | None:
-        """Return the nearest node at or above *path* that has a quota; *before* overrides the present state."""
+        """Return the nearest node at or above *path* that has a quota. *before* overrides the current state."""
         nearest = None
         for above, limited in self._limited.along(path):
             if before.get(above, limited):
@@ -179,6 +181,8 @@ class Quota:
         self._write(QUOTA + above + STATS, stats, used.plus(count, size))
 
     def _recount(self, above: str) -> None:
+        if self.in_transaction:
+            self._kept().recounts += 1
         count = size = 0
         if self._tree.get(above) is not None:
             for _, node in self._tree.walk(above):
@@ -188,12 +192,12 @@ class Quota:
         self._write(path, self._tree.find(path), Amount(count, size))
 
     def _write(self, path: str, stats: Node, amount: Amount) -> None:
-        if self._before is not None:
-            self._before[1].setdefault(path, stats.data)
+        if self.in_transaction:
+            self._kept().texts.setdefault(path, stats.data)
         self._tree.set_data_silently(stats, amount.encode())
 
     def recount_all(self) -> None:
-        """Search the tree for quotas, and count what is below them, after the tree was read from files.
+        """Search the tree for quotas and count the nodes below them, after the tree was read from files.
 
         Source: DataTree.setupQuota.
         """
@@ -204,7 +208,7 @@ class Quota:
                 self._recount(above)
 
     def reload(self) -> None:
-        """Search the tree for quotas again, after its nodes were changed by undo records."""
+        """Search the tree for quotas again, after undo records changed its nodes."""
         paths = [path for path, _ in self._tree.walk(QUOTA)]
         limited = [above for above, kind in map(_quota_of, paths) if kind == LIMITS and above]
         self._limited = AncestorIndex()
@@ -212,27 +216,37 @@ class Quota:
             self._limited.put(above, True)
         self.active = bool(limited)
 
-    def begin(self) -> None:
-        """Begin a transaction: until its end, writes are checked against the amounts before it."""
-        self._before = ({}, {})
+    def _kept(self) -> _Changes:
+        if self.changes is None:
+            self.changes = _Changes()
+        return self.changes
 
-    def commit(self) -> None:
-        """End the transaction; writes are checked against the present amounts again."""
-        changed = self._before[0] if self._before else {}
-        self._before = None
-        for above in changed:
+    def commit(self, changes: _Changes) -> None:
+        """Keep the changes of a transaction. Later writes are checked against the current amounts."""
+        self.changes = None
+        for above in changes.limited:
             self._set(above, bool(self._limited.get(above)))
 
-    def roll_back(self) -> None:
-        """Restore which nodes have a quota; the tree undoes the changes of their texts."""
-        changed = self._before[0] if self._before else {}
-        self._before = None
-        for above, limited in changed.items():
+    def roll_back(self, changes: _Changes) -> None:
+        """Restore the set of nodes with a quota. The tree restores the texts of the quotas."""
+        self.changes = None
+        for above, limited in changes.limited.items():
             self._set(above, limited)
 
 
+class _Changes:
+    """The changes of a transaction: the nodes with a quota and the texts of the quota nodes before it, and how often
+    it has counted the nodes below a quota.
+    """
+
+    def __init__(self) -> None:
+        self.limited: dict[str, bool] = {}
+        self.texts: dict[str, bytes | None] = {}
+        self.recounts = 0
+
+
 def _quota_of(path: str) -> tuple[str, str]:
-    """Return the node that a limits or stats node is for, and which of the two it is; two empty strings otherwise."""
+    """Return the target of a limits or stats node, and the kind of the node; two empty strings for other nodes."""
     if path.startswith(QUOTA + "/"):
         for kind in (LIMITS, STATS):
             if path.endswith(kind):

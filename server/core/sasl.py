@@ -1,6 +1,6 @@
-"""SASL DIGEST-MD5, the server's side; the wire format is in :mod:`zoolet.protocol.sasl`.
+"""The server's side of SASL DIGEST-MD5. The wire format is in :mod:`zoolet.protocol.sasl`.
 
-Source: SaslServerCallbackHandler; ZooKeeperSaslServer.
+Source: SaslServerCallbackHandler, ZooKeeperSaslServer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 from random import Random
 
-from zoolet.protocol.sasl import REALM, URI, SaslFailure, directives, proof
+from ...protocol.sasl import REALM, URI, SaslFailure, directives, proof
+from .warnings import brief
 
 _EXPECTED = {
     "realm": ("", REALM),
@@ -19,26 +20,21 @@ _EXPECTED = {
     "qop": ("auth", "auth"),
     "charset": ("utf-8", "utf-8"),
 }
-"""The required values of a response's directives, each behind the default for a missing one.
+"""The default value and the required value of each directive in a response.
 
 Source: com.sun.security.sasl.digest.DigestMD5Server, and the observed replies of Apache ZooKeeper.
 """
 
 
-def brief(name: str) -> str:
-    """Return a name for a log line: quoted, escaped, and truncated to 64 characters."""
-    return repr(name if len(name) <= 64 else name[:64] + "...")
-
-
 class DigestMd5:
-    """One exchange: the first step returns the challenge, the second verifies the response; then it is over.
+    """One exchange in two steps: the first returns the challenge, and the second verifies the response.
 
     Args:
-        users: The password of each user.
-        rng: The source of the nonce.
+        users: Passwords by user name.
+        rng: Source of randomness for the nonce.
 
     Attributes:
-        user: The client's user name once it is authenticated; None before.
+        user: The name of the authenticated user; None before the client is authenticated.
     """
 
     def __init__(self, users: Mapping[str, str], rng: Random) -> None:
@@ -48,29 +44,29 @@ class DigestMd5:
         self.user: str | None = None
 
     def step(self, token: bytes) -> bytes:
-        """Receive a token from the client and return the one to answer with.
+        """Receive a token from the client, and return the token to reply with.
 
         Raises:
-            SaslFailure: The user is unknown, the response is wrong or invalid, or the exchange is over.
+            SaslFailure: The user is unknown, the response is wrong or invalid, or the exchange is complete.
         """
         if not self._challenged:
             self._challenged = True
             return f'realm="{REALM}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
         if self.user is not None:
-            raise SaslFailure("the exchange is over")
+            raise SaslFailure("the exchange is already complete")
         fields = directives(token)
         user = fields.get("username", "")
         if user not in self._users:
             raise SaslFailure(f"unknown user {brief(user)}")
         if fields.get("nonce") != self._nonce:
-            raise SaslFailure(f"user {brief(user)} answered another challenge")
+            raise SaslFailure(f"user {brief(user)} responded to a different challenge")
         for name, (default, expected_text) in _EXPECTED.items():
             text = fields.get(name, default)
             if (text.lower() if name == "digest-uri" else text) != expected_text:
-                raise SaslFailure(f"user {brief(user)} sent {brief(fields.get(name, ''))} as {name}")
+                raise SaslFailure(f"user {brief(user)} sent an invalid {name}: {brief(fields.get(name, ''))}")
         if "cnonce" not in fields or not re.fullmatch("[+-]?[0-9]{1,10}", fields.get("maxbuf", "0")):
-            raise SaslFailure(f"user {brief(user)} sent no cnonce, or a maxbuf that is not a number")
-        fields["nc"] = "00000001"  # the server counts for itself; the client's count is ignored
+            raise SaslFailure(f"user {brief(user)} sent no cnonce or an invalid maxbuf")
+        fields["nc"] = "00000001"  # the server counts itself and ignores the client's count
         expected = proof(fields, user, self._users[user], "AUTHENTICATE:")
         if not hmac.compare_digest(expected.encode(), fields.get("response", "").encode()):
             raise SaslFailure(f"wrong password for user {brief(user)}")

@@ -7,18 +7,20 @@ States and transitions::
           |                             |
           +--closeSession, or the deadline has passed--> closed
 
-- A session is *alive* while it is in ``Sessions.alive``; then, and only then, it has a deadline in ``Sessions.expiry``.
-- It is *bound* while ``Session.client`` is the connection that serves it, and that connection's ``session`` is this
-  one. Another connection may resume it, which closes the first. A deadline passes whether or not it is bound.
-- *Closed* is final: an id is never used again. Its ephemeral nodes (``Tree.ephemerals``) are deleted in the same
+- A session is *alive* while it is in ``Sessions.alive``. Only alive sessions have a deadline in ``Sessions.expiry``.
+- A session is *bound* while ``Session.client`` is the connection that serves it. That connection's ``session`` is then
+  this session. A new connection may resume the session, which closes the old connection. Sessions expire at their
+  deadline whether or not they are bound.
+- *Closed* is final: an id is never reused. The session's ephemeral nodes (``Tree.ephemerals``) are deleted in the same
   transaction.
 
 A session's id is not a secret: it is in the Stat of each of its ephemeral nodes, and in ``cons``. ZooKeeper computes
-the password from the id, so that a client that may read a lock's node can resume its holder's session. Here the
-password is a hash of the id under a random key that is drawn when the server starts; ZooKeeper's formula is used with
-``--compat 3.8``, and with a data directory, so that a client can resume its session at a ZooKeeper that takes it over.
+the password from the id, so a client that may read a lock's node can resume its holder's session. Here the password is
+a hash of the id under a random key that is drawn when the server starts. ZooKeeper's formula is used with
+``--compat 3.8``. It is also used with a data directory, to let clients resume their sessions after a real ZooKeeper has
+taken over the data.
 
-Source: SessionTrackerImpl; ZooKeeperServer.generatePasswd.
+Source: SessionTrackerImpl, ZooKeeperServer.generatePasswd.
 """
 
 from __future__ import annotations
@@ -28,17 +30,18 @@ import hmac
 import struct
 from typing import Final
 
-from zoolet.server.core.client_connection import Session
-from zoolet.server.core.expiry import Expiry
+from .client_connection import Session
+from .expiry import Expiry
 
 _SECRET: Final = 0xB3415C00
 _FOUR_INTS = struct.Struct("<4I").pack
+_LONG = struct.Struct(">q").pack
 
 
 def password_of(session_id: int) -> bytes:
     """Return the password that ZooKeeper computes from a session's id, 16 bytes.
 
-    Source: ZooKeeperServer.generatePasswd: java.util.Random seeded with the id, and its nextBytes.
+    Source: ZooKeeperServer.generatePasswd (nextBytes of a java.util.Random that is seeded with the id).
     """
     mask = (1 << 48) - 1
     state = (session_id ^ _SECRET ^ 0x5DEECE66D) & mask
@@ -50,8 +53,8 @@ def password_of(session_id: int) -> bytes:
 
 
 def first_session_id(server_id: int, now: int) -> int:
-    """Return the first session id of a server: its number in the top byte, then 40 bits of its start time in
-    milliseconds, then a 16-bit count.
+    """Return the first session id of a server: its number in the top byte, 40 bits of its start time in milliseconds,
+    and a 16-bit count.
 
     Source: SessionTrackerImpl.initializeNextSessionId.
     """
@@ -62,52 +65,55 @@ class Sessions:
     """The sessions that are alive.
 
     Args:
-        rounding: Deadlines are rounded up to multiples of this, in milliseconds; 0 for exact deadlines.
+        rounding: Interval in milliseconds to whose multiples deadlines are rounded up; 0 for exact deadlines.
         first_id: The id of the first session.
-        secret: The key of the passwords; None for ZooKeeper's formula.
+        secret: Key for the passwords; None for ZooKeeper's formula.
     """
 
     def __init__(self, rounding: int, first_id: int, secret: bytes | None = None) -> None:
-        self._secret_key = secret
+        self.set_key(secret)
         self.alive: dict[int, Session] = {}
         self.expiry: Expiry[Session] = Expiry(rounding)
         self._next_id = first_id
 
     def set_key(self, secret: bytes | None) -> None:
-        """Compute the passwords with another key; None for ZooKeeper's formula."""
-        self._secret_key = secret
+        """Compute the passwords with a new key; None for ZooKeeper's formula."""
+        # Passwords are finished from copies, because the constructor takes longer than the rest.
+        self._keyed = None if secret is None else hashlib.blake2b(key=secret, digest_size=16)
 
     def touch_all(self, monotonic_ms: int) -> None:
-        """Extend all deadlines: the sessions were read from files."""
+        """Extend all deadlines, for example after the sessions were read from files."""
         for session in self.alive.values():
             self.touch(session, monotonic_ms)
 
     def skip_id(self, session_id: int) -> None:
-        """Use only ids above one that a session had: its client may still have its password."""
+        """Use only ids above an id that was in use, because its client may still know the password."""
         self._next_id = max(self._next_id, session_id + 1)
 
     def continue_after(self, session_id: int) -> None:
-        """Use the ids behind one, whatever was skipped since."""
+        """Use the ids after *session_id*, even if they were skipped before."""
         self._next_id = session_id + 1
 
     @property
     def highest_id(self) -> int:
-        """The highest id that was given."""
+        """The highest id that was assigned."""
         return self._next_id - 1
 
     def new_id(self) -> int:
-        """Return an id that no session has had."""
+        """Return an id that was never used."""
         self._next_id += 1
         return self._next_id - 1
 
     def password(self, session_id: int) -> bytes:
         """Return a session's password, 16 bytes, which a client needs to resume it."""
-        if self._secret_key is None:
+        if self._keyed is None:
             return password_of(session_id)
-        return hashlib.blake2b(struct.pack(">q", session_id), key=self._secret_key, digest_size=16).digest()
+        keyed = self._keyed.copy()
+        keyed.update(_LONG(session_id))
+        return keyed.digest()
 
     def proves(self, session_id: int, password: bytes | None) -> bool:
-        """Return whether *password* is the session's, in constant time."""
+        """Return whether *password* is the session's password, in constant time."""
         return hmac.compare_digest(password or b"", self.password(session_id))
 
     def open(self, session_id: int, timeout_ms: int, monotonic_ms: int) -> Session:
@@ -117,7 +123,7 @@ class Sessions:
         return session
 
     def touch(self, session: Session, monotonic_ms: int) -> None:
-        """Extend a session's deadline to its timeout from now; a closed session is ignored."""
+        """Extend a session's deadline to its timeout from now. Closed sessions are ignored."""
         if session.id in self.alive:
             self.expiry.touch(session, monotonic_ms, session.timeout_ms)
 

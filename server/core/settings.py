@@ -2,60 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ...protocol.enums import MAX_FRAME
+from .compat import V3_9, Compat
+from .fields import Fields
 
-from zoolet.protocol.enums import MAX_FRAME
-from zoolet.server.core.compat import V3_9, Compat
 
-
-@dataclass(slots=True)
-class Settings:
-    """All times are milliseconds, all sizes bytes.
+class Settings(Fields):
+    """Settings of the state machine. All times are milliseconds, and all sizes are bytes.
 
     Args:
-        tick_time: Session deadlines are rounded up to multiples of this.
-        min_session_timeout: Default twice ``tick_time``.
-        max_session_timeout: Default twenty times ``tick_time``.
-        max_frame: ``jute.maxbuffer``; a longer request closes its connection.
-        sessionless_timeout: A connection that has not opened or resumed a session by then is closed.
-        max_output_per_turn: A connection's replies in one turn; when they exceed it, the others are served first.
-        max_unread_bytes: Events that may be buffered for a client that does not read before it is disconnected.
-        max_unread_bytes_total: The same for the replies and events of all such clients together.
-        max_partial_request_bytes: Bytes of incomplete requests that may be buffered for all connections together.
-        max_acl_entries: Entries of one ACL list, once ``auth`` is replaced by the client's identities; their total size
-            is limited by ``max_frame``.
-        max_identities: Identities that one connection may have.
-        max_watches: Watches that all connections may have together; one on a path of more than 128 characters counts
-            as several, one for each 128.
-        max_watches_per_connection: The same for one connection.
-        max_multi_operations: Operations of one multi or multiRead, which cannot be interrupted.
-        max_set_watches: Watches of one setWatches request; the Java client sends 128 kB at a time, which is less.
-        max_multi_read: Bytes of the results of one multiRead.
-        compat: The release of ZooKeeper whose behaviour to reproduce.
-        expire_clients_ahead: The tree was empty at the start, so a client that resumes a session from before the start
-            is answered that it has expired, rather than disconnected for having seen a higher zxid each time it
-            connects, as ZooKeeper does.
-        exact_deadlines: Do not round the deadlines of sessions up to whole ticks: for a clock that is moved by hand.
-        skip_acl: Grant all permissions to everyone.
-        super_digest: ``user:hash`` of the super user, who has all permissions.
-        reconfig_enabled: Answer reconfig as the only voter of an ensemble would; otherwise it is refused.
-        sasl_users: The password of each user that may log in with SASL DIGEST-MD5; None if SASL is disabled.
-        super_users: The SASL users that have all permissions.
-        x509: Certificates of clients are identities: connections are over TLS.
-        x509_super: Whose certificate has all permissions, as a distinguished name; None for nobody's.
-        require_auth: A connection must authenticate with one of these schemes before anything else; empty for no such
+        tick_time: Interval to whose multiples session deadlines are rounded up.
+        min_session_timeout: Minimum session timeout; below 0 for twice ``tick_time``.
+        max_session_timeout: Maximum session timeout; below 0 for twenty times ``tick_time``.
+        max_frame: ``jute.maxbuffer``, the maximum size of a request. A longer request closes its connection.
+        sessionless_timeout: Maximum time of a connection for opening or resuming a session, before it is closed.
+        max_output_per_turn: Size of a connection's replies in one turn. Beyond it, other connections are served first.
+        max_unread_bytes: Size of the events that may be buffered for a client that does not read. A client that exceeds
+            it is disconnected.
+        max_unread_bytes_total: Size of the replies and events that may be buffered for all such clients together.
+        max_partial_request_bytes: Size of incomplete requests that may be buffered for all connections together.
+        max_acl_entries: Maximum number of entries in one ACL list, after ``auth`` is replaced by the client's
+            identities. Their total size is limited by ``max_frame``.
+        max_identities: Maximum number of identities of one connection.
+        max_watches: Maximum number of watches of all connections together. A watch on a path of more than 128
+            characters counts as one for each 128.
+        max_watches_per_connection: Maximum number of watches of one connection, counted in the same way.
+        max_multi_operations: Maximum number of operations in one multi or multiRead, which cannot be interrupted.
+        max_set_watches: Maximum number of watches in one setWatches request. The Java client sends fewer, because it
+            splits them into requests of 128 kB.
+        max_multi_read: Maximum size of the results of one multiRead.
+        compat: The release of ZooKeeper to imitate.
+        expire_clients_ahead: Whether the tree was empty at the start. A client that resumes an older session is then
+            notified that the session has expired. ZooKeeper would disconnect it each time, because of its higher zxid.
+        exact_deadlines: Whether session deadlines are exact instead of rounded up, for a clock that is moved by hand.
+        skip_acl: Whether everyone may do everything.
+        super_digest: ``user:hash`` of the super user, who may do everything.
+        reconfig_enabled: Whether reconfig is answered like the only voter of an ensemble. Otherwise it is rejected.
+        sasl_users: Passwords of the users that may log in with SASL DIGEST-MD5; None if SASL is disabled.
+        super_users: SASL users with all permissions.
+        x509: Whether client certificates are identities, because connections use TLS.
+        x509_super: Distinguished name in the certificate of the super user; None for no such certificate.
+        require_auth: Authentication schemes. A connection must first authenticate with one of them; empty for no
             requirement.
-        allow_failed_sasl: Keep a connection whose SASL login failed, without a SASL identity.
-        container_check_interval: The interval between two searches for container and TTL nodes that are due.
-        container_never_used: The age at which a container that never had a child is deleted, too; 0 for never.
-        container_max_per_minute: The most container and TTL nodes that are deleted in a minute.
-        throttle_tokens: Sessions that may be opened in one burst before connections are refused; 0 for no limit.
-        throttle_fill_time: The interval between two refills of the tokens.
-        throttle_fill_count: Tokens in a refill.
-        extended_types: Support TTL nodes; containers are always supported.
-        enforce_quota: Refuse writes that exceed a hard limit.
-        digest_enabled: Accept logins with scheme ``digest``.
-        digest_algorithm: The hash of scheme ``digest``; a name of ``hashlib``.
+        allow_failed_sasl: Whether a connection stays open after a failed SASL login, without a SASL identity.
+        container_check_interval: Interval between two searches for container and TTL nodes that are due.
+        container_never_used: Maximum age of a container that never had a child, before it is deleted; 0 for no limit.
+        container_max_per_minute: Maximum number of container and TTL nodes that are deleted per minute.
+        throttle_tokens: Sessions that may be opened in a burst before new ones are rejected; 0 for no limit.
+        throttle_fill_time: Interval between two refills of the tokens.
+        throttle_fill_count: Number of tokens added by a refill.
+        extended_types: Whether TTL nodes are supported. Containers are always supported.
+        enforce_quota: Whether writes that exceed a hard limit are rejected.
+        digest_enabled: Whether logins with scheme ``digest`` are accepted.
+        digest_algorithm: ``hashlib`` name of the hash function of scheme ``digest``.
     """
 
     tick_time: int = 2000
@@ -99,17 +98,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.tick_time <= 0:
-            raise ValueError(f"tickTime is {self.tick_time}; it must be above 0 milliseconds")
+            raise ValueError(f"tickTime is {self.tick_time}; expected a number of milliseconds above 0")
         if self.min_session_timeout < 0:
             self.min_session_timeout = 2 * self.tick_time
         if self.max_session_timeout < 0:
             self.max_session_timeout = 20 * self.tick_time
         if self.min_session_timeout > self.max_session_timeout:
             raise ValueError(
-                f"minSessionTimeout {self.min_session_timeout} must not be larger than "
-                f"maxSessionTimeout {self.max_session_timeout}"
+                f"minSessionTimeout ({self.min_session_timeout}) must not be larger than "
+                f"maxSessionTimeout ({self.max_session_timeout})"
             )
 
     def negotiate(self, requested: int) -> int:
-        """Return the session timeout for a client that asks for *requested* milliseconds."""
+        """Return the session timeout for a client that requests *requested* milliseconds."""
         return min(max(requested, self.min_session_timeout), self.max_session_timeout)

@@ -1,19 +1,19 @@
-"""The connection throttle: a bucket of tokens, one for each session that is opened or resumed.
+"""The connection throttle: a bucket of tokens. Opening or resuming a session costs one token.
 
 Source: BlueThrottle.
 """
 
 from __future__ import annotations
 
-from zoolet.server.core.settings import Settings
+from .settings import Settings
 
 
 class ConnectionThrottle:
     """Limits how many sessions may be opened or resumed in a short time.
 
     Args:
-        settings: The size of the bucket, and how it is refilled.
-        monotonic_ms: Milliseconds on a monotonic clock.
+        settings: Settings of the server (the ``throttle_`` settings are used).
+        monotonic_ms: Current time of a monotonic clock, in milliseconds.
     """
 
     def __init__(self, settings: Settings, monotonic_ms: int) -> None:

@@ -1,32 +1,32 @@
 """The tree of nodes: the only place where a node changes.
 
-A node is in the ``children`` of its parent and nowhere else, so that a million nodes cost one dictionary entry and one
-name each, not a path. Looking up a path means walking it. ``path_cache`` has the nodes that were found, up to 65,536 of
-them: deleting a node removes its path, and the cache is cleared when it is full.
+A node is stored only in the ``children`` of its parent, so it costs one dictionary entry and one name, but no path.
+Looking up a path means walking it. ``path_cache`` contains up to 65,536 nodes that were looked up. Deleting a node
+removes its path, and the cache is cleared when it is full.
 
-The tree does not check permissions, versions or arguments and does not fire watches: the caller of a mutator does.
+The tree does not check permissions, versions or arguments, and does not fire watches. The callers of its mutators do.
 
-A transaction records how to undo each change (:data:`UndoRecord`). The tree's transactions nest, so that a history
-can be one; the server's (``ServerState.begin``) do not.
+A transaction records how to undo each change (:data:`UndoRecord`). The tree's transactions nest, which lets a history
+keep one open. The server's transactions (in ``ServerState``) do not nest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from zoolet.protocol.errors import NoNodeError
-from zoolet.protocol.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER
-from zoolet.server.core.node import Children, Node, OwnedPaths, int32, is_session
+from ...protocol.errors import NoNodeError
+from ...protocol.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER
+from .node import LEAF_HEADER, Children, Node, NodeOrLeaf, OwnedPaths, int32, is_session, pack_leaf, size_of, unpacked
 
 UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
-"""How to undo one change: a function of this module and its arguments. It returns the undo record of the undoing."""
+"""A function of this module that undoes one change, and its arguments. It returns the undo record of its own change."""
 
 _PATH_CACHE_SIZE: Final = 1 << 16
-"""The most paths in ``path_cache``, which has about 10 MB then."""
+"""Maximum number of paths in ``path_cache``. They take about 10 MB."""
 
 RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
-"""The nodes that every tree has and that cannot be deleted."""
+"""The nodes that exist in every tree and cannot be deleted."""
 
 
 class Tree:
@@ -39,21 +39,21 @@ class Tree:
     def __init__(self, config_acl: int = 0) -> None:
         self.root = Node(b"", 0, 0, 0, 0)
         self.size = 4
-        """Nodes in the tree, the root included."""
+        """Number of nodes in the tree, including the root."""
         self.data_size = 0
         """Bytes of all paths and data."""
-        self.ephemerals: dict[int, OwnedPaths] = {}  # a session that had some is there until it ends, as in ZooKeeper
+        self.ephemerals: dict[int, OwnedPaths] = {}  # as in ZooKeeper, an owner of ephemerals stays until its end
         """The paths of ephemeral nodes by session id, in order of creation."""
         self.expiring: dict[str, Node] = {}
         """The container and TTL nodes by path."""
         self.path_cache: dict[str, Node] = {}
-        """Nodes that were looked up, by path. A path that is missing here may exist in the tree."""
+        """Nodes that were looked up, by path. Paths that are missing here may exist in the tree."""
         self._counts_below = False  # whether Children.below is maintained
         self._undo: list[UndoRecord] | None = None
-        self._begun: list[int] = []  # the length of _undo at the beginning of each transaction, the outermost first
+        self._begun: list[int] = []  # the length of _undo at the start of each transaction, the outermost first
         for path in (ZOOKEEPER, QUOTA, CONFIG):
-            # These are not counted as creates: the counters of their parents stay at 0, as in a new ZooKeeper, where
-            # the cversion of the root is -1.
+            # These nodes are not counted as creates. The counters of their parents stay at 0, as in a new ZooKeeper,
+            # where the cversion of the root is -1.
             parent_path, _, name = path.rpartition("/")
             parent = self.find(parent_path)
             parent.children = parent.children or Children()
@@ -62,15 +62,20 @@ class Tree:
         config = self.find(CONFIG)
         config.acl, config.aversion = config_acl, -1
 
+    @property
+    def reported_size(self) -> int:
+        """Number of nodes as shown to users. The root is counted twice, as in ZooKeeper."""
+        return self.size + 1
+
     # --- look-up ---
 
     def find(self, path: str) -> Node:
-        """Return the node at exactly this path; the empty string is the root, too.
+        """Return the node at exactly this path. The empty string also means the root.
 
         Raises:
-            NoNodeError: There is no such node, or the path is malformed.
+            NoNodeError: The node does not exist, or the path is malformed.
 
-        Source: DataTree.getNode; NodeHashMapImpl.
+        Source: DataTree.getNode, NodeHashMapImpl.
         """
         node = self.path_cache.get(path)
         return node if node is not None else self._walk(path)
@@ -79,7 +84,7 @@ class Tree:
         """Return the parent of a path.
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The parent does not exist.
         """
         return self.find(path[: path.rindex("/")])
 
@@ -97,12 +102,12 @@ class Tree:
         if path in ("", ROOT):
             pass
         elif slash and head != ROOT and (above := cache.get(head)) is not None:
-            node = above.children.get(name) if above.children else None
+            node = self._child(above, name)
         elif path[0] != "/":
             node = None
         else:
             for part in path[1:].split("/"):
-                node = node.children.get(part) if node is not None and node.children else None
+                node = self._child(node, part) if node is not None else None
         if node is None:
             raise NoNodeError(path)
         if len(cache) >= _PATH_CACHE_SIZE:
@@ -110,15 +115,25 @@ class Tree:
         cache[path] = node
         return node
 
+    def _child(self, parent: Node, name: str) -> Node | None:
+        """Return a child, which is not packed from now on, or None."""
+        if not parent.children:
+            return None
+        child = parent.children.get(name)
+        if isinstance(child, bytes):
+            child = parent.children[name] = unpacked(child)
+        return child
+
     def walk(self, path: str = ROOT) -> Iterator[tuple[str, Node]]:
         """Yield the node at *path* and all nodes below it with their paths, parents before children.
 
         Raises:
-            NoNodeError: There is no such node.
+            NoNodeError: The node does not exist.
         """
-        pending = [(path, self.find(path))]
+        pending: list[tuple[str, NodeOrLeaf]] = [(path, self.find(path))]
         while pending:
-            parent_path, node = pending.pop()
+            parent_path, child = pending.pop()
+            node = unpacked(child) if isinstance(child, bytes) else child
             yield parent_path, node
             if node.children:
                 prefix = parent_path if parent_path.endswith("/") else parent_path + "/"
@@ -127,43 +142,54 @@ class Tree:
     def count_below(self, node: Node) -> int:
         """Return the number of nodes below *node*, at any depth.
 
-        The first call counts the whole tree; from then on every create and delete updates the counts of its ancestors,
-        so that further calls are cheap. Most programs never call it, and for those writes cost no more.
+        The first call counts the whole tree. Afterwards every create and delete updates the counts of its ancestors,
+        which makes further calls cheap. Programs that never call it do not pay for this.
         """
         if not self._counts_below:
             self._counts_below = True
             pending = [self.root.children] if self.root.children else []
-            for children in pending:  # grows during the iteration: parents precede their children
+            for children in pending:  # the list grows during the iteration, with parents before their children
                 children.below = len(children)
-                pending += [child.children for child in children.values() if child.children]
+                pending += [child.children for child in children.values() if isinstance(child, Node) and child.children]
             for children in reversed(pending):
-                children.below += sum([child.children.below for child in children.values() if child.children])
+                for child in children.values():
+                    if isinstance(child, Node) and child.children:
+                        children.below += child.children.below
         return node.children.below if node.children else 0
 
     def _count(self, path: str, change: int) -> None:
-        """Add *change* to the counts of all ancestors of *path*, which all exist and have children."""
+        """Add *change* to the counts of all ancestors of *path*, which must exist and have children."""
         node = self.root
         for name in path[1:].split("/"):
             children = node.children
             assert children is not None, path
             children.below += change
-            if name in children:
-                node = children[name]
+            child = children.get(name)
+            if isinstance(child, Node):
+                node = child
 
     # --- the mutators ---
 
-    def create(self, path: str, parent: Node, data: bytes | None, acl: int, owner: int, zxid: int, now: int) -> Node:
-        """Add a new node to the tree, below its parent, which has no child of that name."""
-        node = Node(data, acl, owner, zxid, now)
+    def create(
+        self, path: str, parent: Node, data: bytes | None, acl: int, owner: int, zxid: int, now: int
+    ) -> NodeOrLeaf:
+        """Add a new node below *parent*, which has no child of that name. Return it, or the packed leaf."""
+        node: NodeOrLeaf
+        if acl or owner or data is None or self._undo is not None:
+            node = Node(data, acl, owner, zxid, now)
+        else:
+            node = pack_leaf(zxid, now) + data  # packed() is inlined to save a call
         children = parent.children
         if children is None:
             children = parent.children = Children()
         if self._undo is not None:
             if owner and owner not in self.ephemerals:
-                self._undo.append((_forget_owner, owner))  # after the node is gone: undo records are applied backwards
+                self._undo.append((_forget_owner, owner))  # the rollback runs _forget_owner after _detach
             self._undo.append((_detach, path, parent, node, parent.creates, parent.pzxid))
-        children[path[path.rindex("/") + 1 :]] = node
-        children.encoding = None
+        name = path[path.rindex("/") + 1 :]
+        children[name] = node
+        if children.encoding is not None:
+            children.added.append(name)
         creates = parent.creates + 1
         parent.creates = creates if creates < 0x80000000 else int32(creates)
         parent.pzxid = zxid
@@ -171,25 +197,57 @@ class Tree:
         self.size += 1
         self.data_size += len(path) + (len(data) if data else 0)
         if owner:
-            self._index_owner(path, node)
+            self._index_owner(path, cast(Node, node))
         if self._counts_below:
             self._count(path, 1)
         return node
 
-    def delete(self, path: str, parent: Node, zxid: int) -> Node:
-        """Remove a node that has no children from the tree, where it is below *parent*, and return it."""
-        children = parent.children
-        assert children is not None, path
-        node = children[path[path.rindex("/") + 1 :]]
+    def delete(self, path: str, parent: Node, node: NodeOrLeaf, zxid: int) -> None:
+        """Remove a node without children from its parent."""
         if self._undo is not None:
             self._undo.append((_attach, path, parent, node, parent.creates, parent.pzxid))
         self._detach(path, parent, node)
         parent.pzxid = zxid
         parent.encoding = None
-        return node
+
+    def delete_owned(self, paths: list[str], session_id: int, zxid: int) -> list[Node]:
+        """Remove the ephemeral nodes of a session from the tree and return them, in the order of their paths.
+
+        It does what :meth:`delete` does for each path, at a third of the cost: neighbours in one folder share the
+        look-up of their parent, and the indexes are updated once.
+        """
+        if self._undo is not None or self._counts_below or paths != list(self.ephemerals.get(session_id, ())):
+            nodes = [self.find(path) for path in paths]
+            for path, node in zip(paths, nodes, strict=True):
+                self.delete(path, self.parent_of(path), node, zxid)
+            return nodes
+        deleted: list[Node] = []
+        parents: dict[str, Node] = {}
+        head, pop = None, Children().pop
+        for path in paths:
+            above, _, name = path.rpartition("/")
+            if above != head:
+                head, parents[above] = above, self.find(above)
+                children = parents[above].children
+                assert children is not None, path
+                children.encoding, pop = None, children.pop
+            deleted.append(cast(Node, pop(name)))  # a node with an owner is not packed
+        for parent in parents.values():
+            parent.children = parent.children or None
+            parent.pzxid = zxid
+            parent.encoding = None
+        if len(paths) > len(self.path_cache):
+            self.path_cache.clear()
+        else:
+            for path in paths:
+                self.path_cache.pop(path, None)
+        self.size -= len(paths)
+        self.data_size -= sum(map(len, paths)) + sum([len(node.data) for node in deleted if node.data])
+        self.ephemerals[session_id] = OwnedPaths()
+        return deleted
 
     def set_data(self, node: Node, data: bytes | None, version: int, zxid: int, now: int) -> None:
-        """Replace a node's data; *version* is the new one."""
+        """Replace a node's data. *version* is the new version."""
         if self._undo is not None:
             self._undo.append((_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
@@ -200,7 +258,7 @@ class Tree:
         node.encoding = None
 
     def set_acl(self, node: Node, acl: int, aversion: int) -> None:
-        """Replace a node's ACL key; *aversion* is the new one."""
+        """Replace a node's ACL key. *aversion* is the new ACL version."""
         if self._undo is not None:
             self._undo.append((_undo_set_acl, node, node.acl, node.aversion))
         node.acl = acl
@@ -208,8 +266,8 @@ class Tree:
         node.encoding = None
 
     def place(self, path: str, node: Node) -> None:
-        """Add a node that was read from a file, with all its fields: the counters of its parent stay. Its parent exists
-        and has no child of that name; the nodes that every tree has are replaced.
+        """Add a node that was read from a file, with all its fields. The counters of its parent do not change. The
+        parent must exist and must not have a child of that name. The nodes that exist in every tree are replaced.
         """
         if path in RESERVED:
             existing = self.find(path)
@@ -224,7 +282,7 @@ class Tree:
         children = parent.children
         if children is None:
             children = parent.children = Children()
-        children[path[slash + 1 :]] = node
+        children[path[slash + 1 :]] = node.packed() or node
         children.encoding = None
         parent.encoding = None
         self.size += 1
@@ -233,13 +291,13 @@ class Tree:
             self._index_owner(path, node)
 
     def set_counters(self, node: Node, creates: int, pzxid: int) -> None:
-        """Set how many children were created below a node, and its pzxid: for the replay of a log."""
+        """Set the number of children ever created below a node, and its pzxid, for the replay of a log."""
         node.creates = creates
         node.pzxid = pzxid
         node.encoding = None
 
     def set_data_silently(self, node: Node, data: bytes) -> None:
-        """Replace a node's data without changing its version, zxids and times: for the stats of a quota."""
+        """Replace a node's data without changing its version, zxids and times, for the stats of a quota."""
         if self._undo is not None:
             self._undo.append((_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime))
         self.data_size += len(data) - len(node.data or b"")
@@ -256,18 +314,22 @@ class Tree:
         else:
             self.expiring[path] = node
 
-    def _detach(self, path: str, parent: Node, node: Node) -> None:
+    def _detach(self, path: str, parent: Node, node: NodeOrLeaf) -> None:
         children = parent.children
         assert children is not None, path
         if self._counts_below:
             self._count(path, -1)
-        del children[path[path.rindex("/") + 1 :]]
-        if children:
-            children.encoding = None
-        else:
+        name = path[path.rindex("/") + 1 :]
+        del children[name]
+        if not children:
             parent.children = None
+        elif children.encoding is not None:
+            children.drop_encoded(name)
         self.path_cache.pop(path, None)
         self.size -= 1
+        if isinstance(node, bytes):
+            self.data_size -= len(path) + len(node) - LEAF_HEADER
+            return
         self.data_size -= len(path) + (len(node.data) if node.data else 0)
         if not node.owner:
             return
@@ -281,22 +343,22 @@ class Tree:
     # --- all or nothing ---
 
     def begin(self) -> None:
-        """Begin a transaction: record how to undo each change from now on. Transactions nest.
+        """Begin a transaction, and start recording how to undo each change. Transactions nest.
 
-        Only the order of children may differ after a delete was undone; the protocol specifies no order.
+        After a delete was undone, the order of children may differ. The protocol does not specify an order.
         """
         if self._undo is None:
             self._undo = []
         self._begun.append(len(self._undo))
 
     def commit(self) -> None:
-        """Keep the changes since :meth:`begin`; an enclosing transaction can still undo them."""
+        """Keep the changes since :meth:`begin`. An enclosing transaction can still undo them."""
         self._begun.pop()
         if not self._begun:
             self._undo = None
 
     def roll_back(self) -> None:
-        """Undo the changes since :meth:`begin`, last one first."""
+        """Undo the changes since :meth:`begin`, the last one first."""
         start = self._begun.pop()
         assert self._undo is not None
         undo_records, self._undo[start:] = self._undo[start:], []
@@ -305,9 +367,9 @@ class Tree:
             self._undo = None
 
     def pop_undo_records(self) -> list[UndoRecord]:
-        """Return the undo records of the outermost transaction, and begin it again; for :meth:`undo`.
+        """Return the undo records of the outermost transaction for :meth:`undo`, and begin it again.
 
-        Call it between requests only: no transaction may be open inside the outermost one.
+        Call it only between requests, because no transaction may be open inside the outermost transaction.
         """
         assert self._undo is not None, "no transaction was begun"
         assert self._begun == [0], "a transaction is under way"
@@ -315,16 +377,16 @@ class Tree:
         return undo_records
 
     def undo(self, undo_records: list[UndoRecord]) -> list[UndoRecord]:
-        """Apply undo records, last one first; return the records that undo this in turn."""
+        """Apply undo records, the last one first, and return the records that would undo this."""
         return [function(self, *arguments) for function, *arguments in reversed(undo_records)]
 
 
-# The functions in undo records; each is a part of Tree and returns the undo record of its own change.
+# The functions in undo records. Each is a part of Tree, and returns the undo record of its own change.
 
 
-def _detach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
+def _detach(tree: Tree, path: str, parent: Node, node: NodeOrLeaf, creates: int, pzxid: int) -> UndoRecord:
     undo_record = (_attach, path, parent, node, parent.creates, parent.pzxid)
-    tree._detach(path, parent, node)  # noqa: SLF001 - a part of Tree
+    tree._detach(path, parent, node)  # noqa: SLF001 - this function is a part of Tree
     parent.creates, parent.pzxid = creates, pzxid
     parent.encoding = None
     return undo_record
@@ -332,15 +394,15 @@ def _detach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid
 
 def _forget_owner(tree: Tree, owner: int) -> UndoRecord:
     if owner in tree.ephemerals and not tree.ephemerals[owner]:
-        del tree.ephemerals[owner]  # the session has created none
+        del tree.ephemerals[owner]  # the session has not created an ephemeral node
     return (_know_owner, owner)
 
 
 def _know_owner(tree: Tree, owner: int) -> UndoRecord:
-    return (_forget_owner, owner)  # attaching its node does the rest
+    return (_forget_owner, owner)  # attaching the node adds its owner
 
 
-def _attach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid: int) -> UndoRecord:
+def _attach(tree: Tree, path: str, parent: Node, node: NodeOrLeaf, creates: int, pzxid: int) -> UndoRecord:
     undo_record = (_detach, path, parent, node, parent.creates, parent.pzxid)
     parent.children = parent.children or Children()
     parent.children[path[path.rindex("/") + 1 :]] = node
@@ -348,11 +410,11 @@ def _attach(tree: Tree, path: str, parent: Node, node: Node, creates: int, pzxid
     parent.creates, parent.pzxid = creates, pzxid
     parent.encoding = None
     tree.size += 1
-    tree.data_size += len(path) + len(node.data or b"")
-    if node.owner:
-        tree._index_owner(path, node)  # noqa: SLF001 - a part of Tree
-    if tree._counts_below:  # noqa: SLF001 - a part of Tree
-        tree._count(path, 1)  # noqa: SLF001 - a part of Tree
+    tree.data_size += len(path) + size_of(node)
+    if isinstance(node, Node) and node.owner:
+        tree._index_owner(path, node)  # noqa: SLF001 - this function is a part of Tree
+    if tree._counts_below:  # noqa: SLF001 - this function is a part of Tree
+        tree._count(path, 1)  # noqa: SLF001 - this function is a part of Tree
     return undo_record
 
 

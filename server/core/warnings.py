@@ -1,6 +1,6 @@
-"""Warnings for the operator, rate-limited so that a peer cannot fill a disk with them.
+"""Warnings for the operator, with a rate limit that keeps a peer from filling a disk.
 
-The core does not log: it passes each line to a function that it is given.
+The core does not log. It passes each line to a function that the owner provides.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from collections.abc import Callable
 from typing import Final
 
 LogFunction = Callable[..., None]
-"""Receives a message in ``%`` style, and its arguments; ``Logger.warning``, for instance."""
+"""A function that receives a message in ``%`` style and its arguments, for example ``Logger.warning``."""
 PAUSE_MS: Final = 10_000
 """Milliseconds between two lines of the same kind."""
-_KINDS: Final = 1_000  # distinct kinds within PAUSE_MS; the rest share one
+_KINDS: Final = 1_000  # number of distinct kinds within PAUSE_MS; all further kinds share one
 _MAX_TEXT: Final = 200
 
 
 class Warnings:
-    """Forwards a line unless one of the same kind was forwarded within the last ten seconds.
+    """Forwards a line unless a line of the same kind was forwarded within the last ten seconds.
 
     Args:
-        write: Receives a message in ``%`` style, and its arguments; by default there is none.
-        now: Returns the engine's time, in monotonic milliseconds.
+        write: A function that receives a message in ``%`` style and its arguments; None to discard all lines.
+        now: A function that returns the engine's time in monotonic milliseconds.
     """
 
     def __init__(self, write: LogFunction | None = None, now: Callable[[], int] = int) -> None:
         self._write = write
-        self._last: dict[str, tuple[int, int]] = {}  # by kind: time of the last line, lines skipped since
+        self._last: dict[str, tuple[int, int]] = {}  # by kind: time of the last line, number of lines skipped
         self._now = now
 
     def warn(self, kind: str, message: str, *arguments: object) -> None:
-        """Forward a line, or count it.
+        """Forward a line, or count it as skipped.
 
         Args:
-            kind: Lines of one kind are limited together.
+            kind: Kind of the line. Lines of one kind are limited together.
             message: The line, in ``%`` style.
-            arguments: What is put into it. Text is escaped and truncated, so that a peer cannot add lines to the log.
+            arguments: Values for the line. Text is escaped and truncated to keep a peer from adding lines to the log.
         """
         if self._write is None:
             return
@@ -44,7 +44,7 @@ class Warnings:
         if kind not in self._last and len(self._last) >= _KINDS - 1:
             self._last = {name: last for name, last in self._last.items() if now - last[0] < PAUSE_MS}
             if len(self._last) >= _KINDS - 1:
-                kind = "others"  # which share one limit from now on
+                kind = "others"  # new kinds share one limit
         last, skipped = self._last.get(kind, (now - PAUSE_MS, 0))
         if now - last < PAUSE_MS:
             self._last[kind] = last, skipped + 1
@@ -64,3 +64,8 @@ def _clean(argument: object) -> object:
     if len(text) > _MAX_TEXT:
         text = text[:_MAX_TEXT] + "..."
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def brief(name: str) -> str:
+    """Return a name for a log line: quoted, escaped, and truncated to 64 characters."""
+    return repr(name if len(name) <= 64 else name[:64] + "...")

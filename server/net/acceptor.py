@@ -6,7 +6,7 @@ States and transitions::
                   |                    |
                   +------close---------+----> closed
 
-While refusing, nothing listens, so that the kernel refuses connections, but a bound socket keeps the port.
+While refusing, no socket listens, so the kernel refuses connections. A bound socket keeps the port reserved.
 """
 
 from __future__ import annotations
@@ -18,69 +18,75 @@ import os
 import socket
 import ssl
 from collections.abc import Container
+from functools import partial
 from typing import Any
 
-from zoolet.server.net.connections import Connections
-from zoolet.server.net.protocol import ServerProtocol
+from .connections import Connections
+from .protocol import ServerProtocol
 
 
 class Acceptor:
     """Accepts connections on one port.
 
     Args:
-        connections: The connections of the server, to which accepted ones are added.
-        backlog: Connections that may wait to be accepted.
+        connections: The connections of the server. Accepted connections are added to them.
+        backlog: Maximum number of connections that wait to be accepted.
     """
 
     def __init__(self, connections: Connections, backlog: int = 128) -> None:
-        self._connections = connections
+        # The loop calls this for each connection. A method would add a call.
+        self._protocol = partial(ServerProtocol, connections)
         self._loop = connections.loop
         self._backlog = backlog
-        self.context: ssl.SSLContext | None = None  # for zoolet.testing: all connections are over TLS
+        # While connections are accepted, the loop listens with _server. While they are refused, _refused is set and
+        # _placeholder keeps the port. After accept() and move(), the task _resuming first passes a socket to the loop.
+        self.context: ssl.SSLContext | None = None  # TLS context of all connections; set by zoolet.testing
         self._server: asyncio.Server | None = None
-        self._starting: asyncio.Task[None] | None = None  # gives the socket to the loop, which accepts then
-        self._refused: tuple[int, Any] | None = None  # family and address, while connections are refused
-        self._placeholder: socket.socket | None = None  # keeps the port while connections are refused
-        self._resuming: asyncio.Task[None] | None = None
-        self._refuse_again = False
-        self._pending: socket.socket | None = None  # listens, and is given to the loop by _resuming
-        self._bound: tuple[int, str] | None = None  # family and address, of a server with one
-        self._next: socket.socket | None = None  # to listen on next, while the loop begins to listen on another
+        self._starting: asyncio.Task[None] | None = None  # task that passes the socket to the accepting loop
+        self._refused: tuple[int, Any] | None = None  # family and address, while connections are refused; else None
+        self._placeholder: socket.socket | None = None  # a socket that keeps the port while connections are refused
+        self._resuming: asyncio.Task[None] | None = None  # task that passes _pending to the loop, then _next
+        self._refuse_again = False  # whether refuse() was called while _resuming runs
+        self._pending: socket.socket | None = None  # a listening socket that _resuming passes to the loop
+        self._bound: tuple[int, str] | None = None  # family and address, if the server has only one address
+        self._next: socket.socket | None = None  # the socket that the loop gets after the pending one
 
     async def start(self, host: str | None, port: int) -> int:
-        """Start to listen.
+        """Start listening.
 
         Args:
-            host: An address or host name, or several with commas between them; None for all addresses of the machine.
-            port: The port; 0 for a free one.
+            host: Comma-separated addresses or host names; None for all addresses of the machine.
+            port: Port number; 0 for a free port.
 
         Returns:
             The port number.
 
         Raises:
-            OSError: The address is in use or is not this machine's.
+            OSError: The address is in use, or does not belong to this machine.
         """
         hosts = split_hosts(host)
         port = port_for(hosts, port)
         if isinstance(hosts, list):
-            for one in hosts:  # one after the other: the loop looks them up at once, and leaves others when one fails
+            # Host names are looked up in sequence, because the loop looks them up concurrently and abandons the others
+            # if one fails.
+            for one in hosts:
                 await self._loop.getaddrinfo(one, port, type=socket.SOCK_STREAM)
         self._server = await self._loop.create_server(self._protocol, hosts, port, **self._options())
-        if None in self._server.sockets:  # uvloop says so of addresses that overlap
+        if None in self._server.sockets:  # the result of uvloop for overlapping addresses
             self._server.close()
             self._server = None
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         bound: socket.socket = self._server.sockets[0]
         address = bound.getsockname()
-        if len(self._server.sockets) == 1 and hasattr(bound, "family"):  # a simulated one has none
+        if len(self._server.sockets) == 1 and hasattr(bound, "family"):  # a simulated socket has no family
             self._bound = bound.family, address[0]
         return int(address[1])
 
     async def start_at_once(self, host: str, port: int) -> int:
-        """Start to listen on one address, without waiting: this coroutine never suspends.
+        """Start listening on one address without waiting. This coroutine never suspends.
 
-        Clients wait in the backlog until the loop accepts them; arguments, result and errors are those of
-        :meth:`start`.
+        Clients wait in the backlog until the loop accepts them. The arguments, the result and the errors are the same
+        as for :meth:`start`.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = _stream_socket(family)
@@ -100,14 +106,11 @@ class Acceptor:
     def _options(self) -> dict[str, Any]:
         return {"backlog": self._backlog, **({} if self.context is None else {"ssl": self.context})}
 
-    def _protocol(self) -> ServerProtocol:
-        return ServerProtocol(self._connections)
-
     def refuse(self) -> None:
-        """Refuse new connections until :meth:`accept`; the port stays reserved.
+        """Refuse new connections until :meth:`accept`. The port stays reserved.
 
-        Right after :meth:`accept` and :meth:`move` the loop does not accept yet from the socket that listens already.
-        Then that socket is shut down, and the rest is done when the loop has it.
+        Right after :meth:`accept` and :meth:`move`, a socket is already listening, but the loop does not accept from it
+        yet. Then this method only shuts down that socket. The rest is done when the loop has received the socket.
         """
         if self._resuming is not None and not self._resuming.done():
             self._refuse_again = True
@@ -130,7 +133,7 @@ class Acceptor:
         placeholder = _stream_socket(family)
         try:
             placeholder.bind(address)
-        except OSError:  # uvloop closes the listening socket some rounds of the loop later
+        except OSError:  # uvloop closes the listening socket some iterations of the loop later
             placeholder.close()
             self._loop.call_soon(self._keep_port)
         else:
@@ -140,7 +143,7 @@ class Acceptor:
         """Accept connections again, on the same port."""
         for listening in (self._pending, self._next) if self._refuse_again else ():
             if listening is not None:
-                listening.listen(self._backlog)  # it was shut down
+                listening.listen(self._backlog)  # refuse() has shut it down
         self._refuse_again = False
         if self._refused is None:
             return
@@ -151,7 +154,7 @@ class Acceptor:
             self._placeholder = None
         listening = _stream_socket(family)
         listening.bind(address)
-        listening.listen(self._backlog)  # from now on clients wait in the backlog until the loop accepts them
+        listening.listen(self._backlog)  # clients wait in the backlog until the loop accepts them
         self._listen_on(listening)
 
     def _listen_on(self, listening: socket.socket) -> None:
@@ -166,7 +169,7 @@ class Acceptor:
             _stop_listening(self._loop, self._server)
             self._pending = listening = self._next
             self._next = None
-        else:  # the loop does not have it: it only keeps the port
+        else:  # the loop does not receive the socket, which only keeps the port
             self._refused = listening.family, listening.getsockname()
             self._placeholder = listening
         self._resuming = self._pending = None
@@ -175,10 +178,11 @@ class Acceptor:
             self.refuse()
 
     def move(self, used: Container[int]) -> int | None:
-        """Listen on another free port from now on; return it, or None if that cannot be: not on several addresses.
+        """Move to a different free port, and return it. Return None if the server cannot move, because it refuses
+        connections or listens on several addresses.
 
         Args:
-            used: Ports that it must not be.
+            used: Ports that must not be chosen.
         """
         if self._bound is None or self._refused is not None:
             return None
@@ -190,7 +194,7 @@ class Acceptor:
             port = int(listening.getsockname()[1])
             if port not in used:
                 break
-            rejected.append(listening)  # until there is another one, or the same would be found again
+            rejected.append(listening)  # a rejected socket stays open to keep its port from being chosen again
         for other in rejected:
             other.close()
         listening.listen(self._backlog)
@@ -207,10 +211,10 @@ class Acceptor:
 
     def _end_starting(self) -> None:
         if self._starting is not None:
-            self._starting.cancel()  # the loop accepts nothing yet
+            self._starting.cancel()  # the loop does not accept connections yet
 
     async def close(self) -> None:
-        """Stop listening; open connections stay open."""
+        """Stop listening. Open connections stay open."""
         if self._resuming is not None:
             await self._resuming
         self._end_starting()
@@ -221,7 +225,7 @@ class Acceptor:
             _stop_listening(self._loop, self._server)
 
     async def wait_closed(self) -> None:
-        """Wait until the socket is closed; all connections must be closed before."""
+        """Wait until the socket is closed. All connections must be closed before the call."""
         if self._server is not None:
             await self._server.wait_closed()
 
@@ -234,11 +238,11 @@ class Acceptor:
 
 
 class UnixAcceptor:
-    """Accepts connections on a unix socket; who may connect is decided by the permissions of its file and folder.
+    """Accepts connections on a Unix socket. The permissions of its file and folder determine who may connect.
 
     Args:
         connections: The connections of the server.
-        backlog: Connections that may wait to be accepted.
+        backlog: Maximum number of connections that wait to be accepted.
     """
 
     def __init__(self, connections: Connections, backlog: int) -> None:
@@ -249,13 +253,13 @@ class UnixAcceptor:
         self._server: asyncio.Server | None = None
 
     async def start(self, path: str) -> None:
-        """Start to listen. What an earlier server has left there is replaced.
+        """Start listening. The abandoned socket of an earlier server is replaced.
 
         Raises:
-            OSError: Another server listens there, or no socket can be created there.
+            OSError: A different server is listening at *path*, or the socket cannot be created.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.setblocking(False)  # the one that listens may not accept
+            probe.setblocking(False)  # a listening server does not necessarily accept
             reason = probe.connect_ex(path)
         if reason not in (errno.ENOENT, errno.ECONNREFUSED):
             number = errno.EADDRINUSE if reason in (0, errno.EAGAIN, errno.EPROTOTYPE) else reason
@@ -268,45 +272,45 @@ class UnixAcceptor:
         return ServerProtocol(self._connections, is_local=True)
 
     def close(self) -> None:
-        """Stop listening, and remove the file; open connections stay open."""
+        """Stop listening, and remove the file. Open connections stay open."""
         if self._server is not None:
             self._server.close()
-            with contextlib.suppress(OSError):  # newer releases of Python remove it themselves
-                if _identity(self._path) == self._file:  # otherwise somebody else listens there now
+            with contextlib.suppress(OSError):  # newer releases of Python remove the file themselves
+                if _identity(self._path) == self._file:  # a file with another identity belongs to a new server
                     os.unlink(self._path)
 
 
 def _identity(path: str) -> tuple[int, int]:
-    """Return what tells a file from another one that has its name later."""
+    """Return the identity of a file, which distinguishes it from a later file with the same name."""
     status = os.lstat(path)
     return status.st_dev, status.st_ino
 
 
 def _stop_listening(loop: asyncio.AbstractEventLoop, server: asyncio.Server) -> None:
-    """Stop listening at once: uvloop closes a socket some rounds of the loop later, and until then it would accept
-    connections.
+    """Stop listening immediately. uvloop closes a socket some iterations of the loop later, and would accept
+    connections until then.
     """
-    is_selecting = isinstance(loop, asyncio.SelectorEventLoop)  # asyncio's own
+    is_selecting = isinstance(loop, asyncio.SelectorEventLoop)  # only asyncio's own loop uses a selector
     for listening in server.sockets:
-        if hasattr(listening, "family"):  # a simulated one has none
-            # Those of uvloop cannot be shut down, but their descriptors can.
+        if hasattr(listening, "family"):  # a simulated socket has no family
+            # The sockets of uvloop cannot be shut down, but their descriptors can.
             with socket.fromfd(listening.fileno(), listening.family, socket.SOCK_STREAM) as duplicate:
-                with contextlib.suppress(OSError):  # as in _shut_down
+                with contextlib.suppress(OSError):  # not every system can shut down a listening socket
                     duplicate.shutdown(socket.SHUT_RDWR)
             if is_selecting:
                 loop.remove_reader(listening.fileno())
-    if is_selecting:  # a connection that was accepted in this round would be lost, with its socket open for good
+    if is_selecting:  # an immediate close would leak the socket of a connection accepted in this iteration
         loop.call_soon(loop.call_soon, server.close)
     else:
         server.close()
 
 
 def _shut_down(listening: socket.socket) -> None:
-    """Listen no more, and keep the port; the socket may listen again."""
+    """Stop listening, but keep the port. The socket may listen again."""
     address = listening.getsockname()
-    with contextlib.suppress(OSError):  # not every system shuts down what listens
+    with contextlib.suppress(OSError):  # not every system can shut down a listening socket
         listening.shutdown(socket.SHUT_RDWR)
-    with contextlib.suppress(OSError):  # Linux frees a port that it has chosen itself; any other one is bound still
+    with contextlib.suppress(OSError):  # Linux frees a port that it has chosen itself, and keeps any other port bound
         listening.bind(address)
 
 
@@ -317,12 +321,12 @@ def _stream_socket(family: int) -> socket.socket:
 
 
 def split_hosts(host: str | None) -> str | list[str] | None:
-    """Return the addresses of a list with commas, one address as it is, and None for all."""
+    """Split comma-separated addresses. A single address is returned unchanged, and so is None, for all addresses."""
     return host.split(",") if host is not None and "," in host else host
 
 
 def port_for(hosts: str | list[str] | None, port: int) -> int:
-    """Return the port for all of some addresses: with port 0 each socket would be given a different one."""
+    """Return the common port for several addresses. With port 0 each socket would get a different port."""
     if port != 0 or isinstance(hosts, str):
         return port
     with socket.socket() as probe:

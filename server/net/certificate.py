@@ -1,6 +1,7 @@
-"""The subject of a certificate, and its end: no more of its DER is read than that.
+"""Read the subject and the expiry date of a certificate. The other fields of its DER are skipped.
 
-Certificates of peers come here after OpenSSL has verified them; still, nothing outside the bytes is read.
+OpenSSL has verified the certificates of peers before they are parsed here. Nevertheless, nothing outside the bytes is
+read.
 
 Source: RFC 5280, section 4.1.
 """
@@ -12,27 +13,27 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
-from zoolet.protocol.distinguished_name import KEYWORDS, Attribute, show
+from ...protocol.distinguished_name import KEYWORDS, Attribute, show
 
 _OID: Final = 0x06
 _UTC_TIME: Final = 0x17
 _VERSION: Final = 0xA0
 _TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii"}
-"""The encodings of values that are text, by their tags: UTF8String, PrintableString, IA5String.
+"""The encodings of text values by their tags: UTF8String, PrintableString, IA5String.
 
-Java takes the bytes of four other types for UTF-8, too, and replaces what is not: names that an authority took for
-different ones would be the same. Those are shown in hexadecimal here.
+Java also decodes four other types as UTF-8, and replaces invalid bytes. Names that an authority considers different
+could then be the same. Values of these types are shown in hexadecimal here.
 """
 
 
 def subject(certificate: bytes) -> str:
-    """Return whose a certificate is, as RFC 2253 and Java write it: ``CN=broker-1,OU=Kafka,O=Example``.
+    """Return the subject of a certificate in the form of RFC 2253 and Java: ``CN=broker-1,OU=Kafka,O=Example``.
 
     Args:
         certificate: The certificate in DER.
 
     Raises:
-        ValueError: It is not a certificate.
+        ValueError: The bytes are not a certificate.
     """
     *_, name = _fields(certificate)
     parts = [_items(certificate, *part) for _, *part in _items(certificate, *name)]
@@ -40,13 +41,13 @@ def subject(certificate: bytes) -> str:
 
 
 def valid_until(certificate: bytes) -> datetime:
-    """Return when a certificate ends.
+    """Return the expiry date of a certificate.
 
     Args:
         certificate: The certificate in DER.
 
     Raises:
-        ValueError: It is not a certificate.
+        ValueError: The bytes are not a certificate.
     """
     *_, validity, _ = _fields(certificate)
     _, (tag, start, stop) = _items(certificate, *validity)
@@ -57,7 +58,7 @@ def valid_until(certificate: bytes) -> datetime:
 
 
 def _fields(der: bytes) -> list[tuple[int, int]]:
-    """Return where the serial number, the algorithm, the issuer, the validity and the subject are."""
+    """Return the positions of the serial number, the algorithm, the issuer, the validity and the subject."""
     (_, *certificate), *_ = _items(der, 0, len(der))
     (_, *signed), *_ = _items(der, *certificate)
     fields = [(start, stop) for tag, start, stop in _items(der, *signed) if tag != _VERSION]
@@ -69,12 +70,12 @@ def _fields(der: bytes) -> list[tuple[int, int]]:
 def _attribute(der: bytes, start: int, stop: int) -> Attribute:
     (kind, *number), (tag, value, end) = _items(der, start, stop)
     if kind != _OID:
-        raise ValueError("an attribute of a name has no number")
+        raise ValueError("an attribute of a name has no object identifier")
     dotted = _dotted(der[number[0] : number[1]])
     if dotted in KEYWORDS and tag in _TEXTS:
         with suppress(UnicodeDecodeError):
             return dotted, der[value:end].decode(_TEXTS[tag])
-    return dotted, der[number[1] : end]  # with its tag and length
+    return dotted, der[number[1] : end]  # the slice includes the tag and the length
 
 
 def _dotted(encoded: bytes) -> str:
@@ -90,10 +91,10 @@ def _dotted(encoded: bytes) -> str:
 
 
 def _items(der: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the tag, the beginning and the end of each value in a part of the bytes.
+    """Yield the tag, the start and the end of each value in a part of the bytes.
 
     Raises:
-        ValueError: One is longer than the part.
+        ValueError: A value is longer than the part.
     """
     while start < stop:
         if start + 2 > stop:

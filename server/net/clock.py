@@ -15,15 +15,15 @@ class Clock(Protocol):
         ...
 
     def forgive(self, milliseconds: int) -> None:
-        """Subtract time for which the server was paused from the monotonic clock, if that includes it."""
+        """Subtract a pause of the server from the monotonic clock, if the clock includes the pause."""
         ...
 
 
 class RealClock:
-    """The machine's clocks; the monotonic one counts from an unspecified moment, and may stop while the machine sleeps.
+    """The machine's clocks. The monotonic clock starts at an unspecified time, and may stop while the machine sleeps.
 
-    Its monotonic time is the time for which the server could serve: pauses are subtracted, so that no session expires
-    because of one.
+    The monotonic time includes only the time when the server could serve requests. Pauses are subtracted, because no
+    session may expire due to a pause.
     """
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class RealClock:
     def read(
         self, now: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = time.monotonic_ns
     ) -> tuple[int, int]:
-        """Return the wall-clock time since the epoch, and the monotonic time; called once a batch of requests."""
+        """Return the wall-clock time since the epoch, and the monotonic time. Called once per batch of requests."""
         return now() // 1_000_000, monotonic() // 1_000_000 - self._paused_ms
 
     def forgive(self, milliseconds: int) -> None:
-        """Subtract time for which the server was paused from the monotonic clock."""
+        """Subtract a pause of the server from the monotonic clock."""
         self._paused_ms += milliseconds

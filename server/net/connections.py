@@ -1,30 +1,34 @@
-"""The open connections of a server, and what they share: engine, clock, turns, limits and the delivery of events."""
+"""The open connections of a server, and their shared parts: engine, clock, turns, limits and the delivery of events."""
 
 from __future__ import annotations
 
 import asyncio
-import resource
-from collections import Counter
 from collections.abc import Callable
 from math import inf
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.server_connection import State
-from zoolet.server.net.clock import Clock
-from zoolet.server.net.sampler import Sampler
-from zoolet.server.net.turns import TURN, TurnQueue
-from zoolet.server.net.unread import UnreadBytes
-from zoolet.server.storage.output import Output, TransactionLog
+from ..admin import descriptors
+from ..core.client_connection import ClientConnection
+from ..core.engine import Engine
+from ..core.server_connection import ConnectionState
+from ..storage.output import TransactionLog
+from .clock import Clock
+from .lingering import Lingering
+from .sampler import Sampler
+from .turns import TURN, TurnQueue
+from .unread import UnreadBytes
+
+if TYPE_CHECKING:
+    from .protocol import ServerProtocol
 
 SPARE_DESCRIPTORS: Final = 8
-"""File descriptors that are reserved for four-letter commands, so that operators can still query the server."""
-
+"""File descriptors that are reserved for four-letter commands. With them operators can always query the server."""
+LOOK_UP_EVERY: Final = 64
+"""Number of new connections per look-up of a descriptor while descriptors are not scarce."""
 
 LOCAL_PEER: Final = ("unix", 0)
-"""Stands for the address of the peer of a unix socket, of which there may be any number. It is in no network, so that
-no ACL of scheme ``ip`` allows it anything.
+"""The address of all peers of Unix sockets, whose number is not limited. It is not in any network, so ACLs of scheme
+``ip`` never match it.
 """
 
 
@@ -33,21 +37,26 @@ class SansIOConnection(Protocol):
 
     @property
     def client(self) -> ClientConnection:
-        """The connection as the operations see it."""
+        """The engine's view of the connection."""
         ...
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConnectionState:
         """The state of the connection."""
         ...
 
     @property
     def closing(self) -> bool:
-        """Whether the socket is to be closed once all output is written."""
+        """Whether the socket has to be closed once all output is written. Always False before ``client.closing``."""
+        ...
+
+    @property
+    def buffered(self) -> int:
+        """The number of received bytes that are not answered yet."""
         ...
 
     def receive_data(self, data: bytes, until: float = ..., time: Callable[[], float] = ...) -> bool:
-        """Receive bytes; return whether complete requests remain for a later turn."""
+        """Receive bytes, and return whether complete requests remain for a later turn."""
         ...
 
     def data_to_send(self) -> bytes:
@@ -55,69 +64,33 @@ class SansIOConnection(Protocol):
         ...
 
     def connection_lost(self) -> None:
-        """Remove the connection, because the peer is gone."""
+        """Remove the connection, because the peer has disconnected."""
         ...
 
 
 ConnectionFactory = Callable[[ClientConnection, Callable[[], None]], SansIOConnection]
-"""Creates a connection. The second argument makes the transport call ``receive_data(b"")`` and send the output."""
-
-
-class OpenSocket(Output, Protocol):
-    """An accepted socket, as other parts of the server see it."""
-
-    @property
-    def host(self) -> str:
-        """The peer's address."""
-        ...
-
-    def flush(self) -> None:
-        """Send the pending output."""
-        ...
-
-    def close(self) -> None:
-        """Close once all output is sent."""
-        ...
-
-    def abort(self) -> None:
-        """Close at once; output that has not been sent is lost."""
-        ...
-
-    def descriptor(self) -> int:
-        """Return the file descriptor; -1 if the socket is closed."""
-        ...
-
-    def write_buffer_size(self) -> int:
-        """Return the number of bytes that wait to be sent."""
-        ...
-
-    def take_turn(self) -> None:
-        """Answer the requests that remain."""
-        ...
-
-    @property
-    def connection(self) -> SansIOConnection | None:
-        """The connection without I/O; None after the socket is closed."""
-        ...
+"""A function that creates a connection. Its second argument is a function that makes the transport call
+``receive_data(b"")`` and send the output.
+"""
 
 
 class Connections:
-    """The open connections and what they share.
+    """The open connections and their shared parts.
 
     Args:
         engine: The state machine that answers requests.
         clock: The source of time.
-        connection_factory: Creates the connection for an accepted socket.
-        max_per_host: The most connections from one address; 0 for no limit.
-        max_connections: The most connections in total; 0 for no limit.
-        turn: Seconds for which one connection is served before the others get their turn.
+        connection_factory: A function that creates the connection for an accepted socket.
+        max_per_host: Maximum number of connections from one address; 0 for no limit.
+        max_connections: Maximum number of connections in total; 0 for no limit.
+        turn: Time in seconds for serving one connection before the others get their turn.
 
     Attributes:
         open: The accepted sockets by their connections.
-        on_accept: Called when a connection is counted, and when it is open.
-        log: Where transactions are logged; None if they are not.
-        sampler: Times some requests; None if nobody looks at that.
-        slow: Seconds from which on a batch of requests is logged; infinite for never.
+        on_open: A function that is called when a connection is open.
+        log: The transaction log; None if transactions are not logged.
+        sampler: The sampler that times some requests; None if requests are not timed.
+        slow: Minimum duration in seconds of a batch of requests that is logged; infinite for never.
     """
 
     def __init__(
@@ -136,56 +109,68 @@ class Connections:
         self.connection_factory = connection_factory
         self.turns = TurnQueue(self.loop, turn)
         self.unread = UnreadBytes(engine)
-        self.open: dict[ClientConnection, OpenSocket] = {}
-        self.on_accept: Callable[[], None] = lambda: None
+        self.lingering = Lingering(self.loop)
+        self.open: dict[ClientConnection, ServerProtocol] = {}
+        self.on_open: Callable[[], None] = lambda: None
         self.log: TransactionLog | None = None
         self.sampler: Sampler | None = None
         self.slow = inf
         self.stopping = False
-        self.last_descriptor = _descriptor_limit() - SPARE_DESCRIPTORS
+        self.last_descriptor = descriptors.limit() - SPARE_DESCRIPTORS
         self._sweeping = False
         self._count = 0
-        self._per_host: Counter[str] = Counter()
+        self._per_host: dict[str, int] = {}
         self._max_per_host = max_per_host
         self._max_connections = max_connections
         self._all_closed = asyncio.Event()
+        self._until_look_up = 1  # number of new connections until a descriptor is looked up
 
     # --- limits ---
 
     def try_accept(self, host: str) -> bool:
         """Count a new connection and return True, or return False if there are too many."""
-        too_many = self._max_per_host and self._per_host[host] >= self._max_per_host and host != LOCAL_PEER[0]
-        if too_many or (self._max_connections and self._count >= self._max_connections):
-            self.engine.metrics.refuse("connections")
-            self.engine.warnings.warn(
-                f"connections {host}",
-                "refusing %s: it has %d connections (maxClientCnxns) of %d in total (maxCnxns)",
-                host,
-                self._per_host[host],
-                self._count,
-            )
-            return False
-        self._per_host[host] += 1
+        own = self._per_host.get(host, 0)
+        if self._max_per_host and own >= self._max_per_host and host != LOCAL_PEER[0]:
+            return self._refuse(host, f"{own} connections from this address are already open (maxClientCnxns)")
+        if self._max_connections and self._count >= self._max_connections:
+            return self._refuse(host, f"{self._count} connections are already open in total (maxCnxns)")
+        self._per_host[host] = own + 1
         self._count += 1
-        self.on_accept()
         return True
 
-    def release(self, host: str) -> None:
-        """Count one connection less from an address."""
-        self._count -= 1
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
+    def _refuse(self, host: str, reason: str) -> bool:
+        self.engine.metrics.refuse("connections")
+        self.engine.warnings.warn(f"connections {host}", "refusing a connection from %s: %s", host, reason)
+        return False
 
-    def is_last_descriptor(self, number: int) -> bool:
-        """Return whether a connection with this descriptor, one of the last, may only send a four-letter command."""
+    def release(self, host: str) -> None:
+        """Subtract one connection from the count of an address."""
+        self._count -= 1
+        own = self._per_host.pop(host) - 1
+        if own:
+            self._per_host[host] = own
+
+    def is_last_descriptor(self, socket: ServerProtocol) -> bool:
+        """Return whether a new connection has one of the last descriptors. It may then only send a four-letter command.
+
+        A look-up takes a system call. A new descriptor is the lowest free number, so all numbers are in the lower half
+        while few files are open. Then only one connection in :data:`LOOK_UP_EVERY` is looked up. Each one is looked up
+        while the open connections need half of the descriptors, or if the last number was in the upper half because the
+        rest of the process needs many.
+        """
+        self._until_look_up -= 1
+        half = self.last_descriptor >> 1
+        if self._until_look_up > 0 and self._count <= half:
+            return False
+        number = socket.descriptor()
+        self._until_look_up = LOOK_UP_EVERY if number < half else 1
         if number < self.last_descriptor:
             return False
         self.warn_of_descriptors()
         return True
 
     def warn_of_descriptors(self) -> None:
-        """Log that the process runs out of file descriptors."""
+        """Log that the process is running out of file descriptors."""
         self.engine.warnings.warn(
             "descriptors",
             "running out of file descriptors: %d connections are open, and the limit is %d descriptors (ulimit -n); "
@@ -194,45 +179,46 @@ class Connections:
             self.last_descriptor + SPARE_DESCRIPTORS,
         )
 
-    # --- beginning and end ---
+    # --- opening and closing ---
 
-    def add(self, client: ClientConnection, socket: OpenSocket) -> None:
+    def add(self, client: ClientConnection, socket: ServerProtocol) -> None:
         """Add an open connection."""
         self.open[client] = socket
-        self.on_accept()  # a TLS handshake may have outlasted the ticking that its accept started
+        self.on_open()
 
-    def remove(self, client: ClientConnection, socket: OpenSocket) -> None:
+    def remove(self, client: ClientConnection, socket: ServerProtocol) -> None:
         """Remove a connection whose socket is closed."""
         self.turns.remove(socket)
         self.unread.forget(socket)
+        self.lingering.remove(socket)
         if self.open.pop(client, None) is not None:
             self.release(client.host)
         if not self.open:
             self._all_closed.set()
 
     async def wait_closed(self, seconds: float | None) -> None:
-        """Wait until no connection is open.
+        """Wait until all connections are closed.
 
         Raises:
-            TimeoutError: Some are still open after *seconds*.
+            TimeoutError: Some connections are still open after *seconds*.
         """
         if self.open:
             self._all_closed.clear()
             await asyncio.wait_for(self._all_closed.wait(), seconds)
 
     def abort_all(self) -> None:
-        """Close all connections at once; output that has not been sent is lost."""
+        """Close all connections immediately. Unsent output is lost."""
         for socket in list(self.open.values()):
             socket.abort()
 
     # --- delivery ---
 
     def set_time(self) -> None:
-        """Set the engine's time to the clock's."""
+        """Set the engine's time to the time of the clock."""
         self.engine.set_time(*self.clock.read())
 
     def deliver(self) -> None:
-        """Send the events that requests of other connections have caused."""
+        """Send the events that were caused by requests of other connections."""
         pending = self.engine.pending_output
         while pending:
             clients = list(pending)
@@ -245,7 +231,7 @@ class Connections:
             self.log.commit_soon()
 
     def begin_sample(self) -> Sampler | None:
-        """Begin to look at a batch of requests; called when no batch is left until then."""
+        """Start sampling a batch of requests. It is called when ``batches_left`` reaches 0."""
         sampler = self.sampler
         if sampler is not None:
             self.turns.batches_left = sampler.next()
@@ -253,13 +239,13 @@ class Connections:
         return sampler
 
     def measure(self) -> Sampler:
-        """Look at some batches from now on."""
+        """Start sampling batches of requests."""
         self.sampler = Sampler(self.engine)
         self.turns.batches_left = self.sampler.next()
         return self.sampler
 
     def sweep(self) -> None:
-        """Remove the watches of connections that are gone, some in each iteration of the event loop."""
+        """Remove the watches of lost connections, some in each iteration of the event loop."""
         if not self._sweeping:
             self._sweeping = True
             self.loop.call_soon(self._sweep)
@@ -269,8 +255,3 @@ class Connections:
         self._sweeping = False
         if self.engine.watches.unswept:
             self.sweep()
-
-
-def _descriptor_limit() -> int:
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return limit if limit != resource.RLIM_INFINITY else 1 << 30

@@ -1,13 +1,13 @@
-"""A running server: it listens, ticks, switches read-only mode, and stops.
+"""A running server, which listens, ticks, switches read-only mode, and stops.
 
-Sessions expire by a clock that counts only the time for which the server could serve. A late tick means that the
-process, or the machine, was paused or busy: what clients sent during that time has not been read, so their sessions
-look older than they are. That time is subtracted from the clock, and no session expires before the bytes that arrived
-have been read::
+Sessions expire by a clock that counts only the time when the server could serve requests. A late tick means that the
+process, or the machine, was paused or busy. The data that clients sent during that time has not been read, so their
+sessions look older than they are. That time is subtracted from the clock, and no session expires before the received
+bytes have been read::
 
     ticking --a tick is more than STALL late--> recovering --RECOVERY seconds later--> ticking
 
-A tick that is late while recovering is subtracted as well, but does not start another recovery.
+The delay of a late tick while recovering is also subtracted, but does not start a new recovery.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import logging
 from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
-from zoolet.server.admin.observed import Observed
-from zoolet.server.net.acceptor import Acceptor, UnixAcceptor
-from zoolet.server.net.connections import Connections
-from zoolet.server.net.gc import GcTuner
+from ..admin.observed import Observed
+from .acceptor import Acceptor, UnixAcceptor
+from .connections import Connections
+from .gc import GcTuner
 
 if TYPE_CHECKING:
-    import ssl  # importing it takes 10 ms, which most servers can save
+    import ssl  # the import takes 10 ms, and most servers do not need it
 
-    from zoolet.server.net.tls import SecureAcceptor, ServerContext
+    from .tls import SecureAcceptor, ServerContext
 
 _log = logging.getLogger("zoolet.server")
 STALL: Final = 0.05
-"""Seconds by which a tick may be late before the server counts as having been paused."""
+"""Maximum delay of a tick in seconds. After a longer delay the server counts as having been paused."""
 RECOVERY: Final = 0.05
-"""Seconds after a pause for reading what clients have sent, before any session expires."""
+"""Seconds after a pause for reading the data that clients have sent, before any session expires."""
 STOP_SECONDS: Final = 4.0
-"""Seconds that a stop takes at most, in which clients may read their remaining output."""
+"""Maximum duration of a stop in seconds. Clients may read their remaining output during this time."""
 
 
 ROUNDS: Final = 4
-"""Rounds of the event loop from a connection's acceptance until it is closed, for one that came just before a stop: the
-loop makes a transport, reports it, and when it is aborted, closes its socket.
+"""Iterations of the event loop that a connection accepted just before a stop takes until it is closed. The loop creates
+a transport, reports it, and closes its socket after it is aborted.
 """
 
 
@@ -46,17 +46,17 @@ class Daemon:
     """A server in the running event loop.
 
     Args:
-        connections: The connections, and through them the engine and the clock.
-        observed: The server, for those who ask how it is.
-        backlog: Connections that may wait to be accepted.
-        gc_tuner: Receives the size of the tree at each tick, if given.
+        connections: The connections, which also provide the engine and the clock.
+        observed: The view of the server for reports.
+        backlog: Maximum number of connections that wait to be accepted.
+        gc_tuner: Tuner of the garbage collector, which gets the size of the tree at each tick; or None.
 
     Attributes:
-        port: The port, once the server listens; -1 before.
+        port: The port; -1 before the server listens.
         secure_port: The port for TLS; -1 for none.
-        next_tick: When the next tick is due, in the loop's time; None while nothing can become due.
-        stall_warning: What is logged after a pause of a second or more, with the seconds.
-        recovering: Whether the process was paused and the bytes that arrived meanwhile are being read.
+        next_tick: Time of the next tick, in the loop's time; None while nothing can become due.
+        stall_warning: Message that is logged after a pause of a second or more, with the number of seconds.
+        recovering: Whether the server is reading the bytes that arrived during a pause of the process.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Daemon:
         self.port = self.secure_port = -1
         self.next_tick: float | None = None
         self.recovering = False
-        self.stall_warning = "the server was stopped for %.1f s; sessions are extended by that time"
+        self.stall_warning = "the server was paused for %.1f s; sessions are extended by that time"
         self._loop = connections.loop
         self._clock = connections.clock
         self._backlog = backlog
@@ -82,39 +82,39 @@ class Daemon:
         self._secure: SecureAcceptor | None = None
         self._unix: UnixAcceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
-        connections.on_accept = self._start_ticking
+        connections.on_open = self._start_ticking
 
     # --- listening ---
 
     async def start(
         self, host: str | None, port: int, context: ssl.SSLContext | None = None, *, at_once: bool = False
     ) -> int:
-        """Start to listen; arguments, result and errors as for :meth:`Acceptor.start`.
+        """Start listening. The arguments, the result and the errors are the same as for :meth:`Acceptor.start`.
 
-        With a TLS context, which is for zoolet.testing, all connections of this port are over TLS; with *at_once*,
-        which is for one address, this does not wait.
+        With a TLS context, which is for zoolet.testing, all connections to this port use TLS. With *at_once*, which
+        supports only one address, this method does not wait.
         """
         self._acceptor.context = context
         start = self._acceptor.start_at_once if at_once and host is not None else self._acceptor.start
-        self.port = await start(host, port)  # type: ignore[arg-type] # it is not None there
+        self.port = await start(host, port)  # type: ignore[arg-type] # the host is not None for start_at_once
         self.wake()
         return self.port
 
     async def start_secure(self, host: str | None, port: int, context: ServerContext) -> int:
-        """Start to listen for connections over TLS, too.
+        """Also start listening for TLS connections.
 
         Args:
-            host: As for :meth:`start`.
-            port: As for :meth:`start`.
+            host: Comma-separated addresses or host names; None for all addresses of the machine.
+            port: Port number; 0 for a free port.
             context: The TLS context.
 
         Returns:
-            The port.
+            The port number.
 
         Raises:
-            OSError: The address is in use or is not this machine's.
+            OSError: The address is in use, or does not belong to this machine.
         """
-        from zoolet.server.net.tls import SecureAcceptor
+        from .tls import SecureAcceptor
 
         self._secure = SecureAcceptor(self.connections, context, self._backlog)
         self.observed.certificate_ends = context.certificate_ends
@@ -123,19 +123,19 @@ class Daemon:
         return self.secure_port
 
     async def start_unix(self, path: str) -> None:
-        """Start to listen on a unix socket, too; errors as for :meth:`UnixAcceptor.start`."""
+        """Also start listening on a Unix socket. The errors are the same as for :meth:`UnixAcceptor.start`."""
         self._unix = UnixAcceptor(self.connections, self._backlog)
         await self._unix.start(path)
         self.wake()
 
     def use_certificates(self, context: ServerContext) -> None:
-        """Use another TLS context for new connections."""
+        """Use a new TLS context for new connections."""
         if self._secure is not None:
             self._secure.context = context
             self.observed.certificate_ends = context.certificate_ends
 
     def refuse_connections(self) -> None:
-        """Refuse new connections until :meth:`accept_connections`; open connections stay open."""
+        """Refuse new connections until :meth:`accept_connections`. Open connections stay open."""
         self._acceptor.refuse()
 
     def accept_connections(self) -> None:
@@ -143,20 +143,20 @@ class Daemon:
         self._acceptor.accept()
 
     def move(self, used: Container[int]) -> int | None:
-        """Listen on another port; as for :meth:`Acceptor.move`."""
+        """Move to a different port. See :meth:`Acceptor.move`."""
         port = self._acceptor.move(used)
         self.port = port or self.port
         return port
 
     async def stop(self, *, gracefully: bool = True) -> bool:
-        """Stop listening, send the remaining output, and close all connections; sessions stay alive.
+        """Stop listening, send the remaining output, and close all connections. Sessions stay alive.
 
         Args:
-            gracefully: Wait for the clients to read their output, for :data:`STOP_SECONDS` with what the log takes;
-                otherwise it is lost.
+            gracefully: Whether to wait until the clients have read their output, for up to :data:`STOP_SECONDS`
+                including the time for the log. Otherwise the output is lost.
 
         Returns:
-            Whether all that was executed is logged, if there is a log.
+            Whether all executed transactions are logged; True without a log.
         """
         is_logged = True
         if self._timer is not None:
@@ -170,9 +170,9 @@ class Daemon:
             self._unix.close()
         if connections.log is not None:
             for socket in list(connections.open.values()):
-                socket.pause()  # what it asked for from now on could be answered, and not logged
+                socket.pause()  # later requests could be answered without being logged
             is_logged = await connections.log.close()
-            gracefully = is_logged and gracefully  # never send what is not logged
+            gracefully = is_logged and gracefully  # replies whose transactions are not logged must not be sent
             connections.log = None
         for socket in list(connections.open.values()):
             if gracefully:
@@ -192,15 +192,15 @@ class Daemon:
         return is_logged
 
     def measure(self) -> None:
-        """Time some requests from now on."""
+        """Start timing some requests."""
         self.observed.samples = self.connections.measure().by_label
 
     def abort_all(self) -> None:
-        """Close all connections at once; output that has not been sent is lost."""
+        """Close all connections immediately. Unsent output is lost."""
         self.connections.abort_all()
 
     def set_read_only(self, on: bool) -> None:
-        """Switch read-only mode on or off: all clients are disconnected, and those that accept the mode reconnect."""
+        """Switch read-only mode on or off. All clients are disconnected, and clients that accept the mode reconnect."""
         self.connections.set_time()
         self.engine.set_read_only(on)
         self.connections.deliver()
@@ -213,7 +213,7 @@ class Daemon:
     # --- time ---
 
     def tick(self) -> bool:
-        """Do what is due now, and send the events that it causes; return whether more is due."""
+        """Process everything that is due, and send the resulting events. Return whether more work is due."""
         self.connections.set_time()
         self._touch_paused()
         more = self.engine.tick()
@@ -227,14 +227,14 @@ class Daemon:
         return more
 
     def _touch_paused(self) -> None:
-        """Extend the sessions of clients that are not read from: whether they are alive cannot be known."""
+        """Extend the sessions of clients whose sockets are not being read, because they may be alive."""
         log, sessions = self.connections.log, self.engine.sessions
         for socket in log.paused() if log is not None else ():
             if (session := sessions.alive.get(socket.session_id)) is not None:
                 sessions.touch(session, self.engine.monotonic_ms)
 
     def wake(self) -> None:
-        """Schedule the next tick, unless nothing can become due: an unused server has no timer."""
+        """Schedule the next tick, unless nothing can become due. An unused server has no timer."""
         if not (self.engine.idle() and not self.connections.open):
             self._start_ticking()
 
@@ -251,10 +251,10 @@ class Daemon:
         self.ticked(self._loop.time() - self.next_tick if self.next_tick is not None else 0.0)
 
     def ticked(self, late: float) -> None:
-        """Tick, unless the process was paused until just now; the loop's timer calls this.
+        """Tick, unless the process was paused until just now. The loop's timer calls this.
 
         Args:
-            late: By how many seconds the tick is late.
+            late: Delay of the tick in seconds.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -269,8 +269,8 @@ class Daemon:
         self.recovering = False
         try:
             if self.tick():
-                self._schedule(0.0)  # the others are served first
-        finally:  # the loop logs an error; sessions must expire nevertheless
+                self._schedule(0.0)  # clients are served first
+        finally:  # the loop logs an error, but sessions must still expire
             self.wake()
 
     def _forgive(self, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""Tuning of the garbage collector, so that it does not pause the server.
+"""Tune the garbage collector to avoid pauses of the server.
 
 A full collection traverses every node of the tree without finding garbage, because deleted nodes are freed by their
-reference counts; with a million nodes it takes 0.1 s and more. So all objects that exist are exempted (``gc.freeze``)
-each time the tree has grown by 50,000 nodes, and collections traverse only those that were created later.
+reference counts. With a million nodes it takes 0.1 s and more. So all existing objects are exempted (``gc.freeze``)
+each time the tree has grown by 50,000 nodes, and collections traverse only newer objects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 THRESHOLDS: Final = (50_000, 50, 100)
 """The thresholds of the three generations. With them the longest pause in 500,000 creates is 25 ms, not 138."""
 GROWTH: Final = 50_000
-"""By how many nodes the tree grows between two calls of ``gc.freeze``."""
+"""Growth of the tree, in nodes, between two calls of ``gc.freeze``."""
 
 
 class GcTuner:
@@ -34,7 +34,7 @@ class GcTuner:
             gc.unfreeze()
 
     def grown(self, nodes: int) -> None:
-        """Freeze the existing objects if the tree has grown enough; called at each tick with its size."""
+        """Freeze the existing objects if the tree has grown enough. It is called at each tick with the tree's size."""
         if nodes - self._frozen_at > GROWTH:
             gc.freeze()
             self._frozen_at = nodes

@@ -1,62 +1,65 @@
-"""The one HTTP server of zoolet, for the admin port and for the control API of the test toolkit. It needs h11.
+"""The HTTP server for the admin port and for the control API of the test toolkit. It needs h11.
 
-Everything that a peer sends is bounded: headers, bodies, all bodies together, connections, and the seconds that a
-request or its response may take. When there are as many connections as there may be, the one that has been quiet for
-the longest is closed for the next, so that slow clients cannot lock out a health check; one that is being answered
-stays. A connection counts until its
-socket is closed.
+Everything that a peer sends is bounded: headers, bodies, all bodies together, connections, and the time for a request
+or its response. At the maximum number of connections, a new connection replaces the one that has been idle longest, so
+slow clients cannot lock out a health check. Connections with a request in progress are not replaced. A connection
+counts until its socket is closed.
 
-One event loop serves this and ZooKeeper's clients. So requests that are answered without waiting are paced: one at a
-time, and the next after a pause as long as it has taken, of a millisecond at least, which is what reading it and
-sending the answer take, and of a second at most. However many are asked for, half of the time is the clients'. Health
-checks have a queue of their own: they are quick, and those who ask end the process if they wait.
+The same event loop serves HTTP and ZooKeeper clients. So requests that are answered without waiting are paced: they are
+answered one at a time, each followed by a pause of the same length. The pause is at least a millisecond, which is the
+time for reading a request and sending the response, and at most a second. Regardless of the number of requests, half of
+the time remains for ZooKeeper clients. Health checks have a separate queue: they are quick, and orchestrators kill the
+process if these checks are slow.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from time import perf_counter, thread_time
 from typing import Any, Final, NamedTuple
 
 import h11
 
-from zoolet.server.admin.http import HttpError, Request, Response, Stream, json_response
-from zoolet.server.net.acceptor import port_for
+from ..admin.http import HttpError, Request, Response, Route, Stream, json_response
+from .acceptor import port_for
 
 _log = logging.getLogger("zoolet.http")
 MAX_HEADERS: Final = 1 << 14
-"""The most bytes of the headers of a request."""
+"""Maximum size of a request's headers in bytes."""
 HEALTH: Final = ("/healthz", "/readyz")
-"""Pages that cost nothing, and whose callers end the process if they wait."""
+"""Cheap pages for orchestrators, which kill the process if the response is late."""
 SPARE: Final = 8
-"""Connections beside all others, for health checks while the others are being answered."""
+"""Additional connections for health checks while all others are being answered."""
 MIN_PAUSE: Final = 0.001
-"""Seconds of the shortest pause after an answer."""
+"""Minimum pause after a response, in seconds."""
 MAX_PAUSE: Final = 1.0
-"""Seconds of the longest pause after an answer."""
+"""Maximum pause after a response, in seconds."""
+MAX_DISCARDED: Final = 1 << 26
+"""Bytes that are read and discarded after an error, because a client that is still sending would miss the response."""
+MAX_LINGER: Final = 2.0
+"""Maximum time for reading these bytes, in seconds."""
 BODIES: Final = 4
-"""How many bodies of the greatest size may be received at a time."""
+"""Number of bodies of the maximum size that may be received at the same time."""
 
-Answer = Callable[[Request], Awaitable[Response]]
-"""Answers a request; raises :class:`HttpError` to refuse it."""
-Admit = Callable[[Request], int | None]
-"""Looks at a request whose body is not received yet. It returns the most bytes that the body may have, None for the
-limit of all others; it raises :class:`HttpError` to refuse the request.
+RouteOf = Callable[[Request], tuple[Route, Request]]
+"""A function that returns the route of a request before its body is received, and the request in the form for the
+route. It raises :class:`HttpError` to reject it. See :meth:`~zoolet.server.admin.http.Router.route_of`.
 """
 
 
 class Limits(NamedTuple):
-    """The limits of what clients use.
+    """The limits for clients.
 
     Args:
-        body: The most bytes of a body; all that are being received may have :data:`BODIES` times as many.
-        connections: The most connections at a time.
-        seconds: Time for reading a request, for its turn, and for sending the response, each.
-        idle: Seconds for which a connection may wait for the next request, and for which its headers may take.
-        paced: Requests are answered one at a time, with pauses.
+        body: Maximum size of a body in bytes. All bodies in progress may have :data:`BODIES` times as many.
+        connections: Maximum number of connections at the same time.
+        seconds: Maximum time in seconds for each of reading a request, waiting for its turn, and sending the response.
+        idle: Maximum time in seconds that a connection may wait for the next request and its headers.
+        paced: Whether requests are answered one at a time, with pauses.
     """
 
     body: int = 1 << 16
@@ -66,12 +69,36 @@ class Limits(NamedTuple):
     paced: bool = True
 
 
+class _Peer(NamedTuple):
+    """A client, and the state of its connection."""
+
+    task: asyncio.Task[None]
+    connection: h11.Connection
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def next_event(self, seconds: float) -> Any:
+        """Return the next event from the client."""
+        async with asyncio.timeout(seconds):
+            while True:
+                event = self.connection.next_event()
+                if event is not h11.NEED_DATA:
+                    return event
+                self.connection.receive_data(await self.reader.read(MAX_HEADERS))
+
+    def send(self, *events: Any) -> None:
+        """Send events in one write."""
+        if self.writer.is_closing():  # uvloop would raise a different error
+            raise ConnectionResetError("the client disconnected")
+        self.writer.write(b"".join(self.connection.send(event) or b"" for event in events))
+
+
 class _Queue:
     """Requests that are answered one at a time.
 
     Attributes:
-        turn: Who has it is the next one.
-        free_at: When the pause after the last answer is over.
+        turn: Lock that is held by the next request.
+        free_at: Time when the pause after the last response is over.
     """
 
     def __init__(self) -> None:
@@ -83,37 +110,30 @@ class HttpServer:
     """Answers HTTP requests in the running event loop.
 
     Args:
-        answer: Answers one.
-        limits: What clients may use.
-        admit: Looks at each request before its body is received.
+        route_of: A function that returns the route of each request.
+        limits: The limits for clients.
     """
 
-    def __init__(
-        self,
-        answer: Answer,
-        limits: Limits = Limits(),  # noqa: B008 - a constant
-        admit: Admit = lambda request: None,
-    ) -> None:
-        self._answer = answer
-        self._admit = admit
+    def __init__(self, route_of: RouteOf, limits: Limits = Limits()) -> None:  # noqa: B008 - the default is a constant
+        self._route_of = route_of
         self._limits = limits
-        self._receiving = 0  # bytes of bodies
+        self._receiving = 0  # number of bytes in bodies that are being received
         self._queue, self._health_queue = _Queue(), _Queue()
         self._server: asyncio.Server | None = None
-        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the one that was quiet longest is first
-        self._spare: set[asyncio.Task[None]] = set()  # those that may only ask for the health
-        self._busy: set[asyncio.Task[None]] = set()  # those that are being answered, or send what was admitted
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # the connection that is idle longest is first
+        self._spare: set[asyncio.Task[None]] = set()  # connections that may only request health checks
+        self._busy: set[asyncio.Task[None]] = set()  # connections with a request in progress or a large body
 
     @property
     def open_connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._open)
 
     async def start(self, host: str | None, port: int) -> int:
-        """Listen; return the port.
+        """Start listening, and return the port.
 
         Raises:
-            OSError: The address is in use or is not this machine's.
+            OSError: The address is in use, or does not belong to this machine.
         """
         port = port_for(host, port)
         self._server = await asyncio.start_server(self._serve, host, port, limit=1 << 14, backlog=1024)
@@ -143,53 +163,47 @@ class HttpServer:
                 return
         self._open[task] = writer
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
+        peer = _Peer(task, connection, reader, writer)
         try:
-            while await self._serve_one(task, connection, reader, writer):
+            while await self._serve_one(peer):
                 connection.start_next_cycle()
+            if connection.their_state in (h11.SEND_BODY, h11.ERROR) and not writer.is_closing():
+                await _discard(reader, writer)
             writer.close()
             async with asyncio.timeout(self._limits.seconds):
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.CancelledError) as error:
             _log.debug("closing a connection: %r", error)
+        except Exception:  # a defect, which early releases of Python 3.11 do not log for this task
+            _log.exception("closing a connection after an internal error")
         finally:
-            writer.transport.abort()  # also with output that nobody reads
+            writer.transport.abort()  # the abort also discards output that the client has not read
             self._open.pop(task, None)
             self._busy.discard(task)
             self._spare.discard(task)
 
-    async def _serve_one(
-        self,
-        task: asyncio.Task[None],
-        connection: h11.Connection,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        """Answer one request; return whether another one may follow."""
+    async def _serve_one(self, peer: _Peer) -> bool:
+        """Answer one request, and return whether more may follow."""
+        task, connection, writer = peer.task, peer.connection, peer.writer
         try:
-            first = await self._next_event(connection, reader, self._limits.idle)
+            first = await peer.next_event(self._limits.idle)
         except h11.RemoteProtocolError as error:
             if connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                 refusal = json_response({"error": str(error)}, error.error_status_hint)
-                self._send(connection, writer, refusal, closes=True)
+                _send(peer, refusal, closes=True)
             return False
         if not isinstance(first, h11.Request):
             return False
-        if self._open.pop(task, None) is None:  # it had to make room
+        if self._open.pop(task, None) is None:  # a new connection has replaced this one
             return False
-        self._open[task] = writer  # the one that was quiet shortest
+        self._open[task] = writer  # the connection is now the most recently active one
         try:
-            head = _request(first, b"")
+            head = _request(first, writer)
             if task in self._spare and head.path not in HEALTH:
                 raise HttpError(503, "too many requests are being answered", ("Retry-After", "1"))
-            if limit := self._admit(head):
-                self._busy.add(task)
-            async with asyncio.timeout(None if limit else self._limits.seconds):
-                if connection.they_are_waiting_for_100_continue:
-                    go_on = h11.InformationalResponse(status_code=100, headers=[])
-                    writer.write(connection.send(go_on) or b"")
-                body = await self._body(connection, reader, limit)
-            self._busy.add(task)
-            response = await self._response(_request(first, body))
+            if {b"content-length", b"transfer-encoding"} <= dict(first.headers).keys():  # RFC 9112, 6.1
+                raise HttpError(400, "Content-Length and Transfer-Encoding must not be used together")
+            response = await self._response(peer, head)
         except HttpError as error:
             response = json_response({"error": str(error)}, error.status, *error.headers)
         except h11.RemoteProtocolError as error:
@@ -199,119 +213,126 @@ class HttpServer:
         try:
             if response.stream is None:
                 self._busy.discard(task)
-            self._send(connection, writer, response, is_head=is_head, closes=not is_whole)
+            _send(peer, response, is_head=is_head, closes=not is_whole)
             async with asyncio.timeout(self._limits.seconds):
                 await writer.drain()
             if response.stream is not None and not is_head:
-                await self._send_stream(connection, writer, response.stream)
+                await self._send_stream(peer, response.stream)
         finally:
             self._busy.discard(task)
             if response.stream is not None:
                 await response.stream.aclose()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
-    async def _response(self, request: Request) -> Response:
+    async def _response(self, peer: _Peer, head: Request) -> Response:
+        """Answer a request. Receive its body only if its route accepts one."""
+        try:
+            route, head = self._route_of(head)
+        except HttpError:
+            peer.connection.next_event()  # the end of a request without a body; more requests may follow
+            async with self._turn(head):
+                raise
+        with route.hold():
+            if route.body is not None:
+                self._busy.add(peer.task)
+            async with asyncio.timeout(None if route.body is not None else self._limits.seconds):
+                if peer.connection.they_are_waiting_for_100_continue:
+                    peer.send(h11.InformationalResponse(status_code=100, headers=[]))
+                body = await self._body(peer, route.body)
+            self._busy.add(peer.task)
+            async with self._turn(head):
+                return await self._answered(route, head._replace(body=body))
+
+    @asynccontextmanager
+    async def _turn(self, request: Request) -> AsyncIterator[None]:
+        """Wait until a request may be answered, and then make the next request wait as long as the answer took."""
         if not self._limits.paced:
-            return await self._answered(request)
+            yield
+            return
         queue = self._health_queue if request.path in HEALTH else self._queue
         try:
             async with asyncio.timeout(self._limits.seconds), queue.turn:
                 await asyncio.sleep(queue.free_at - perf_counter())
                 queue.free_at = perf_counter() + MIN_PAUSE
         except TimeoutError:
-            reason = f"other requests take so long that this was not begun within {self._limits.seconds:g} s"
+            reason = f"the server is busy: this request could not be started within {self._limits.seconds:g} s"
             raise HttpError(503, reason, ("Retry-After", "1")) from None
-        started = thread_time()  # nothing has waited since the turn: the answer begins now
+        started = thread_time()  # the request's own work starts here
         try:
-            return await self._answered(request)
+            yield
         finally:
             queue.free_at = perf_counter() + min(max(thread_time() - started, MIN_PAUSE), MAX_PAUSE)
 
-    async def _answered(self, request: Request) -> Response:
+    async def _answered(self, route: Route, request: Request) -> Response:
         try:
-            return await self._answer(request)
+            return await route.answer(request)
         except HttpError:
             raise
-        except Exception as error:  # a defect costs this request
+        except Exception as error:  # a defect affects only this request
             name = request.path.rpartition("/")[2]  # the first part may be a token
-            _log.exception("%s .../%.200s has failed", request.method, name)
+            _log.exception("%s .../%.200s failed", request.method, name)
             raise HttpError(500, f"{type(error).__name__}: {error}") from None
 
-    async def _body(self, connection: h11.Connection, reader: asyncio.StreamReader, greater: int | None) -> bytes:
+    async def _body(self, peer: _Peer, greater: int | None) -> bytes:
         parts: list[bytes] = []
-        size, counted, limit = 0, 0, greater or self._limits.body
+        size, counted, limit = 0, 0, max(greater or 0, self._limits.body)
         try:
             while True:
-                event = await self._next_event(connection, reader, self._limits.seconds)
+                event = await peer.next_event(self._limits.seconds)
                 if isinstance(event, h11.Data):
                     parts.append(bytes(event.data))
                     size += len(event.data)
                     if size > limit:
                         raise HttpError(413, f"the body has more than {limit} bytes")
-                    if greater is not None:  # it was admitted, and is not held against the others
+                    if greater is not None:  # large bodies do not count towards the total of the others
                         continue
                     counted += len(event.data)
                     self._receiving += len(event.data)
                     if self._receiving > BODIES * limit:
-                        raise HttpError(503, f"the bodies that are being received have over {BODIES * limit} bytes")
+                        raise HttpError(503, f"the request bodies in progress have more than {BODIES * limit} bytes")
                 elif isinstance(event, h11.EndOfMessage):
                     return b"".join(parts)
                 else:
-                    raise ConnectionResetError("the client has gone in the middle of a request")
+                    raise ConnectionResetError("the client disconnected during a request")
         finally:
             self._receiving -= counted
 
-    def _send(
-        self,
-        connection: h11.Connection,
-        writer: asyncio.StreamWriter,
-        response: Response,
-        *,
-        is_head: bool = False,
-        closes: bool = False,
-    ) -> None:
-        headers = [("Content-Type", response.content_type), ("X-Content-Type-Options", "nosniff")]
-        if response.stream is None:
-            headers.append(("Content-Length", str(len(response.body))))
-        if closes:
-            headers.append(("Connection", "close"))
-        phrase = HTTPStatus(response.status).phrase.encode()
-        head = h11.Response(status_code=response.status, headers=[*headers, *response.headers], reason=phrase)
-        events: list[Any] = [head]
-        if response.stream is None and not is_head:
-            events.append(h11.Data(data=response.body))
-        if response.stream is None or is_head:
-            events.append(h11.EndOfMessage())
-        _write(writer, b"".join(connection.send(event) or b"" for event in events))
-
-    async def _send_stream(
-        self,
-        connection: h11.Connection,
-        writer: asyncio.StreamWriter,
-        stream: Stream,
-    ) -> None:
-        """Send a body as it comes; a client that reads too slowly is disconnected, and so is one whose body fails."""
+    async def _send_stream(self, peer: _Peer, stream: Stream) -> None:
+        """Send a body as it is produced. The client is disconnected if it reads too slowly or if the body fails."""
         async for piece in stream:
-            _write(writer, connection.send(h11.Data(data=piece)) or b"")
+            peer.send(h11.Data(data=piece))
             async with asyncio.timeout(self._limits.seconds):
-                await writer.drain()
-        _write(writer, connection.send(h11.EndOfMessage()) or b"")
-
-    async def _next_event(self, connection: h11.Connection, reader: asyncio.StreamReader, seconds: float) -> Any:
-        async with asyncio.timeout(seconds):
-            while True:
-                event = connection.next_event()
-                if event is not h11.NEED_DATA:
-                    return event
-                connection.receive_data(await reader.read(MAX_HEADERS))
+                await peer.writer.drain()
+        peer.send(h11.EndOfMessage())
 
 
-def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    if writer.is_closing():  # uvloop raises another error then
-        raise ConnectionResetError("the client has gone")
-    writer.write(data)
+def _send(peer: _Peer, response: Response, *, is_head: bool = False, closes: bool = False) -> None:
+    headers = [("Content-Type", response.content_type), ("X-Content-Type-Options", "nosniff")]
+    if response.stream is None:
+        headers.append(("Content-Length", str(len(response.body))))
+    if closes:
+        headers.append(("Connection", "close"))
+    phrase = HTTPStatus(response.status).phrase.encode()
+    events: list[Any] = [
+        h11.Response(status_code=response.status, headers=[*headers, *response.headers], reason=phrase)
+    ]
+    if response.stream is None and not is_head:
+        events.append(h11.Data(data=response.body))
+    if response.stream is None or is_head:
+        events.append(h11.EndOfMessage())
+    peer.send(*events)
 
 
-def _request(head: h11.Request, body: bytes) -> Request:
+async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read the remaining data of a rejected request, within limits, until the client has read the response."""
+    writer.write_eof()
+    room = MAX_DISCARDED
+    async with asyncio.timeout(MAX_LINGER):
+        while room > 0 and (data := await reader.read(room)):
+            room -= len(data)
+
+
+def _request(head: h11.Request, writer: asyncio.StreamWriter) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-    return Request(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, body)
+    host = (writer.get_extra_info("peername") or ("",))[0]
+    return Request(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, host=host)

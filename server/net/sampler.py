@@ -1,10 +1,10 @@
-"""Looks at one batch of requests in 64: how long it took, and each request in it, by operation and by path.
+"""Sample one batch of requests in 64: time the batch, and each of its requests by operation and by path.
 
-To time each request would cost a read a third of its time, and to add each batch to a summary a tenth of that of a
-connection with one request at a time. So for one batch in :data:`EVERY` the engine gets a dispatch table whose handlers
-are timed. Which ones is random, so that no pattern of requests escapes. The latency of such a batch stands for all
-reads and writes since the one before, so that the counts of ``readlatency`` and ``updatelatency`` are those of all
-requests; beginnings and ends of sessions, which take a zxid, count as writes.
+Timing every request would cost a third of the time of a read. Adding every batch to a summary would cost a connection
+with one request at a time a tenth of its time. So for one batch in :data:`EVERY` the engine gets a dispatch table with
+timed handlers. The batches are chosen at random, because a regular pattern of requests could escape sampling. The
+latency of a sampled batch is counted for all reads and writes since the previous sample. The counts of ``readlatency``
+and ``updatelatency`` therefore include all requests. Opening and closing a session uses a zxid and counts as a write.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
-from zoolet.protocol.operations import name_of
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.metrics import Summary
-from zoolet.server.core.ops.dispatch import Decode, Dispatch, Handle, late_decoder
+from ...protocol.operations import name_of
+from ..core.engine import Engine
+from ..core.metrics import Summary
+from ..core.ops.dispatch import Dispatch, DispatchTuple, late_decoder
 
 EVERY: Final = 64
-"""Of how many batches one is looked at, on average."""
+"""Average number of batches per sample."""
 MAX_PATHS: Final = 100
-"""The most prefixes of paths; the others are counted together."""
+"""Maximum number of prefixes of paths. Requests with other prefixes are counted together."""
 OTHERS: Final = "others"
 
 
 class Sampler:
-    """The times of some requests of an engine.
+    """Measures the times of some requests of an engine.
 
     Args:
         engine: The engine.
-        random: Chooses the batches.
+        random: Source of randomness for choosing batches.
 
     Attributes:
-        by_label: The summaries, in milliseconds, by the name of a label and its value.
+        by_label: The summaries, in milliseconds, by the name and the value of a label.
     """
 
     def __init__(self, engine: Engine, random: Random | None = None) -> None:
@@ -41,15 +41,15 @@ class Sampler:
         self._engine = engine
         self._random = random or Random()
         self._table: Dispatch = {}
-        self._timed: Dispatch = {}  # of that table
-        self._packets, self._zxid = engine.metrics.packets_received, engine.zxid  # at the last batch that was looked at
+        self._timed: Dispatch = {}  # the timed version of the dispatch table
+        self._packets, self._zxid = engine.metrics.packets_received, engine.zxid  # values at the last sample
 
     def next(self) -> int:
-        """Return in how many batches the next one is to be looked at: in :data:`EVERY` on average."""
+        """Return the number of batches until the next sample: :data:`EVERY` on average."""
         return self._random.randint(1, 2 * EVERY - 1)
 
     def begin(self) -> None:
-        """Begin a batch whose requests are timed; :meth:`end` has to follow."""
+        """Start timing the requests of a batch. A call of :meth:`end` must follow."""
         engine = self._engine
         if self._table is not engine.dispatch:
             self._table = engine.dispatch
@@ -57,28 +57,28 @@ class Sampler:
         engine.dispatch = self._timed
 
     def end(self, milliseconds: float) -> None:
-        """End a batch whose requests were timed, which took so long."""
+        """Finish a batch whose requests were timed, with the duration of the batch."""
         engine = self._engine
-        if engine.dispatch is self._timed:  # otherwise it was replaced meanwhile
+        if engine.dispatch is self._timed:  # another dispatch table may have replaced the timed one
             engine.dispatch = self._table
         packets, zxid = engine.metrics.packets_received, engine.zxid
-        requests = max(packets - self._packets, 0)  # srst has set it back
+        requests = max(packets - self._packets, 0)  # srst may have reset the counter
         writes = min(zxid - self._zxid, requests)
         self._packets, self._zxid = packets, zxid
         summaries = engine.metrics.summaries
-        if writes > 0 and engine.journal is None:  # otherwise the commit says how long they took
+        if writes > 0 and engine.journal is None:  # with a journal, the commit of the log measures writes
             summaries["updatelatency"].observe(milliseconds, writes)
         if requests > writes:
             summaries["readlatency"].observe(milliseconds, requests - writes)
 
     def rotate(self, monotonic_ms: int) -> None:
-        """Forget, of the quantiles, what is older than their window."""
+        """Discard the values that are older than the window of their summary."""
         for summaries in self.by_label.values():
             for summary in summaries.values():
                 summary.rotate(monotonic_ms)
 
-    def _entry(self, op: int, entry: tuple[Decode, Handle, bool]) -> tuple[Decode, Handle, bool]:
-        _, handle, costly = entry
+    def _entry(self, op: int, entry: DispatchTuple) -> DispatchTuple:
+        _, handle, costly, _ = entry
         table, name = self._table, name_of(op)
 
         def timed(state: Any, client: Any, request: Any) -> bytes:
@@ -88,7 +88,7 @@ class Sampler:
             finally:
                 self._observe(name, getattr(request, "path", None), (perf_counter() - started) * 1000)
 
-        return late_decoder(table, op), timed, costly
+        return late_decoder(table, op), timed, costly, None
 
     def _observe(self, name: str, path: str | None, milliseconds: float) -> None:
         _summary(self.by_label["operation"], name).observe(milliseconds)

@@ -14,8 +14,8 @@ An accepted connection::
         |                     |
         +--too many: closed   +--failed, timed out or cancelled: released and closed
 
-Invariant: each counted connection is released once: by ``_shake_hands`` unless ``connection_made`` has accepted it
-(``was_made``), otherwise by :class:`~zoolet.server.net.connections.Connections`.
+Invariant: each counted connection is released exactly once. If ``connection_made`` has accepted it (``was_made``),
+:class:`~zoolet.server.net.connections.Connections` releases it, and otherwise ``_shake_hands``.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from zoolet.pem import pem_problem
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.ops.session_ops import certificate_login
-from zoolet.server.net.acceptor import port_for, split_hosts
-from zoolet.server.net.certificate import subject, valid_until
-from zoolet.server.net.connections import Connections
-from zoolet.server.net.protocol import LINGER, ServerProtocol
-from zoolet.server.net.tls_settings import TlsSettings, store_type
+from ..core.client_connection import ClientConnection
+from ..core.ops.session_ops import certificate_login
+from .acceptor import port_for, split_hosts
+from .certificate import subject, valid_until
+from .connections import Connections
+from .lingering import LINGER
+from .pem import pem_problem
+from .protocol import ServerProtocol
+from .tls_settings import TlsSettings, store_type
 
 _log = logging.getLogger("zoolet.server")
 HANDSHAKE_SECONDS: Final = 10.0
-"""Seconds for a TLS handshake; ZooKeeper has ten for the first request (nio.sessionlessCnxnTimeout)."""
+"""Seconds for a TLS handshake. ZooKeeper allows ten for the first request (nio.sessionlessCnxnTimeout)."""
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -53,15 +54,15 @@ _TLS13_SUITES: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY13
 
 
 class TlsError(Exception):
-    """The TLS settings cannot be used; the message names the file or setting, and the reason."""
+    """The TLS settings cannot be used. The message names the file or setting, and the reason."""
 
 
 class ServerContext(ssl.SSLContext):
     """A TLS context of a server.
 
     Attributes:
-        certificate_ends: When the first certificate in its chain ends, in seconds since the epoch; 0 if that cannot be
-            read.
+        certificate_ends: Expiry time of the first certificate in its chain to expire, in seconds since the epoch; 0 if
+            a certificate cannot be read.
     """
 
     certificate_ends = 0.0
@@ -71,7 +72,7 @@ def context(settings: TlsSettings) -> ServerContext:
     """Return the TLS context of a server.
 
     Raises:
-        TlsError: A file cannot be read or has the wrong content, the key does not belong to the certificate, a library
+        TlsError: A file cannot be read or its content is wrong, the key does not match the certificate, a library
             that is needed to read a file is missing, or a cipher suite is unknown.
     """
     tls_context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
@@ -82,7 +83,7 @@ def context(settings: TlsSettings) -> ServerContext:
         password = _password(settings.trust_store_password, settings.trust_store_password_path)
         _load_trust_store(tls_context, settings.trust_store, settings.trust_store_type, password)
     tls_context.verify_mode = _DEMANDS[settings.client_auth]
-    if settings.client_auth != "none":  # a session that is resumed would outlive the certificate
+    if settings.client_auth != "none":  # a resumed session could outlive the certificate
         tls_context.options |= ssl.OP_NO_TICKET
         tls_context.num_tickets = 0
     if settings.cipher_suites:
@@ -91,7 +92,7 @@ def context(settings: TlsSettings) -> ServerContext:
 
 
 def _first_end(chain: bytes) -> float:
-    """Return when the first certificate of a chain in PEM ends, in seconds since the epoch; 0 if one cannot be read."""
+    """Return the earliest expiry time in a PEM chain, in seconds since the epoch; 0 if a certificate is unreadable."""
     found = re.findall(f"{_BEGIN}.*?{_END}", chain.decode("latin-1"), re.DOTALL)
     try:
         return min(valid_until(ssl.PEM_cert_to_DER_cert(text)).timestamp() for text in found)
@@ -100,7 +101,7 @@ def _first_end(chain: bytes) -> float:
 
 
 def _password(configured: str | None, path: str | None) -> str | None:
-    """Return a password, from its file if there is one, without the white space around it, as in ZooKeeper."""
+    """Return a password. A password from a file has no surrounding white space, as in ZooKeeper."""
     if path is None:
         return configured
     try:
@@ -110,12 +111,12 @@ def _password(configured: str | None, path: str | None) -> str | None:
 
 
 def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> bytes:
-    """Load the certificate and the key of the server; return its chain in PEM."""
+    """Load the certificate and the key of the server, and return its chain in PEM."""
     path, password = settings.key_store, _password(settings.key_store_password, settings.key_store_password_path)
     kind = store_type(path, settings.key_store_type)
     try:
         if kind == "PEM":
-            # A function, because OpenSSL asks at the terminal for a password that it is not given.
+            # The function keeps OpenSSL from prompting for a missing password at the terminal.
             tls_context.load_cert_chain(path, settings.key, password=lambda: password or "")
             return Path(path).read_bytes()
         chain, key = _read_jks_key(path, password) if kind == "JKS" else _read_pkcs12_key(path, password)
@@ -130,8 +131,8 @@ def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> bytes
 def _load_pem(tls_context: ssl.SSLContext, chain: bytes, key: Any) -> None:
     """Load a certificate chain and a key.
 
-    OpenSSL reads them only from files, so they are written to a temporary file that other users cannot read, with the
-    key encrypted under a random password.
+    OpenSSL reads them only from files. So they are written to a temporary file that other users cannot read, and the
+    key is encrypted under a random password.
     """
     from cryptography.hazmat.primitives import serialization
 
@@ -165,11 +166,11 @@ def _load_trust_store(tls_context: ssl.SSLContext, path: str, configured: str | 
             problem = _why(error)
         raise TlsError(f"cannot use {path} for TLS: {problem}") from None
     if not certificates:
-        raise TlsError(f"cannot use {path} for TLS: it has no certificate of an authority")
+        raise TlsError(f"cannot use {path} for TLS: the trust store contains no certificate of an authority")
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    """Return the exceptions for a file that cannot be used: SSLError is an OSError; cryptography has its own."""
+    """Return the exceptions for unusable files. SSLError is an OSError, but cryptography raises its own exception."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
     except ImportError:
@@ -185,7 +186,7 @@ def _why(error: Exception) -> str:
 
 
 def _needs_extra(path: str, kind: str, error: ImportError) -> TlsError:
-    return TlsError(f"{path} is a {kind} key store, but {error.name} is not installed (pip install 'zoolet[tls]')")
+    return TlsError(f"{path} is a {kind} key store, but {error.name} is not installed: pip install pyjks cryptography")
 
 
 def _open_jks(path: str, password: str | None) -> Any:
@@ -197,7 +198,7 @@ def _open_jks(path: str, password: str | None) -> Any:
     try:
         return jks.KeyStore.load(path, password or "")
     except jks.util.BadKeystoreFormatException:
-        # Since Java 9 keytool writes PKCS12, whatever the file is called.
+        # Since Java 9 keytool writes PKCS12, regardless of the file's name.
         return None
     except (jks.util.KeystoreException, PyAsn1Error, LookupError, struct.error) as error:
         raise TlsError(f"cannot use {path} for TLS: {error or type(error).__name__}") from None
@@ -210,10 +211,10 @@ def _read_jks_key(path: str, password: str | None) -> tuple[bytes, Any]:
     from cryptography.hazmat.primitives import serialization
 
     if len(store.private_keys) != 1:
-        raise TlsError(f"cannot use {path} for TLS: it has {len(store.private_keys)} keys; it must have one")
+        raise TlsError(f"cannot use {path} for TLS: expected one key, found {len(store.private_keys)}")
     (entry,) = store.private_keys.values()
     if not entry.is_decrypted():
-        raise TlsError(f"cannot use {path} for TLS: its key has another password than the store")
+        raise TlsError(f"cannot use {path} for TLS: the key and the key store have different passwords")
     chain = "".join(ssl.DER_cert_to_PEM_cert(der) for _, der in entry.cert_chain)
     return chain.encode(), serialization.load_der_private_key(entry.pkey_pkcs8, None)
 
@@ -222,7 +223,7 @@ def _read_jks_trust(path: str, password: str | None) -> list[bytes]:
     store = _open_jks(path, password)
     if store is None:
         return _read_pkcs12_trust(path, password)
-    # As in Java: of an entry with a key only its own certificate is trusted, not those that sign it.
+    # As in Java, an entry with a key makes only its own certificate trusted, not the certificates that sign it.
     own = [entry.cert_chain[0][1] for entry in store.private_keys.values() if entry.cert_chain]
     return [*(entry.cert for entry in store.certs.values()), *own]
 
@@ -240,12 +241,12 @@ def _read_pkcs12_key(path: str, password: str | None) -> tuple[bytes, Any]:
     from cryptography.hazmat.primitives import serialization
 
     if store.key is None or store.cert is None:
-        raise TlsError(f"cannot use {path} for TLS: it has no key with a certificate")
+        raise TlsError(f"cannot use {path} for TLS: the key store contains no key with a certificate")
     certificates = [entry.certificate for entry in store.additional_certs]
     chain = _chain(store.cert.certificate, certificates)
     others = [certificate for certificate in certificates if certificate not in chain]
-    if others:  # the library returns one key, whichever it is
-        raise TlsError(f"cannot use {path} for TLS: it seems to have {1 + len(others)} keys; it must have one")
+    if others:  # the library returns only one key of the store
+        raise TlsError(f"cannot use {path} for TLS: expected one key, but the store seems to have {1 + len(others)}")
     return b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in chain), store.key
 
 
@@ -254,14 +255,14 @@ def _read_pkcs12_trust(path: str, password: str | None) -> list[bytes]:
 
     store = _open_pkcs12(path, password)
     trusted = [entry.certificate for entry in store.additional_certs]
-    if store.cert is not None:  # as in Java: of an entry with a key only its own certificate, not those that sign it
+    if store.cert is not None:  # as in Java, an entry with a key makes only its own certificate trusted
         chain = _chain(store.cert.certificate, trusted)
         trusted = [store.cert.certificate, *(certificate for certificate in trusted if certificate not in chain)]
     return [certificate.public_bytes(serialization.Encoding.DER) for certificate in trusted]
 
 
 def _chain(certificate: Any, others: list[Any]) -> list[Any]:
-    """Return a certificate and those of the others that sign it, in order."""
+    """Return a certificate followed by the certificates that sign it, in order."""
     chain = [certificate]
     while issuers := [other for other in others if other.subject == chain[-1].issuer and other not in chain]:
         chain.append(issuers[0])
@@ -272,7 +273,7 @@ def _chain(certificate: Any, others: list[Any]) -> list[Any]:
 
 
 def openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a TLS 1.2 suite that Java calls ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``."""
+    """Return OpenSSL's name of a TLS 1.2 suite with a Java name such as ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``."""
     if not suite.startswith("TLS_") or "_WITH_" not in suite:
         return suite
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
@@ -284,22 +285,22 @@ def openssl_name(suite: str) -> str:
 
 
 def _restrict(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Offer only the configured cipher suites.
+    """Enable only the configured cipher suites.
 
-    Python cannot choose among the three suites of TLS 1.3: all of them are offered, or TLS 1.3 is not.
+    Python cannot choose among the three suites of TLS 1.3. Either all of them are enabled, or TLS 1.3 is disabled.
     """
     modern = frozenset(settings.cipher_suites) & _TLS13_SUITES
     old = [openssl_name(suite) for suite in settings.cipher_suites if suite not in _TLS13_SUITES]
     if modern and modern != _TLS13_SUITES:
         missing = ", ".join(sorted(_TLS13_SUITES - modern))
-        raise TlsError(f"ssl.ciphersuites: the suites of TLS 1.3 can only be offered together; add {missing}")
+        raise TlsError(f"ssl.ciphersuites: the TLS 1.3 suites can only be enabled together; add {missing}")
     if not modern:
         if "TLSv1.2" not in settings.protocols:
-            raise TlsError("ssl.ciphersuites names no suite of TLS 1.3, and ssl.enabledProtocols nothing else")
+            raise TlsError("ssl.ciphersuites has no TLS 1.3 suite, but ssl.enabledProtocols only allows TLS 1.3")
         tls_context.maximum_version = ssl.TLSVersion.TLSv1_2
     if not old:
         if "TLSv1.3" not in settings.protocols:
-            raise TlsError("ssl.ciphersuites names no suite of TLS 1.2, and ssl.enabledProtocols nothing else")
+            raise TlsError("ssl.ciphersuites has no TLS 1.2 suite, but ssl.enabledProtocols only allows TLS 1.2")
         tls_context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
     for name, suite in zip(old, [suite for suite in settings.cipher_suites if suite not in _TLS13_SUITES], strict=True):
@@ -307,8 +308,8 @@ def _restrict(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
             tls_context.set_ciphers(name)
         except ssl.SSLError:
             raise TlsError(f"ssl.ciphersuites: {suite} is unknown to {ssl.OPENSSL_VERSION}") from None
-        if name not in [cipher["name"] for cipher in tls_context.get_ciphers()]:  # an expression, such as ALL
-            raise TlsError(f"ssl.ciphersuites: {suite} is not the name of one suite")
+        if name not in [cipher["name"] for cipher in tls_context.get_ciphers()]:  # ALL, for example, is an expression
+            raise TlsError(f"ssl.ciphersuites: {suite} is not the name of a single suite")
     tls_context.set_ciphers(":".join(old))
 
 
@@ -316,15 +317,15 @@ def _restrict(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 class SecureAcceptor:
-    """Listens for connections over TLS.
+    """Listens for TLS connections.
 
-    A connection is counted when it is accepted, before the handshake, which may take ten seconds, so that sockets that
-    send nothing are limited for each host. asyncio's server reports a connection only after its handshake.
+    A connection is counted when it is accepted, because the handshake may take ten seconds. The limit per host then
+    includes sockets that send nothing. asyncio's server reports a connection only after its handshake.
 
     Args:
-        connections: The connections of the server, to which accepted ones are added.
-        context: The TLS context; it may be replaced, for new connections.
-        backlog: Connections that may wait to be accepted.
+        connections: The connections of the server. Accepted connections are added to them.
+        context: The TLS context. It may be replaced for new connections.
+        backlog: Maximum number of connections that wait to be accepted.
     """
 
     def __init__(self, connections: Connections, context: ssl.SSLContext, backlog: int) -> None:
@@ -336,7 +337,7 @@ class SecureAcceptor:
         self._retry: asyncio.TimerHandle | None = None
 
     async def start(self, host: str | None, port: int) -> int:
-        """Start to listen; arguments, result and errors as for :meth:`Daemon.start_secure`."""
+        """Start listening. The arguments, the result and the errors are the same as for :meth:`Daemon.start_secure`."""
         loop = self._connections.loop
         hosts = split_hosts(host)
         port = port_for(hosts, port)
@@ -371,7 +372,7 @@ class SecureAcceptor:
             accepted, address = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        except OSError as error:  # no descriptor is left: the others wait in the backlog for a second
+        except OSError as error:  # no descriptor is left, so connections wait in the backlog for a second
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._connections.warn_of_descriptors()
             else:
@@ -399,21 +400,21 @@ class SecureAcceptor:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=LINGER,
             )
-        except (OSError, SystemError) as error:  # SSLError is one; uvloop raises the other for some certificates
+        except (OSError, SystemError) as error:  # SSLError, or uvloop's SystemError for some certificates
             engine = self._connections.engine
             engine.metrics.handshakes_failed += 1
             reason = getattr(error, "reason", None) or ""
-            if "CERTIFICATE" in reason or "ALERT" in reason:  # not a scanner
-                engine.warnings.warn("tls", "the TLS handshake of %s failed: %s", host, error)
+            if "CERTIFICATE" in reason or "ALERT" in reason:  # other reasons usually come from scanners
+                engine.warnings.warn("tls", "the TLS handshake with %s failed: %s", host, error)
             else:
-                _log.debug("TLS handshake of %s failed: %s", host, str(error) or type(error).__name__)
+                _log.debug("TLS handshake with %s failed: %s", host, str(error) or type(error).__name__)
         finally:
             if not server_protocol.was_made:
                 self._connections.release(host)
                 accepted.close()
 
     def _identify(self, transport: asyncio.Transport, client: ClientConnection) -> None:
-        """Add the identity of the client's certificate, if it has shown one."""
+        """Add the identity of the client's certificate, if the client presented one."""
         tls_object: ssl.SSLObject = transport.get_extra_info("ssl_object")
         certificate = tls_object.getpeercert(binary_form=True)
         if certificate is None:
@@ -421,14 +422,14 @@ class SecureAcceptor:
         engine = self._connections.engine
         try:
             name = subject(certificate)
-        except ValueError:  # the certificate is valid, and its name cannot be read: the client gets no identity by it
+        except ValueError:  # the certificate is valid, but the client gets no identity from an unreadable name
             engine.warnings.warn("certificate", "cannot read the name in the certificate of %s", client.host)
             return
-        if name:  # without one, all certificates that say nothing would be of the same client
+        if name:  # without this check, all certificates without a name would identify the same client
             certificate_login(engine, client, name)
 
     async def close(self) -> None:
-        """Stop listening, and cancel the handshakes that are in progress."""
+        """Stop listening, and cancel the handshakes in progress."""
         if self._retry is not None:
             self._retry.cancel()
         sockets, self._sockets = self._sockets, []

@@ -1,33 +1,28 @@
 """Turns: one thread serves many connections fairly.
 
-A connection has five milliseconds a turn; its remaining requests wait in a queue, which gets five milliseconds in each
-iteration of the event loop. Once the server has been busy for ten milliseconds without a pause, only connections with
-short turns are served as they are read; the others are queued. So a client that requests little is answered soon,
-however many clients request much.
+A connection gets five milliseconds per turn. Its remaining requests wait in a queue, which gets five milliseconds in
+each iteration of the event loop. Once the server has been busy for ten milliseconds without a pause, only connections
+with short turns are served as they are read, and the others are queued. So a client with few requests is answered soon,
+regardless of the number of clients with many requests. Small queued requests are served before large ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .protocol import ServerProtocol
 
 TURN: Final = 0.005
-"""Seconds for which one connection is served before the others get their turn."""
+"""Time in seconds for serving one connection before the others get their turn."""
 BUSY: Final = 0.01
-"""Seconds without a pause after which connections with long turns are queued."""
+"""Seconds without a pause before connections with long turns are queued."""
 PAUSE: Final = 0.0001
-"""Seconds without work that count as a pause: more than an idle iteration of the event loop takes."""
+"""Seconds without work that count as a pause, longer than an idle iteration of the event loop."""
 SECONDS_A_BYTE: Final = 2e-9
-"""The cost of sending: 2 ms a MB, for copying fresh memory into the kernel."""
-
-
-class Waiting(Protocol):
-    """A connection that waits for its turn."""
-
-    def take_turn(self) -> None:
-        """Answer the requests that remain; queue again if the time is not enough."""
-        ...
+"""The cost of sending: 2 ms per MB, for copying fresh memory into the kernel."""
 
 
 class TurnQueue:
@@ -35,35 +30,47 @@ class TurnQueue:
 
     Args:
         loop: The event loop.
-        seconds: The length of a turn.
+        seconds: Length of a turn in seconds.
 
     Attributes:
-        queued: The connections that wait, in order.
-        busy_since: Since when the server has answered without a pause, in seconds of ``perf_counter``.
-        busy_until: When it last answered, likewise.
-        batches_left: Batches of requests until the next one that is looked at; below 0 where nobody looks.
+        queued: The waiting connections, in order.
+        small: The connections that wait with a small request. They are served before the others.
+        busy_since: Time since which the server has worked without a pause, in seconds of ``perf_counter``.
+        busy_until: Time of the last answer, in seconds of ``perf_counter``.
+        was_long: Whether a turn has exceeded its length since the sockets were last polled. The queue then waits until
+            they are polled again, because two long turns without a poll in between would delay small requests.
+        batches_left: Number of batches of requests until the next sampled batch; below 0 without sampling.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = TURN) -> None:
         self._loop = loop
         self.seconds = seconds
-        self.queued: dict[Waiting, None] = {}
+        self.queued: dict[ServerProtocol, None] = {}
+        self.small: dict[ServerProtocol, None] = {}
         self.busy_since = self.busy_until = 0.0
+        self.was_long = False
         self.batches_left = -1
         self._scheduled = False
-        self._round_ends = 0.0  # when the queue's time in this iteration ends
+        self._round_ends = 0.0  # end of the queue's time in this iteration
 
-    def enqueue(self, connection: Waiting) -> None:
-        """Queue a connection for its next turn; the queue shares one turn in each iteration of the event loop."""
-        self.queued[connection] = None
+    def enqueue(self, connection: ServerProtocol, *, is_small: bool = False) -> None:
+        """Queue a connection for its next turn. All queued connections share one turn in each iteration of the event
+        loop. At least one connection with a small request is served, and one of the others unless a turn was long.
+        """
+        if is_small and connection not in self.queued:
+            self.small[connection] = None
+        else:
+            self.small.pop(connection, None)
+            self.queued[connection] = None
         self._schedule()
 
-    def remove(self, connection: Waiting) -> None:
-        """Remove a connection from the queue, if it is there."""
+    def remove(self, connection: ServerProtocol) -> None:
+        """Remove a connection from the queue, if it is queued."""
         self.queued.pop(connection, None)
+        self.small.pop(connection, None)
 
     def charge(self, size: int) -> None:
-        """Charge the time for sending so many bytes, which the event loop spends between turns."""
+        """Charge the time for sending *size* bytes, which the event loop spends between turns."""
         seconds = size * SECONDS_A_BYTE
         self.busy_since -= seconds
         self._round_ends -= seconds
@@ -75,16 +82,25 @@ class TurnQueue:
 
     def _next_turn(self) -> None:
         self._scheduled = False
-        waiting, self.queued = self.queued, {}  # a connection that is not done queues behind them
+        small, self.small = self.small, {}
+        queued, self.queued = self.queued, {}  # an unfinished connection is queued after the waiting ones
         self._round_ends = time.perf_counter() + self.seconds
         try:
-            while waiting:
-                connection = next(iter(waiting))
-                del waiting[connection]
-                connection.take_turn()
-                if time.perf_counter() > self._round_ends:
-                    break
+            self._take_turns(small)
+            if not self.was_long:
+                self._take_turns(queued)
         finally:
-            if waiting:
-                self.queued = waiting | self.queued
+            self.was_long = False
+            self.small = small | self.small
+            self.queued = queued | self.queued
+            if small or queued:
                 self._schedule()
+
+    def _take_turns(self, waiting: dict[ServerProtocol, None]) -> None:
+        """Serve the first connection, and more connections until the queue's time is up."""
+        while waiting:
+            connection = next(iter(waiting))
+            del waiting[connection]
+            connection.take_turn()
+            if time.perf_counter() > self._round_ends:
+                break

@@ -1,1 +1,1 @@
-"""ZooKeeper's files: snapshots and transaction logs, and the recovery of a server's state from them."""
+"""Snapshots and transaction logs in ZooKeeper's formats, and the recovery of a server's state from them."""

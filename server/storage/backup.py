@@ -1,9 +1,9 @@
-"""A consistent copy of a data directory, made while its server runs or not.
+"""Make a consistent copy of a data directory, even while its server is running.
 
-The newest snapshot is copied, then the logs that it needs, the oldest first. The last log may end in the middle of a
-transaction: a server that starts from the copy begins before it. If another log was begun meanwhile, the one before it
-is copied again, because it is complete now. If a file was deleted meanwhile, because a later snapshot counts, the copy
-begins again.
+The newest snapshot is copied first, then the logs that it needs, from the oldest to the newest. The copy of the last
+log may end in the middle of a transaction that the server was writing, so it is truncated after the last complete one.
+If the server starts a new log during the copy, the previous log is copied again, because it is complete now. If it
+deletes a file because a newer snapshot is complete, the copy starts over.
 """
 
 from __future__ import annotations
@@ -13,52 +13,55 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from zoolet.server.core.engine import Engine
-from zoolet.server.storage import layout
-from zoolet.server.storage.directory import DataDir
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.lock import note_unclean_end, noted_session
-from zoolet.server.storage.recovery import recover
+from ..core.engine import Engine
+from . import layout
+from .directory import DataDir, Remainder
+from .disk import Disk
+from .errors import StorageError
+from .lock import note_unclean_end, noted_session
+from .recovery import recover
+from .txnlog import Log
 
 TRIES: Final = 5
-"""How often a copy is begun while files are deleted."""
+"""Number of attempts to copy while the server deletes files."""
 
 
 class Backup(NamedTuple):
-    """A copy that was made.
+    """The result of a backup.
 
     Args:
-        zxid: The last zxid that it has.
-        nodes: How many nodes it has.
-        files: How many files were copied.
-        size: Their bytes.
+        zxid: The last zxid in the copy.
+        nodes: Number of nodes in the copy.
+        files: Number of files in the copy.
+        size: Size of the files in bytes.
+        left_out: Bytes after the last complete transaction of the last log. They were not copied.
     """
 
     zxid: int
     nodes: int
     files: int
     size: int
+    left_out: int
 
 
 def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
-    """Copy a data directory, and read the copy as a server does.
+    """Copy a data directory, and check the copy by loading it as a server does.
 
     Args:
-        path: The directory.
-        target: Where the copy goes: a directory that is empty or not there. Snapshots and logs are together in it.
-        log_path: The directory of the logs, if it is another one.
+        path: The data directory.
+        target: The directory for the copy, empty or not existing yet. It receives both snapshots and logs.
+        log_path: The directory of the logs, if different from *path*.
 
     Raises:
-        StorageError: The directory has no data, the target has some, or the copy cannot be read.
+        StorageError: The directory contains no data, the target is not empty, or the copy cannot be loaded.
         OSError: A file cannot be read or written.
     """
     source = DataDir.find(path, log_path)
     if not source.snapshots:
-        raise StorageError(str(path), "it has no snapshot")
+        raise StorageError(str(path), "the directory contains no snapshot")
     layout.check_new(target)
     if target.exists() and any(target.iterdir()):
-        raise StorageError(str(target), "this is not empty")
+        raise StorageError("", f"target directory {target} is not empty")
     was_there = target.exists()
     layout.create(target)
     folder = target / layout.SUBFOLDER
@@ -70,27 +73,29 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
             _copy(key, target / layout.KEY)
         note_unclean_end(folder, noted_session(source.folder))
         Disk().sync_folder(target)
+        left_out = _cut_last_log(DataDir.find(target))
         engine = Engine(rng=Random(0))
         recovered = recover(engine, DataDir.find(target))
         if recovered.problems:
-            raise StorageError(str(target), f"the copy is not whole: {'; '.join(recovered.problems)}")
+            raise StorageError(str(target), f"the copy is incomplete: {'; '.join(recovered.problems)}")
     except BaseException as error:
         shutil.rmtree(folder)
         (target / layout.KEY).unlink(missing_ok=True)
         if not was_there:
             target.rmdir()
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(target)  # a failed write does not say where
+            error.filename = str(target)  # the error of a failed write does not name the file
         raise
     files = list(folder.iterdir())
-    return Backup(recovered.zxid, engine.tree.size, len(files), sum(file.stat().st_size for file in files))
+    size = sum(file.stat().st_size for file in files)
+    return Backup(recovered.zxid, engine.tree.reported_size, len(files), size, left_out)
 
 
 def _copy_completely(path: Path, folder: Path, log_path: Path | None) -> None:
     for _ in range(TRIES):
         try:
             return _copy_all(path, folder, log_path)
-        except FileNotFoundError:  # purged: a later snapshot counts
+        except FileNotFoundError:  # the server purged the file, because a newer snapshot is complete
             for file in folder.iterdir():
                 file.unlink()
     raise StorageError(str(path), "files are deleted faster than they are copied; try again")
@@ -109,14 +114,34 @@ def _copy_all(path: Path, folder: Path, log_path: Path | None) -> None:
         if needed == copied:
             break
         for start in needed:
-            if start not in copied[:-1]:  # the last one was not complete when it was copied
+            if start not in copied[:-1]:  # the last log was incomplete when it was copied
                 _copy(directory.logs[start], folder / directory.logs[start].name)
         copied = needed
     Disk().sync_folder(folder)
 
 
+def _cut_last_log(directory: DataDir) -> int:
+    """Truncate the last log after its last complete transaction.
+
+    Returns:
+        The number of bytes after that transaction, without trailing zeros.
+
+    Raises:
+        StorageError: The log is damaged.
+    """
+    if not directory.logs:
+        return 0
+    path = directory.logs[max(directory.logs)]
+    log = Log.open(path)
+    log.last_zxid()
+    left_out = len(log.tail())
+    directory.remainder = Remainder(path, log.end, b"")
+    directory.truncate(Disk())
+    return left_out
+
+
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, and wait until the copy outlives a loss of power."""
+    """Copy a file, and wait until the copy is safe from a power failure."""
     disk = Disk()
     descriptor = disk.create(target)
     try:

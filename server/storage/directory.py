@@ -1,11 +1,11 @@
-"""A data directory: what is read from its files, and what a restart or a purge removes from them.
+"""Read the files of a data directory, and remove or rename files at a restart or in a purge.
 
 ::
 
     DIR/version-2/snapshot.ZXID    the tree at ZXID, in hexadecimal; also .gz
-    DIR/version-2/log.ZXID         the transactions from ZXID on; in another directory if there is one for logs
-    DIR/version-2/zoolet.lock      what the last server has noted of itself; the folder is locked while one uses it
-    DIR/version-2/zoolet-*         what is being written, and what was set aside because it cannot be used
+    DIR/version-2/log.ZXID         the transactions from ZXID on; optionally in a separate directory for logs
+    DIR/version-2/zoolet.lock      the notes of the last server; the folder is locked while a server uses it
+    DIR/version-2/zoolet-*         files that are being written, and unusable files that were set aside
 
 Source: FileTxnSnapLog, FileSnap.findNValidSnapshots, FileTxnLog.getLogFiles, PurgeTxnLog.
 """
@@ -17,48 +17,53 @@ import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from zoolet.server.core.journal import ERROR
-from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.layout import PRIVATE, folder_in, log_path_of, write_file
-from zoolet.server.storage.snapshot import Snapshot
-from zoolet.server.storage.txnlog import Log, LogEntry
+from ..core.journal import ERROR
+from . import snapshot as snapshots
+from .disk import Disk
+from .errors import StorageError
+from .layout import PRIVATE, folder_in, log_path_of, write_file
+from .snapshot import Snapshot
+from .txnlog import Log, LogEntry
 
 Progress = Callable[[str, int, int], None]
-"""Receives how far something is: what it is, and how many of how many; 0 if that is not known."""
+"""Receives progress: the kind of items, the number done, and the total number (0 if it is unknown)."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Receive progress that nobody wants to see."""
+    """Ignore progress."""
 
 
 NEW_EPOCH: Final = -2
-"""The xid of the transaction with which zxids go on in a new epoch, at a start where the last writes may be lost; its
-session is the last zxid before.
+"""The xid of the transaction that starts a new epoch when the last writes may be lost. Its session is the last zxid of
+the old epoch.
 """
 EPOCHS: Final = ("acceptedEpoch", "currentEpoch")
-"""The files in which a member of an ensemble notes its epoch: it does not start if the files have a later one."""
+"""The files where a member of an ensemble notes its epoch. It does not start if its snapshots or logs are of a later
+epoch.
+"""
 MAX_TRIED: Final = 100
-"""How many snapshots are tried, the newest first."""
+"""Number of snapshots that are tried, from the newest to the oldest."""
 MAX_ZXID: Final = (1 << 63) - (1 << 40)
-"""The highest zxid with which a server begins."""
+"""The highest zxid from which a server can start."""
 MAX_UNPACKED: Final = 1 << 34
-"""The most bytes of a compressed snapshot that is unpacked."""
+"""The maximum size of a snapshot after decompression, in bytes."""
+PIECE: Final = 1 << 20
+"""Bytes of a snapshot that are read in one step."""
 
 
 @dataclass
 class Remainder:
-    """The bytes after the last valid transaction of the last log, zeros or not.
+    """The bytes after the last valid transaction of the last log, including zeros.
 
     Args:
         log: The file of the log.
-        at: Where its valid part ends.
-        tail: What follows, without zeros at the end.
+        at: The position where the valid part ends.
+        tail: The bytes after that position, without trailing zeros.
     """
 
     log: Path
@@ -67,13 +72,13 @@ class Remainder:
 
 
 class _SeenError(StorageError):
-    """A snapshot has seen more than the logs have, or may have.
+    """A snapshot has seen, or may have seen, transactions that are not in the logs.
 
     Args:
-        where: Its file.
-        reason: What is missing.
-        snapshot: It.
-        is_certain: Whether one of its nodes shows it.
+        where: The file of the snapshot.
+        reason: Description of the missing transactions.
+        snapshot: The snapshot.
+        is_certain: Whether a node proves that the snapshot has seen such a transaction.
     """
 
     def __init__(self, where: str, reason: str, snapshot: Snapshot, *, is_certain: bool) -> None:
@@ -88,14 +93,15 @@ class DataDir:
 
     Args:
         path: The directory.
-        folder: Where its snapshots are.
-        log_folder: Where its logs are.
+        folder: The folder of the snapshots.
+        log_folder: The folder of the logs.
         snapshots: The snapshots by zxid, the newest first.
         logs: The logs by the zxid of their first transaction, the oldest first.
-        problems: What is wrong with the snapshots and transactions that were not used.
-        rejected: The snapshots that cannot be used.
-        remainder: What the last log has behind its valid part; None for nothing.
-        seen: The last zxid that the snapshot that is used may have seen.
+        problems: Descriptions of the snapshots and transactions that were not used.
+        rejected: The unusable snapshots.
+        remainder: The bytes after the valid part of the last log; None if no log was read.
+        seen: The last zxid that the selected snapshot may have seen.
+        is_live: Whether a server is writing the last log. An incomplete end is then not a problem.
     """
 
     path: Path
@@ -107,18 +113,19 @@ class DataDir:
     rejected: list[Path] = field(default_factory=list)
     remainder: Remainder | None = None
     seen: int = 0
+    is_live: bool = False
 
     @classmethod
     def find(cls, path: str | Path, log_path: str | Path | None = None) -> DataDir:
         """Return the files of a data directory, or of its subfolder ``version-2``.
 
         Args:
-            path: The directory.
-            log_path: That of the logs, if it is another one.
+            path: The data directory.
+            log_path: The directory of the logs, if different from *path*.
 
         Raises:
-            StorageError: One of them does not exist, is not a directory, is of another version, or has files of the
-                other.
+            StorageError: A directory does not exist, is not a directory, contains data of a different version, or
+                contains files that belong in the other directory.
         """
         folder = folder_in(Path(path))
         log_path = log_path_of(Path(path), log_path)
@@ -127,24 +134,27 @@ class DataDir:
         snapshots = dict(_named(files, "snapshot", ("", ".gz", ".snappy")))
         if log_folder != folder:
             for wrong in [*_named(files, "log", ("",)), *_named(logs, "snapshot", ("", ".gz", ".snappy"))]:
-                raise StorageError(str(wrong[1]), "logs belong into dataLogDir, and snapshots into dataDir")
+                raise StorageError(str(wrong[1]), "logs belong in dataLogDir, and snapshots in dataDir")
         newest_first = dict(sorted(snapshots.items(), reverse=True))
         return cls(Path(path), folder, log_folder, newest_first, dict(sorted(_named(logs, "log", ("",)))))
 
     def highest_zxid(self) -> int:
-        """Return the highest zxid that the name of a file has; 0 without files."""
+        """Return the highest zxid in the name of a file; 0 without files."""
         return max((*self.snapshots, *self.logs), default=0)
 
     def snapshot(self, progress: Progress = no_progress) -> Snapshot | None:
-        """Return the newest snapshot that can be used; None if there are no files.
+        """Return the newest usable snapshot; None if the directory contains no files.
 
-        It can be used if it is valid, and the logs have all that it has seen: it was taken while the tree changed, and
-        without the rest of those transactions a part of them would be served. If the logs end before its own zxid
-        already, as beside a snapshot that was copied without them, there is nothing better, and it is used with that
-        problem; so is one that only may have seen more, if no other one can be used.
+        A snapshot is usable if it is valid, and the logs contain all transactions that it has seen. It was taken while
+        the tree changed: without these logs, the server would serve parts of transactions. There are two exceptions,
+        which are noted as problems:
+
+        - If the logs end before the zxid of the snapshot, for example because it was copied without them, no better
+          state exists, and it is used.
+        - A snapshot that may have seen more, without a proof, is used if all others are unusable.
 
         Raises:
-            StorageError: There are files, but no such snapshot. Damage of a log is found by :meth:`entries`.
+            StorageError: The directory contains files, but no usable snapshot. :meth:`entries` finds damaged logs.
         """
         may_have_seen: tuple[Path, Snapshot] | None = None
         for zxid, path in list(self.snapshots.items())[:MAX_TRIED]:
@@ -165,25 +175,25 @@ class DataDir:
         if self.snapshots:
             raise StorageError(str(self.path), f"no snapshot can be used; {'; '.join(self.problems)}")
         if self.logs:
-            raise StorageError(str(self.path), "there is a log but no snapshot, so that what precedes it is missing")
+            raise StorageError(str(self.path), "found a log but no snapshot; earlier transactions are missing")
         return None
 
     def _check_logged(self, path: Path, snapshot: Snapshot) -> None:
         newest = snapshot.newest_change()
         if newest <= snapshot.zxid or newest <= (last := self._last_logged()):
             return
-        reason = f"it may have a part of the transactions up to 0x{newest:x}, and the logs end with 0x{last:x}"
+        reason = f"the snapshot may contain parts of transactions up to 0x{newest:x}, but the logs end with 0x{last:x}"
         if last < snapshot.zxid:
-            self.problems.append(f"{path}: {reason}; it is used as it is")
+            self.problems.append(f"{path}: {reason}; using the snapshot anyway")
         else:
             raise _SeenError(str(path), reason, snapshot, is_certain=snapshot.has_seen(last))
 
     def _last_logged(self) -> int:
-        """Return the zxid of the last valid transaction of the logs; 0 for none."""
+        """Return the zxid of the last valid transaction in the logs; 0 for none."""
         return next((zxid for path in reversed(self.logs.values()) if (zxid := _last_valid(path))), 0)
 
     def entries(self, after: int) -> Iterator[LogEntry]:
-        """Yield the transactions after a zxid, in order; what the last log has after them is noted.
+        """Yield the transactions after a zxid, in order. Store the rest of the last log in :attr:`remainder`.
 
         Raises:
             StorageError: A log is damaged, or transactions are missing between two logs.
@@ -198,41 +208,46 @@ class DataDir:
             for entry in log:
                 zxid = entry.header.zxid
                 if zxid > MAX_ZXID:
-                    raise StorageError(str(path), f"a zxid of 0x{zxid:x} leaves no room for others")
+                    raise StorageError(str(path), f"zxid 0x{zxid:x} is too high; the maximum is 0x{MAX_ZXID:x}")
                 if zxid < last_here:
-                    self.problems.append(f"{path}: the transaction 0x{zxid:x}, after 0x{last_here:x}, is not applied")
+                    self.problems.append(f"{path}: skipped transaction 0x{zxid:x}, because it follows 0x{last_here:x}")
                 last_here = max(last_here, zxid)
-                if zxid > after:  # a log may repeat what was not synced in the one before it
+                if zxid > after:  # a log may repeat transactions that were not synced in the previous log
                     if after < self.seen and zxid >> 32 > self.seen >> 32 and entry.header.cxid != NEW_EPOCH:
-                        reason = f"the transactions up to 0x{self.seen:x}, which the snapshot has seen, are missing"
+                        reason = f"the transactions up to 0x{self.seen:x} are missing, but the snapshot contains parts"
                         raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
-                    if is_first:  # ZooKeeper 3.8 leaves zxids out between others; whole logs may be missing
+                    if is_first:  # a whole log may be missing; within a log, ZooKeeper 3.8 skips zxids
                         _check_follows(path, after, entry, cut)
                     after, is_first = zxid, False
                     yield entry
             tail = log.tail()
             if path is paths[-1]:
                 self.remainder = Remainder(path, log.end, tail)
-            if log.incomplete or tail:
-                cut = f"{path}: the log ends at byte {log.end}; {len(tail)} bytes after that are not used"
+            if (log.incomplete or tail) and not (self.is_live and path is paths[-1]):
+                cut = f"{path}: the log ends at byte {log.end}; {len(tail)} bytes after it are ignored"
                 self.problems.append(cut)
 
     def set_aside(self, disk: Disk) -> None:
-        """Rename the snapshots that cannot be used, so that no server uses them with what is written from now on."""
+        """Rename the unusable snapshots, so that no server combines them with transactions that are logged later."""
         for path in self.rejected:
             disk.rename(path, path.with_name(f"{PRIVATE}unusable-{path.name}"))
             disk.sync_folder(path.parent)
 
     def begin_epoch(self, epoch: int, disk: Disk) -> None:
-        """Note an epoch where a member of an ensemble has noted its own, the accepted one first."""
+        """Write an epoch to the files where a member of an ensemble notes its own, if they exist.
+
+        ``acceptedEpoch`` is written first.
+        """
         for name in EPOCHS:
             path = self.folder / name
             if path.is_file():
                 write_file(disk, path, b"%d" % epoch)
 
     def truncate(self, disk: Disk) -> None:
-        """Truncate the last log after its last valid transaction, so that the rest does not come back. What is not
-        zeros is kept in a file. What the log has was read, and may not be on the disk yet: it is synced.
+        """Truncate the last log after its last valid transaction, and sync it.
+
+        The rest cannot reappear after this. If it contains more than zeros, it is kept in a separate file. The sync is
+        necessary because the transactions that were read may not be on the disk yet.
         """
         if self.remainder is None:
             return
@@ -240,7 +255,7 @@ class DataDir:
         if tail:
             write_file(disk, log.with_name(f"{PRIVATE}remainder-{log.name}-at-{at}"), tail)
         if at == 0:
-            disk.remove(log)  # not even its header is there: ZooKeeper 3.8 would not start
+            disk.remove(log)  # the log has no header, and ZooKeeper 3.8 would not start with it
             return
         descriptor = disk.open(log)
         try:
@@ -250,16 +265,17 @@ class DataDir:
             disk.close(descriptor)
 
     def purge(self, retained: int, known: Container[Path], disk: Disk) -> list[Path]:
-        """Delete all but the newest valid snapshots, and the logs that only older ones need; nothing if there are fewer
-        valid ones.
+        """Delete all but the newest valid snapshots, and the logs that only older snapshots need.
+
+        Delete nothing if the directory has fewer than *retained* valid snapshots.
 
         Args:
-            retained: How many are kept.
-            known: Those that are known to be valid; of others the seal is checked.
-            disk: The operations on files.
+            retained: Number of snapshots to keep.
+            known: Snapshots that are known to be valid. The seal of all others is checked.
+            disk: The file operations.
 
         Returns:
-            What was deleted.
+            The deleted files.
 
         Source: PurgeTxnLog; FileSnap.findNValidSnapshots.
         """
@@ -276,31 +292,31 @@ class DataDir:
 
 
 def _check_follows(path: Path, last: int, entry: LogEntry, cut: str) -> None:
-    """Check that no transactions are missing between one and the first of a log.
+    """Check that no transactions are missing before the first transaction of a log.
 
     Args:
         path: The log.
-        last: The zxid of the one before it.
-        entry: The first of the log.
-        cut: What is wrong with the end of a log before it, if anything.
+        last: The zxid of the previous transaction.
+        entry: The first transaction of the log.
+        cut: The problem at the end of an earlier log; empty for none.
 
     Raises:
-        StorageError: Some are missing: what follows would be applied to something else.
+        StorageError: Transactions are missing, so the log would be applied to the wrong state.
     """
     header = entry.header
     before = header.zxid - 1
     if header.type == ERROR and header.cxid == NEW_EPOCH:
         before = header.clientId
         follows = before == last
-    else:  # in an epoch that a leader has begun, counting begins with 1
+    else:  # in an epoch that a leader has started, zxids count from 1
         follows = before in (last, header.zxid >> 32 << 32)
     if not follows:
-        reason = f"the transactions 0x{last + 1:x} to 0x{before:x}, before it, are missing"
+        reason = f"the transactions 0x{last + 1:x} to 0x{before:x} before this log are missing"
         raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
 
 
 def _last_valid(path: Path) -> int | None:
-    """Return the zxid of the last transaction of a log, or the last one before its damage; None if it has none."""
+    """Return the zxid of the last transaction of a log, or of the last one before damage; None if there is none."""
     log = Log.open(path)
     try:
         return log.last_zxid()
@@ -318,32 +334,38 @@ def _named(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[
         number = rest.removesuffix(path.suffix) if path.suffix in suffixes else rest
         if name == kind and number and not set(number) - set("0123456789abcdefABCDEF"):
             if path.is_dir():
-                raise StorageError(str(path), f"this is a directory, and its name is that of a {kind} file")
+                raise StorageError(str(path), f"expected a {kind} file, found a directory")
             if int(number, 16) > MAX_ZXID:
-                raise StorageError(str(path), f"a zxid of 0x{int(number, 16):x} leaves no room for others")
+                raise StorageError(str(path), f"zxid 0x{int(number, 16):x} is too high; the maximum is 0x{MAX_ZXID:x}")
             yield int(number, 16), path
 
 
 def read(path: Path) -> bytes:
-    """Return the bytes of a snapshot's file, decompressed.
+    """Return the content of a snapshot file, decompressed.
 
     Raises:
-        StorageError: It cannot be decompressed, is compressed by something else than gzip, or is too large.
+        StorageError: The file is not a snapshot, cannot be decompressed, or is too large.
+        OSError: The file cannot be read.
     """
     if path.suffix == ".snappy":
-        raise StorageError(str(path), "snapshots that are compressed with snappy are not supported; use gz or none")
+        raise StorageError(str(path), "snapshots compressed with snappy are not supported; use gz or none")
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             begin = stream.read(len(snapshots.MAGIC))
             if begin != snapshots.MAGIC:
-                raise StorageError(str(path), snapshots.NO_SNAPSHOT)  # before a bomb is unpacked
-            data = begin + stream.read(MAX_UNPACKED + 1 - len(begin))
+                # Checked first: a small file may decompress to gigabytes.
+                raise StorageError(str(path), snapshots.NO_SNAPSHOT)
+            # The file is read in pieces, because a buffered reader allocates the requested size even for a small file.
+            data = BytesIO()
+            piece = begin
+            while piece and data.write(piece) and data.tell() <= MAX_UNPACKED:
+                piece = stream.read(PIECE)
     except (OSError, EOFError, zlib.error) as error:
         if path.suffix != ".gz":
             raise
         raise StorageError(str(path), f"the gzip stream is damaged: {error}") from None
     except MemoryError:
-        raise StorageError(str(path), "it is larger than the memory of this machine") from None
-    if len(data) > MAX_UNPACKED:
-        raise StorageError(str(path), f"it has more than {MAX_UNPACKED} bytes when it is unpacked")
-    return data
+        raise StorageError(str(path), "the snapshot does not fit into memory") from None
+    if data.tell() > MAX_UNPACKED:
+        raise StorageError(str(path), f"the decompressed snapshot is larger than {MAX_UNPACKED} bytes")
+    return data.getvalue()  # getvalue() returns the buffer without a copy

@@ -1,7 +1,7 @@
-"""The operations on files that must not be lost: each returns when it is done, or raises OSError.
+"""File operations that must survive a crash. Each operation returns when it is complete, or raises OSError.
 
-They are methods, so that a test can record them and work out what a power loss may leave; and what runs them beside the
-event loop is the disk's, and so is the clock, so that a test can run them in virtual time.
+They are methods, so that a test can record them and compute the possible states after a power failure. The executor and
+the clock also belong to the class, so that a test can run the operations in virtual time.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _CANNOT_RESERVE: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS
 
 
 class Disk:
-    """The operations on files. Those that this creates are readable by their owner only."""
+    """File operations. New files are readable by their owner only."""
 
     def executor(self, name: str) -> Executor:
-        """Return what runs operations one after the other, beside the event loop: a thread of that name."""
+        """Return an executor with a single thread of this name. It runs operations one after the other."""
         return ThreadPoolExecutor(1, name)
 
     def now(self) -> float:
-        """Return the seconds of a clock that measures how long something takes."""
+        """Return the time of a clock for measuring durations, in seconds."""
         return perf_counter()
 
     def create(self, path: Path) -> int:
@@ -33,7 +33,7 @@ class Disk:
         return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
 
     def open(self, path: Path) -> int:
-        """Open a file that is there for writing, and return its descriptor."""
+        """Open an existing file for writing, and return its descriptor."""
         return os.open(path, os.O_WRONLY)
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
@@ -44,14 +44,20 @@ class Disk:
             view, offset = view[written:], offset + written
 
     def reserve(self, descriptor: int, offset: int, size: int) -> None:
-        """Reserve space, which reads as zeros, as far as the file system can.
+        """Reserve space, which reads as zeros. Do nothing if the file system does not support this.
+
+        The free space is checked first, because some file systems fill the disk before they report a lack of space.
 
         Raises:
-            OSError: There is not so much space.
+            OSError: The disk has less than *size* bytes of free space.
         """
+        if hasattr(os, "fstatvfs"):
+            disk = os.fstatvfs(descriptor)
+            if disk.f_bavail * disk.f_frsize < size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         try:
             os.posix_fallocate(descriptor, offset, size)
-        except AttributeError:  # this platform cannot
+        except AttributeError:  # the platform has no posix_fallocate
             return
         except OSError as error:
             if error.errno not in _CANNOT_RESERVE:
@@ -62,11 +68,11 @@ class Disk:
         os.ftruncate(descriptor, size)
 
     def sync(self, descriptor: int) -> None:
-        """Wait until what was written to a file outlives a loss of power."""
+        """Wait until everything written to a file is safe from a power failure."""
         getattr(os, "fdatasync", os.fsync)(descriptor)
 
     def is_at(self, descriptor: int, path: Path) -> bool:
-        """Return whether a path leads to the file of a descriptor."""
+        """Return whether a path refers to the file of a descriptor."""
         try:
             there = os.stat(path)
         except OSError:
@@ -79,7 +85,7 @@ class Disk:
         os.close(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename a file; one that has the name already is replaced."""
+        """Rename a file. An existing file with the new name is replaced."""
         os.replace(source, target)
 
     def remove(self, path: Path) -> None:
@@ -87,7 +93,7 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def sync_folder(self, path: Path) -> None:
-        """Wait until the names in a folder outlive a loss of power."""
+        """Wait until the names in a folder are safe from a power failure."""
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -1,14 +1,14 @@
-"""Errors of files."""
+"""Errors in the files of a data directory."""
 
 from __future__ import annotations
 
 
 class StorageError(ValueError):
-    """A file or directory is not what it should be.
+    """A file or directory is damaged or otherwise unusable.
 
     Args:
-        where: The file or directory.
-        reason: What is wrong with it, and at which byte.
+        where: The file or directory; empty if *reason* names it.
+        reason: Description of the problem, with the byte position if it is known.
     """
 
     def __init__(self, where: str, reason: str) -> None:

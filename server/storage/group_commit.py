@@ -1,12 +1,12 @@
-"""Group commit: what a turn has changed goes from the journal into the log, and output that may show it waits::
+"""Group commit: write the changes of each turn from the journal to the log, and hold output that may show them::
 
     turn --journal--> commit --bytes--> log, sync --output--> sockets
 
-While one commit is being synced, the next turns run; their transactions and output are the next commit. So there is one
-sync for everything that arrived during the one before. No output overtakes the transactions that it may show, whether
-it is a reply, an event, or what another client reads; for a log that is failing see below.
-With ``interval`` and ``never`` output waits for a sync only where a log follows another: the bytes are given to the
-operating system before the output is sent.
+While one commit is being synced, the next turns run. Their transactions and output form the next commit, so a single
+sync covers everything that arrived during the previous one. No output overtakes the transactions that it may show, be
+it a reply, an event or the read of a different client. (For a failing log, see below.) With ``interval`` and ``never``,
+the bytes are passed to the operating system before the output is sent, and output waits for a sync only at the change
+from one log to the next.
 
 States of the log::
 
@@ -14,21 +14,27 @@ States of the log::
       |                             |
       +--a write or sync failed--> failing --retried each second, done--> fine
 
-While it is short, the writes of clients are refused, and sessions begin and end in what is reserved. While it is
-failing, writes are refused as well, no session ends and no node expires, and the output of clients that have changed
-something that is not logged waits. All other output is sent, so that reads are served; they may show what is not logged
-yet. But nobody may see the end of a session that is not logged, for somebody may hold its lock then, and it is alive
-again after a crash: if one is among what is not logged, all output waits. Because space is reserved, a full disk leads
-here only where none can be.
+While the log is short, writes of clients are rejected. Sessions still open and close, in the reserved space.
+
+While the log is failing:
+
+- Writes are rejected, no session ends and no node expires.
+- The output of clients with unlogged changes waits. All other output is sent, so reads are served. They may show
+  changes that are not logged yet.
+- If the end of a session is not logged, all output waits. Otherwise a client could see the end and acquire a lock of
+  that session, and after a crash the session would be alive again.
+
+Because space is reserved, a full disk causes this state only if the file system cannot reserve any.
 
 Invariants:
 
-- Nothing is sent that shows a transaction that is not in the log, except for reads while it is failing.
-- One commit is under way at most. Logs are synced, closed and abandoned by the log's thread alone, one after the other.
-- A log that could not be synced takes nothing more, and what it has is not certain. With ``interval`` and ``never`` it
-  was acknowledged: :attr:`GroupCommit.doubtful_zxid` is the end of it, and no snapshot counts that needs it.
-- A log gets its name only after the one before it is on the disk: first commits run in the log's thread, after its
-  close. So what a loss of power leaves has no gap between two logs, with ``interval`` and ``never``, too.
+- No output shows a transaction that is not in the log, except for reads while the log is failing.
+- At most one commit is in progress. Only the log's thread syncs, closes and abandons logs, one after the other.
+- After a failed sync, a log accepts no more transactions, and its content may not be on the disk. With ``interval`` and
+  ``never``, it has already been acknowledged. :attr:`GroupCommit.doubtful_zxid` is the end of it, and a snapshot that
+  needs it is discarded.
+- A log gets its name only after the previous log is on the disk: its first commit runs in the log's thread, after the
+  close of the previous log. So a power failure leaves no gap between two logs, even with ``interval`` and ``never``.
 """
 
 from __future__ import annotations
@@ -44,14 +50,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from zoolet.protocol.operations import OpCode
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.journal import Applied, Journal
-from zoolet.server.storage import txnlog
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.log_file import LogFile
-from zoolet.server.storage.output import Output
-from zoolet.server.storage.settings import StorageSettings
+from ...protocol.operations import OpCode
+from ..core.engine import Engine
+from ..core.journal import Applied, Journal
+from . import txnlog
+from .disk import Disk
+from .log_file import LogFile
+from .output import Output
+from .settings import StorageSettings
 
 _log = logging.getLogger("zoolet.server")
 RETRY: Final = 1.0
@@ -59,12 +65,12 @@ RETRY: Final = 1.0
 SYNC_INTERVAL: Final = 1.0
 """Seconds between two syncs with ``interval``."""
 STOP_SECONDS: Final = 3.0
-"""Seconds that a server which stops waits for a disk that is full or failing."""
+"""Seconds that a stopping server waits for a disk that is full or failing."""
 
 
 @dataclass
 class Commit:
-    """Transactions that are being logged, and the output that waits for it."""
+    """Transactions that are being logged, and the output that waits for them."""
 
     entries: list[Applied]
     data: bytes
@@ -76,18 +82,18 @@ class GroupCommit:
     """The log of a running server.
 
     Args:
-        engine: The engine, which was recovered from the directory.
-        folder: Where the logs are.
-        settings: When to sync, and how much space to reserve.
-        disk: The operations on files.
+        engine: The engine, recovered from the directory.
+        folder: The folder of the logs.
+        settings: The settings for syncing and reserving space.
+        disk: The file operations.
 
     Attributes:
-        journal: What the engine has applied since the last commit.
-        logged_zxid: The zxid of the last transaction that was logged.
-        doubtful_zxid: The zxid of the last transaction that was acknowledged and may be lost with the power for good,
-            until a snapshot has it; 0 for none.
-        on_committed: Called after each commit with its number of transactions and of bytes.
-        on_log_unusable: Called when only a snapshot and another log help: this one could not be synced.
+        journal: The transactions that the engine has applied since the last commit.
+        logged_zxid: The zxid of the last logged transaction.
+        doubtful_zxid: The zxid of the last acknowledged transaction that a power failure may destroy, because a sync of
+            its log failed. A snapshot that contains it makes it safe; 0 for none.
+        on_committed: Called after each commit with the number of transactions and the number of bytes.
+        on_log_unusable: Called when a sync has failed, so that only a snapshot and a new log help.
     """
 
     def __init__(self, engine: Engine, folder: Path, settings: StorageSettings, disk: Disk) -> None:
@@ -96,7 +102,7 @@ class GroupCommit:
         self._settings = settings
         self._disk = disk
         self._loop = asyncio.get_running_loop()
-        self.journal = Journal(engine.zxid)
+        self.journal = Journal(engine.zxid, txnlog.decode, txnlog.sessions)
         engine.use_journal(self.journal)
         self.logged_zxid = engine.zxid
         self.doubtful_zxid = 0
@@ -104,38 +110,38 @@ class GroupCommit:
         self.on_log_unusable: Callable[[], object] = lambda: None
         self._waits = settings.fsync == "always"
         self._log: LogFile | None = None
-        self._next: LogFile | None = self._new_log()  # in reserve, so that a full disk does not prevent it
+        self._next: LogFile | None = self._new_log()  # the next log file, created before the disk can become full
         self._log_thread = disk.executor("zoolet-log")
         self._closing = self._has_stopped = False
-        self._is_certain = True  # at the end: no sync has failed
-        self._waiting: dict[Output, None] = {}  # those whose output is for the next commit
+        self._is_certain = True  # whether no sync has failed during shutdown
+        self._waiting: dict[Output, None] = {}  # connections with output for the next commit
         self._paused: dict[Output, None] = {}
         self._committing: Commit | None = None
         self._failing = self._short = False
-        self._failure = ""  # what was last logged of it
+        self._failure = ""  # the last failure that was reported in the server's log
         self._scheduled = False
-        self._unsynced = False  # with interval: something was written since the last sync
+        self._unsynced = False  # whether anything was written since the last sync, for fsync=interval
         self._sync_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._reserve_timer: asyncio.TimerHandle | None = None
         self._drained = asyncio.Event()
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # for a zxid to be logged
-        self._retiring: asyncio.Future[asyncio.Future[None] | None] | None = None  # another log is to begin
-        self._check_space()  # the disk may be full from the beginning
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # callers that wait until a zxid is logged
+        self._retiring: asyncio.Future[asyncio.Future[None] | None] | None = None  # set while a caller wants a new log
+        self._check_space()  # the disk may already be full
 
     # --- output ---
 
     def paused(self) -> list[Output]:
-        """Return the connections from which nothing is received at present: their sessions must not expire."""
+        """Return the connections that the server is not reading at present. Their sessions must not expire."""
         return list(self._paused)
 
     def hold(self, output: Output) -> bool:
-        """Return whether the output of a connection has to wait; it is sent later then."""
+        """Return whether the output of a connection has to wait. If so, the log sends it later."""
         if not self.journal.entries and self._committing is None:
             return False
         if output in self._waiting:
             if self._committing is not None and output not in self._paused:
-                self._paused[output] = None  # it is two commits ahead: what it may send is limited
+                self._paused[output] = None  # the connection is two commits ahead, so limit its requests
                 output.pause()
             return True
         if self._failing and not self._must_wait(output):
@@ -145,8 +151,10 @@ class GroupCommit:
         return True
 
     def _must_wait(self, output: Output) -> bool:
-        """Return whether the output of a connection waits while the log is failing: it has changed something that is
-        not logged, or a session has ended, which nobody must see.
+        """Return whether the output of a connection waits while the log is failing.
+
+        It waits if the connection has unlogged changes. It also waits if the end of any session is not logged, because
+        no client may see that end.
         """
         commit = self._committing
         assert commit is not None
@@ -158,12 +166,12 @@ class GroupCommit:
         return output.session_id in unlogged or any(held is output for held, _, _ in commit.outputs)
 
     def forget(self, output: Output) -> None:
-        """Forget a connection that is gone."""
+        """Forget a closed connection."""
         self._waiting.pop(output, None)
         self._paused.pop(output, None)
 
     def commit_soon(self) -> None:
-        """Log what was applied, at the end of this iteration of the event loop or behind the present commit."""
+        """Log the applied transactions, at the end of this event-loop iteration or after the current commit."""
         idle = not self._scheduled and self._committing is None and not self._has_stopped
         if idle and (self.journal.entries or self._waiting):
             self._scheduled = True
@@ -175,7 +183,7 @@ class GroupCommit:
         self._scheduled = False
         if self._committing is not None:
             return
-        data = txnlog.encode(self.journal.entries)  # if this fails, nothing is forgotten
+        data = txnlog.encode(self.journal.entries)  # encoded before the journal is emptied, because encoding may fail
         entries = self.journal.pop_all()
         outputs = [(output, *output.pop_output()) for output in self._waiting]
         self._waiting.clear()
@@ -188,7 +196,7 @@ class GroupCommit:
         if not commit.entries:
             self._committed(None)
         elif self._waits or self._failing or (log := self._log) is None or log.has_failed or log.is_full:
-            # The first commit of a log comes after the close of the log before it.
+            # The first commit of a log must follow the close of the previous log.
             future = self._log_thread.submit(self._append, commit, sync=self._waits or self._failing)
             future.add_done_callback(self._in_loop(self._committed))
         else:
@@ -200,14 +208,14 @@ class GroupCommit:
                 self._committed(None)
 
     def _append(self, commit: Commit, *, sync: bool) -> None:
-        """Write a commit to the log, or to another if it takes no more; this runs in the log's thread."""
+        """Write a commit to the log, or to a new log if the current one is unusable. This runs in the log's thread."""
         log = self._log
         if log is not None and log.has_failed:
             self._log = None
             log.abandon()
         elif log is not None and log.is_full:
             log.sync()
-            self._log = None  # whatever becomes of its end, which is zeros
+            self._log = None  # a failed close does no harm, because only zeros follow the transactions
             log.close()
         if (log := self._log) is None:
             log, self._next = self._next or self._new_log(), None
@@ -239,7 +247,7 @@ class GroupCommit:
         if commit.entries:
             self.logged_zxid = commit.entries[-1][2]
             if self.journal.heard is not None:
-                self.journal.heard(commit.entries)
+                self.journal.heard(commit.data)
             summaries, count = self._engine.metrics.summaries, len(commit.entries)
             summaries["sync_processor_batch_size"].observe(count)
             summaries["updatelatency"].observe((perf_counter() - commit.began) * 1000, count)
@@ -249,11 +257,11 @@ class GroupCommit:
         self._wake_waiters()
         if self._failing:
             self._failing, self._failure = False, ""
-            _log.warning("the log is written again: %s", self._folder)
+            _log.warning("the log in %s is writable again", self._folder)
         self._check_space()
         for output, data, closing in commit.outputs:
             output.send_output(data, closing, output not in self._waiting)
-        if not self._closing:  # otherwise nothing more is received
+        if not self._closing:  # a closing server receives nothing more
             paused, self._paused = self._paused, {}
             for output in paused:
                 output.resume()
@@ -262,7 +270,7 @@ class GroupCommit:
         else:
             self._drained.set()
 
-    # --- trouble ---
+    # --- failures ---
 
     def _fail(self, error: BaseException) -> None:
         self._failing = True
@@ -270,7 +278,7 @@ class GroupCommit:
             self._note_doubt()
         if str(error) != self._failure:
             self._failure = str(error)
-            _log.error("writes are refused: the log cannot be written: %s; trying again each second", error)
+            _log.error("refusing writes: cannot write the log: %s; retrying every second", error)
         self._update_writable()
         for output in [output for output in self._waiting if not self._must_wait(output)]:
             del self._waiting[output]
@@ -282,7 +290,10 @@ class GroupCommit:
             self._write_timer = self._loop.call_later(RETRY, self._write)
 
     def _note_doubt(self) -> None:
-        """Note that what the present log has is not certain: with ``always`` it was not acknowledged."""
+        """Note that the content of the current log may not be on the disk.
+
+        With ``always``, this changes nothing, because the content was not acknowledged.
+        """
         if not self._waits and self.doubtful_zxid < self.logged_zxid:
             self.doubtful_zxid = self.logged_zxid
             self.on_log_unusable()
@@ -291,10 +302,10 @@ class GroupCommit:
         log = self._log or self._next
         short = log is not None and log.is_short
         if short and not self._short:
-            size = f"{self._settings.preallocated} kilobytes (preAllocSize)"
-            _log.error("writes are refused: no space for %s more of the log; trying again each second", size)
+            size = f"{self._settings.preallocated} kB"
+            _log.error("refusing writes: less than %s free for the log (preAllocSize); retrying every second", size)
         elif self._short and not short:
-            _log.warning("writes are accepted again")
+            _log.warning("accepting writes again")
         self._short = short
         self._update_writable()
         if short and self._reserve_timer is None:
@@ -302,7 +313,7 @@ class GroupCommit:
 
     def _try_reserve(self) -> None:
         self._reserve_timer = None
-        if self._committing is not None:  # the log's thread has the file
+        if self._committing is not None:  # the log's thread is using the file
             self._reserve_timer = self._loop.call_later(RETRY, self._try_reserve)
             return
         if (log := self._log or self._next) is not None:
@@ -310,9 +321,9 @@ class GroupCommit:
         self._check_space()
 
     def _update_writable(self) -> None:
-        refusal = f"the log cannot be written: {self._failure}" if self._failing else ""
+        refusal = f"cannot write the log: {self._failure}" if self._failing else ""
         if self._short and not refusal:
-            refusal = f"no space for {self._settings.preallocated} kilobytes (preAllocSize) more of the log"
+            refusal = f"less than {self._settings.preallocated} kB free for the log (preAllocSize)"
         if (refusal, self._failing) != (self._engine.refusal, self._engine.frozen):
             self._engine.refuse_writes(refusal, frozen=self._failing)
 
@@ -335,26 +346,26 @@ class GroupCommit:
         if error is not None and self._closing:
             self._is_certain = False
         elif error is not None:
-            _log.error("the log could not be synced, so that a snapshot is written: %s", error)
+            _log.error("could not sync the log; writing a snapshot instead: %s", error)
             self._note_doubt()
 
     # --- for snapshots ---
 
     async def begin_another_log(self) -> None:
-        """End the log between two commits; the next one begins another log.
+        """Close the log between two commits. The next commit starts a new log.
 
         Raises:
-            OSError: There is no space for another one.
+            OSError: The disk has no space for a new log, or the server is stopping.
         """
         if self._next is None:
             await self._in_log_thread(self._prepare_log)
         if (log := self._log) is not None and not self._waits:
-            try:  # so that commits do not wait for long when it is closed
+            try:  # a sync before the close, so that commits do not wait long for the close
                 await self._in_log_thread(log.sync)
             except OSError as error:
                 self._synced(error)
         if self._has_stopped:
-            raise OSError("the server stops")
+            raise OSError("the server is stopping")
         self._retiring = retired = self._loop.create_future()
         if self._committing is None:
             self._retire()
@@ -362,22 +373,22 @@ class GroupCommit:
         if closing is not None:
             try:
                 await closing
-            except OSError as error:  # no loss, once the snapshot counts: it has what that log has
-                _log.error("the log could not be synced at its end: %s", error)
+            except OSError as error:  # nothing is lost once the snapshot is complete, because it includes this log
+                _log.error("could not sync the log before closing it: %s", error)
                 self._note_doubt()
 
     def _retire(self) -> None:
-        """Detach and close the log between two commits, if that was asked for."""
+        """Detach and close the log between two commits, if a new log is wanted."""
         if self._retiring is not None:
             log, self._log = self._log, None
             retiring, self._retiring = self._retiring, None
             retiring.set_result(None if log is None else self._loop.run_in_executor(self._log_thread, log.close))
 
     def _prepare_log(self) -> None:
-        """Create the next log while the present one has its space.
+        """Create the next log while the current one keeps its reserved space.
 
         Raises:
-            OSError: There is no space for another one.
+            OSError: The disk has no space for a new log.
         """
         log = self._new_log()
         if log.is_short:
@@ -386,13 +397,13 @@ class GroupCommit:
         self._next = log
 
     async def on_disk(self, after: int, zxid: int) -> None:
-        """Wait until the transactions after one zxid, up to another, outlive a loss of power, however many follow.
+        """Wait until the transactions after zxid *after*, up to *zxid*, are safe from a power failure.
 
         Raises:
-            OSError: They may not: a log could not be synced, or the server stops.
+            OSError: A sync of their log failed, or the server is stopping.
         """
         if self._has_stopped:
-            raise OSError("the server stops")
+            raise OSError("the server is stopping")
         if self.logged_zxid < zxid and self.journal.zxid > self.logged_zxid:
             self._waiters.append((min(zxid, self.journal.zxid), waiter := self._loop.create_future()))
             self.commit_soon()
@@ -404,7 +415,7 @@ class GroupCommit:
                 self._synced(error)
                 raise
         if self.doubtful_zxid > after:
-            raise OSError(f"the transactions up to 0x{self.doubtful_zxid:x}, which it needs, may not be on the disk")
+            raise OSError(f"the required transactions up to 0x{self.doubtful_zxid:x} may not be on the disk")
 
     def _wake_waiters(self) -> None:
         for zxid, waiter in self._waiters:
@@ -418,17 +429,17 @@ class GroupCommit:
     # --- the end ---
 
     async def drain(self) -> None:
-        """Wait until everything that was applied is in the log, and the output that waited for it is sent."""
+        """Wait until all applied transactions are in the log, and the output that waited for them is sent."""
         while self._committing is not None or self.journal.entries:
             self._drained.clear()
             self.commit_soon()
             await self._drained.wait()
 
     async def stop_logging(self) -> int:
-        """Log what remains; a disk that is full or failing gets three seconds.
+        """Log the remaining transactions. If the disk is full or failing, give up after three seconds.
 
         Returns:
-            How many transactions could not be logged.
+            The number of transactions that could not be logged.
         """
         lost = 0
         self._closing = True
@@ -436,7 +447,7 @@ class GroupCommit:
             await asyncio.wait_for(self.drain(), STOP_SECONDS)
         except TimeoutError:
             lost = len(self.journal.entries) + (len(self._committing.entries) if self._committing is not None else 0)
-            _log.error("%d transactions could not be logged before the end", lost)
+            _log.error("could not log %d transactions before the server stopped", lost)
         self._has_stopped = True
         for timer in (self._sync_timer, self._write_timer, self._reserve_timer):
             if timer is not None:
@@ -449,7 +460,7 @@ class GroupCommit:
         return lost
 
     async def close_logs(self) -> bool:
-        """Close the files, after what their thread still does; return whether all that was logged is on the disk."""
+        """Close the files after the pending operations of their thread. Return whether the whole log is on the disk."""
         await self._in_log_thread(self._close_logs)
         self._log_thread.shutdown()
         return self._is_certain
@@ -460,4 +471,4 @@ class GroupCommit:
                 log.close()
             except OSError as error:
                 self._is_certain = False
-                _log.error("the log could not be closed: %s", error)
+                _log.error("could not close the log: %s", error)

@@ -1,50 +1,53 @@
-"""Where the files of a data directory are: their names, a new directory, and the note that says where its logs are."""
+"""The layout of a data directory: names of files, creation, and the note of a separate log directory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.errors import StorageError
+from .disk import Disk
+from .errors import StorageError
 
 SUBFOLDER: Final = "version-2"
-"""Where the files are in a data directory."""
+"""The folder of the files in a data directory."""
 LOCK: Final = "zoolet.lock"
 LOGS: Final = "zoolet.logs"
-"""Says where the logs are, if they are in another directory."""
+"""Contains the path of the logs, if they are in a separate directory."""
 KEY: Final = "zoolet.key"
-"""The key of session passwords, with which clients can resume their sessions."""
+"""The key for session passwords. Clients need their password to resume a session."""
 PRIVATE: Final = "zoolet-"
-"""Prefix of the names of our own files, which ZooKeeper ignores."""
-MOVED: Final = f"if they were moved, delete {LOGS}"
+"""Prefix of zoolet's own files, which ZooKeeper ignores."""
+MOVED: Final = f"if the logs were moved, delete {LOGS}"
 
 
 def check_new(path: Path) -> None:
-    """Check that a directory that has no data can become a data directory; it may have other files.
+    """Check that a directory without data can become a data directory. It may contain other files.
 
     Raises:
-        StorageError: It is a file, or has data of another version.
+        StorageError: *path* is a file, or contains data of a different version.
     """
     if path.exists() and not path.is_dir():
-        raise StorageError(str(path), "this is not a directory")
+        raise StorageError(str(path), "not a directory")
     _check_version(path)
 
 
 def create(path: Path) -> None:
-    """Create a data directory, if it is not there, for its owner only.
+    """Create a data directory that only its owner can access, unless it exists.
 
     Raises:
-        OSError: It cannot be created.
+        StorageError: The directory cannot be created.
     """
     missing = [folder for folder in (path / SUBFOLDER, path, *path.parents) if not folder.exists()]
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        Disk().sync_folder(folder.parent)
+    try:
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            Disk().sync_folder(folder.parent)
+    except OSError as error:
+        raise StorageError(str(path), f"cannot create the data directory: {error.strerror}") from None
 
 
 def write_file(disk: Disk, path: Path, data: bytes) -> None:
-    """Write a file that is there as a whole, or not at all."""
+    """Write a file atomically: after a crash it is complete, or its old version remains."""
     temporary = path.with_name(f"{PRIVATE}{path.name}.tmp")
     descriptor = disk.create(temporary)
     try:
@@ -57,57 +60,58 @@ def write_file(disk: Disk, path: Path, data: bytes) -> None:
 
 
 def remove_leftovers(folder: Path, disk: Disk) -> None:
-    """Remove what was being written when a server ended."""
+    """Remove the temporary files of a server that stopped while it was writing them."""
     for path in folder.glob(f"{PRIVATE}*.tmp"):
         disk.remove(path)
 
 
 def remember_logs(path: Path, log_path: Path, disk: Disk) -> None:
-    """Note in a data directory where its logs are, so that nobody begins without them."""
+    """Note the path of the logs in a data directory, so that a server cannot start without them."""
     note = path / LOGS
     if not note.exists():
         write_file(disk, note, f"{log_path.resolve()}\n".encode())
 
 
 def noted_logs(path: Path) -> Path | None:
-    """Return where the logs of a data directory are, if that was noted.
+    """Return the noted path of the logs of a data directory, or None without a note.
 
     Raises:
-        StorageError: They are not there.
+        StorageError: The noted directory does not exist or contains no logs.
     """
     note = path / LOGS
     if not note.is_file():
         return None
     noted = Path(note.read_text(encoding="utf-8", errors="replace").strip())
     if not noted.is_dir():
-        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, which is not there; {MOVED}")
+        raise StorageError(str(path), f"{LOGS} names {noted} as the log directory, which does not exist; {MOVED}")
     if not (noted / SUBFOLDER / LOCK).exists() and not (noted / LOCK).exists():
-        raise StorageError(
-            str(path), f"its logs are in {noted}, as {LOGS} says, which has none: is it mounted? {MOVED}"
-        )
+        reason = f"{LOGS} names {noted} as the log directory, which contains no logs"
+        raise StorageError(str(path), f"{reason}; check that it is mounted, or, {MOVED}")
     return noted
 
 
 def log_path_of(path: Path, log_path: str | Path | None) -> str | Path | None:
-    """Return where the logs are: where the caller says, or where it was noted.
+    """Return the path of the logs: the given one, or the noted one.
 
     Raises:
-        StorageError: The note says something else.
+        StorageError: The note contains a different path.
     """
     noted = noted_logs(path)
     if noted is not None and log_path is not None and Path(log_path).resolve() != noted:
-        raise StorageError(str(path), f"its logs are in {noted}, as {LOGS} says, and not in {log_path}; {MOVED}")
+        raise StorageError(str(path), f"{LOGS} names {noted} as the log directory, not {log_path}; {MOVED}")
     return log_path if noted is None else noted
 
 
 def folder_in(path: Path) -> Path:
-    """Return the folder in a data directory that has its files.
+    """Return the folder that contains the files of a data directory.
 
     Raises:
-        StorageError: It is no directory, or has data of another version.
+        StorageError: *path* does not exist or is not a directory, or contains data of a different version.
     """
+    if not path.exists():
+        raise StorageError(str(path), "does not exist")
     if not path.is_dir():
-        raise StorageError(str(path), "this is not a directory")
+        raise StorageError(str(path), "not a directory")
     inner = path / SUBFOLDER
     if inner.is_dir():
         return inner
@@ -118,4 +122,4 @@ def folder_in(path: Path) -> Path:
 def _check_version(path: Path) -> None:
     for other in sorted(path.glob("version-*")):
         if other.name != SUBFOLDER:
-            raise StorageError(str(path), f"it has data of another version: {other.name}; known is {SUBFOLDER}")
+            raise StorageError(str(path), f"unsupported data version: expected {SUBFOLDER}, found {other.name}")

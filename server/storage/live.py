@@ -1,7 +1,7 @@
-"""A snapshot of a server that goes on serving.
+"""Take a snapshot of a server that keeps serving requests.
 
-It is taken bit by bit while the tree changes, as ZooKeeper takes its own: what changed after its zxid is in the log,
-and applying that again leads to the same state. Nodes that are younger than the snapshot are left out, for the log
+Like ZooKeeper, the server takes it incrementally while the tree changes. All changes after its zxid are in the log, and
+applying them again leads to the same state. Nodes that are younger than the snapshot are left out, because the log
 creates them.
 """
 
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.node import Node
-from zoolet.server.core.tree import Tree
-from zoolet.server.storage.snapshot import NOBODY, OPEN_KEY, Snapshot, StoredNode
+from ..core.acls import NOBODY, OPEN_KEY
+from ..core.engine import Engine
+from ..core.node import Node
+from ..core.tree import Tree
+from .snapshot import Snapshot, StoredNode
 
 
 def tables_of(engine: Engine) -> Snapshot:
-    """Return a snapshot of an engine as it is now, without its nodes."""
+    """Return a snapshot of the current state of an engine, without its nodes."""
     acls = engine.acls.lists()
     acls[max(acls, default=0) + 1] = NOBODY
     sessions = {session.id: session.timeout_ms for session in engine.sessions.alive.values()}
@@ -24,11 +25,11 @@ def tables_of(engine: Engine) -> Snapshot:
 
 
 def nodes_of(tree: Tree, tables: Snapshot) -> Iterator[StoredNode]:
-    """Yield the nodes that are not younger than a snapshot, parents first; the tree may change meanwhile.
+    """Yield the nodes that are not younger than a snapshot, parents first. The tree may change during the iteration.
 
     Args:
         tree: The tree.
-        tables: The zxid and the ACL lists, as :func:`tables_of` has returned them.
+        tables: The zxid and the ACL lists, from :func:`tables_of`.
     """
     acls, zxid, nobody = tables.acls, tables.zxid, max(tables.acls)
     yield _stored("", tree.root, acls, nobody)
@@ -39,7 +40,7 @@ def nodes_of(tree: Tree, tables: Snapshot) -> Iterator[StoredNode]:
         if name is None:
             pending.pop()
             continue
-        node = parent.children.get(name) if parent.children else None
+        node = parent.children.node(name) if parent.children else None
         if node is None or node.czxid > zxid:
             continue
         path = prefix + name

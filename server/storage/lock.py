@@ -8,32 +8,35 @@ import re
 from pathlib import Path
 from typing import Final
 
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.layout import LOCK, SUBFOLDER
+from .disk import Disk
+from .errors import StorageError
+from .layout import LOCK, SUBFOLDER
 
 LOCK_SIZE: Final = 128
 _FACT: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
 
 
 class Lock:
-    """The lock of a directory, which one server has at a time, and its file with what the last one has noted. The lock
-    ends with the process; it is that of the folder, so that nobody can delete it.
+    """The lock of a directory, held by one server at a time, and its file with the notes of the last server.
 
-    The file has lines: ``pid N`` while a server runs, ``zxid N`` after a clean end, ``session N``, the highest session
-    id that was given, and spaces up to :data:`LOCK_SIZE` bytes.
+    The lock is released when the process exits. It locks the folder, not the file, so deleting the file does not help.
+
+    The file contains these lines, padded with spaces to :data:`LOCK_SIZE` bytes:
+
+    - ``pid N`` while a server runs, or ``zxid N`` after a clean shutdown.
+    - ``session N``, the highest session id that was assigned.
 
     Args:
         path: The directory.
-        disk: The operations on files.
+        disk: The file operations.
 
     Attributes:
-        was_clean: Whether the previous server stopped cleanly, or there was none.
-        zxid: The last zxid that it had then; 0 if that is not known.
-        session_id: The highest session id that it has noted; 0 for none.
+        was_clean: Whether the previous server stopped cleanly, or the directory is new.
+        zxid: The last zxid of the previous server; 0 if it is unknown.
+        session_id: The highest session id that the previous server noted; 0 for none.
 
     Raises:
-        StorageError: Another server has it.
+        StorageError: Another server holds the lock.
         OSError: The file cannot be created.
     """
 
@@ -51,36 +54,36 @@ class Lock:
             fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
             self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
-            self.note_session(self.session_id)  # or the end of the last server would look clean after a crash
+            self.note_session(self.session_id)  # without this note, the last shutdown would look clean after a crash
         except BlockingIOError:
             self.release()
             where = str(path).removesuffix(f"/{SUBFOLDER}")
             owner = facts.get("pid", "unknown")
-            raise StorageError(where, f"another server uses this directory, process {owner}") from None
+            raise StorageError(where, f"another server (process {owner}) is using this directory") from None
         except BaseException:
             self.release()
             raise
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The name of the lock's file."""
         return self._path.name
 
     def note_session(self, session_id: int) -> None:
-        """Note the highest session id that was given, while the server runs; it outlives a loss of power.
+        """Note the highest session id that was assigned, safe from a power failure. The server keeps running.
 
         Raises:
-            OSError: It may not.
+            OSError: The note may not be on the disk.
         """
         self._write(b"pid %d\nsession %d\n" % (os.getpid(), session_id))
         self._disk.sync(self._descriptor)
 
     def note_clean_end(self, zxid: int, session_id: int) -> None:
-        """Note that the server has stopped cleanly, with its last zxid and the highest session id."""
+        """Note that the server stopped cleanly, with its last zxid and the highest session id."""
         self._write(b"zxid %d\nsession %d\n" % (zxid, session_id))
 
     def undo(self) -> None:
-        """Release the directory, and leave the file as it was before."""
+        """Release the directory, and restore the previous content of the file."""
         if self._is_new:
             self._path.unlink(missing_ok=True)
         else:
@@ -94,11 +97,23 @@ class Lock:
                 os.close(descriptor)
 
     def _write(self, data: bytes) -> None:
-        os.pwrite(self._descriptor, data.ljust(LOCK_SIZE), 0)  # at once, and all of it: at no moment is it empty
+        os.pwrite(self._descriptor, data.ljust(LOCK_SIZE), 0)  # a single write of fixed size never empties the file
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a server is using a directory."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def noted_session(folder: Path) -> int:
-    """Return the highest session id that a server has noted in a directory, which it may be using; 0 for none."""
+    """Return the highest session id noted in a directory, even if it is in use; 0 for none."""
     try:
         text = (folder / LOCK).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -107,7 +122,9 @@ def noted_session(folder: Path) -> int:
 
 
 def note_unclean_end(folder: Path, session_id: int) -> None:
-    """Note in a copy that its server did not stop: the next one begins an epoch, so that no zxid is taken twice."""
+    """Note in a copy that its server did not stop cleanly. The next server starts a new epoch, which never reuses a
+    zxid.
+    """
     data = b"pid 0\nsession %d\n" % session_id
     descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     try:

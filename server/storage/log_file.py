@@ -1,8 +1,8 @@
-"""One transaction log that is being written.
+"""Write one transaction log.
 
-It gets its name with its first transaction, once its header is on the disk, so that a log is never empty: ZooKeeper
-3.8.0 does not start on an empty one. Space is reserved in advance: the file need not grow with each transaction, which
-makes a sync twice as fast, and a full disk is noticed while there is room for what was applied already.
+The file gets its name with its first transaction, after its header is on the disk, so a log is never empty: ZooKeeper
+3.8.0 does not start with an empty log. Space is reserved in advance. So the file does not grow with each transaction,
+which makes a sync twice as fast, and a full disk is noticed while there is still space for applied transactions.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from zoolet.server.storage import txnlog
-from zoolet.server.storage.disk import Disk
+from . import txnlog
+from .disk import Disk
 
 RESERVE: Final = 4
-"""The reserve is this part, a quarter, of the preallocated size."""
+"""More space is reserved when less than this fraction (1/4) of the preallocated size is left."""
 
 
 class LogFile:
-    """A new log, which has no name yet.
+    """A new log, without a name at first.
 
     Args:
-        folder: Where its file is created.
-        disk: The operations on files.
-        preallocated: How many bytes are reserved at a time; 0 for none.
-        on_synced: Called after each sync with the seconds that it has taken, in the thread that has called it.
+        folder: The folder of the file.
+        disk: The file operations.
+        preallocated: Number of bytes to reserve in one step; 0 for none.
+        on_synced: Called after each sync with its duration in seconds, in the thread of the sync.
 
     Attributes:
-        path: Its file.
-        is_short: Whether there was no space to reserve more.
-        is_full: Whether a file may not be larger (RLIMIT_FSIZE): another one takes what follows.
-        has_failed: Whether a sync has failed: what it has is not certain, and a later sync might succeed wrongly. It
-            takes nothing more.
+        path: The path of the file.
+        is_short: Whether the disk had no space to reserve more.
+        is_full: Whether the file has reached the maximum file size (RLIMIT_FSIZE). Later transactions go to a new file.
+        has_failed: Whether a sync has failed. The content may not be on the disk, and a later sync could report success
+            anyway, so the log accepts no more transactions.
 
     Raises:
-        OSError: It cannot be created.
+        OSError: The file cannot be created.
     """
 
     _count = 0
@@ -52,21 +52,21 @@ class LogFile:
         self._on_synced = on_synced
         self._preallocated = preallocated
         self._reserved = self._size = 0
-        self._is_named = self._is_begun = False  # it has its name; the name is on the disk
+        self._is_named = self._is_begun = False  # whether the file has its name, and whether the name is on the disk
         self._has_entries = False
         self._descriptor = disk.create(self.path)
         if preallocated:
             self.try_reserve()
 
     def append(self, first_zxid: int, data: bytes) -> None:
-        """Write transactions after those that the log has. After an error, they can be written again.
+        """Append transactions to the log. After an error, they can be written again.
 
         Args:
-            first_zxid: The zxid of the first of them.
-            data: Their bytes.
+            first_zxid: The zxid of the first transaction.
+            data: The encoded transactions.
 
         Raises:
-            OSError: They cannot be written, or the file has gone.
+            OSError: The transactions cannot be written, or the file has been removed.
         """
         self._check_usable()
         if not self._is_begun:
@@ -83,7 +83,7 @@ class LogFile:
             self.try_reserve()
 
     def _begin(self, first_zxid: int) -> None:
-        """Write the header, and name the file; each step that has failed is done again."""
+        """Write the header, and name the file. The next call repeats a failed step."""
         header = txnlog.encode_header()
         if not self._is_named:
             self._disk.write(self._descriptor, header, 0)
@@ -95,14 +95,12 @@ class LogFile:
         self._is_begun = True
 
     def _check_in_place(self) -> None:
-        """Check that the file is where it was created: what is written to one that was deleted is lost."""
+        """Check that the file still exists at its path, because writes to a deleted file would be lost."""
         if not self._disk.is_at(self._descriptor, self.path):
-            raise OSError(errno.ENOENT, "the file of the log has gone", str(self.path))
+            raise OSError(errno.ENOENT, "the log file has been removed", str(self.path))
 
     def try_reserve(self) -> None:
-        """Reserve more space; :attr:`is_short` says whether there was none. Where a file may not be so large, the log
-        does without.
-        """
+        """Reserve more space, and set :attr:`is_short`. If the maximum file size is too small, do not reserve any."""
         start = max(self._reserved, self._size)
         try:
             self._disk.reserve(self._descriptor, start, self._preallocated)
@@ -116,14 +114,14 @@ class LogFile:
             self.is_short = False
 
     def _note_limit(self, error: OSError) -> None:
-        """Note whether another file may have what this one may not; one without transactions is such a file."""
+        """Set :attr:`is_full` at the maximum file size, unless the log is empty: a new file could not be larger."""
         self.is_full |= error.errno == errno.EFBIG and self._has_entries
 
     def sync(self) -> None:
-        """Wait until what was appended outlives a loss of power.
+        """Wait until everything appended is safe from a power failure.
 
         Raises:
-            OSError: It may not, now and from now on.
+            OSError: The sync failed, now or earlier. The log cannot be used any longer.
         """
         self._check_usable()
         try:
@@ -136,10 +134,10 @@ class LogFile:
 
     def _check_usable(self) -> None:
         if self.has_failed:
-            raise OSError(errno.EIO, "a sync of the log has failed before", str(self.path))
+            raise OSError(errno.EIO, "an earlier sync of the log failed", str(self.path))
 
     def close(self) -> None:
-        """Return the space that is not used, and close the file; one without a name is removed."""
+        """Release the unused space, and close the file. Remove the file if it has no name."""
         try:
             if self._is_named:
                 self._disk.truncate(self._descriptor, self._size)
@@ -150,5 +148,5 @@ class LogFile:
             self._disk.close(self._descriptor)
 
     def abandon(self) -> None:
-        """Close the file as it is: syncing it has failed, and what it has is not certain."""
+        """Close the file without changes, after a failed sync: its content may not be on the disk."""
         self._disk.close(self._descriptor)

@@ -1,28 +1,30 @@
-"""Opening a data directory for a server: the lock, the recovery, and what is written before the server serves."""
+"""Open a data directory for a server: lock it, recover the state, and write what the server needs at startup."""
 
 from __future__ import annotations
 
 import logging
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
-from zoolet.protocol.errors import ErrorCode
-from zoolet.protocol.txns import ErrorTxn
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.journal import ERROR
-from zoolet.server.storage import layout, live, txnlog
-from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage.directory import NEW_EPOCH, DataDir, Progress, no_progress
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.lock import Lock
-from zoolet.server.storage.log_file import LogFile
-from zoolet.server.storage.past import Past, past
-from zoolet.server.storage.recovery import Recovered, recover
-from zoolet.server.storage.settings import StorageSettings
-from zoolet.server.storage.store import Store
+from ...protocol.errors import ErrorCode
+from ...protocol.txns import ErrorTxn
+from ..core.engine import Engine
+from ..core.journal import ERROR, Transaction
+from ..core.state import next_epoch
+from . import layout, live, txnlog
+from . import snapshot as snapshots
+from .directory import NEW_EPOCH, DataDir, Progress, no_progress
+from .disk import Disk
+from .errors import StorageError
+from .lock import Lock
+from .log_file import LogFile
+from .past import past
+from .recovery import Recovered, recover
+from .settings import StorageSettings
+from .store import Store
 
 _log = logging.getLogger("zoolet.server")
 
@@ -31,12 +33,13 @@ class OpenDirectory:
     """A data directory that this process has locked.
 
     Args:
-        settings: Which directory, and how it is used.
-        disk: The operations on files.
+        settings: The settings of the directory.
+        disk: The file operations.
 
     Raises:
-        StorageError: It is not a data directory, is of another version, or another server uses it. Nothing was changed.
-        OSError: It cannot be created, read or written.
+        StorageError: The path is not a data directory, contains data of a different version, or is in use by another
+            server. Nothing was changed.
+        OSError: The directory cannot be created, read or written.
     """
 
     def __init__(self, settings: StorageSettings, disk: Disk | None = None) -> None:
@@ -49,7 +52,7 @@ class OpenDirectory:
         self._log_path = paths[1] if len(paths) > 1 else None
         self._locks: list[Lock] = []
         self._store: Store | None = None
-        noted = layout.noted_logs(paths[0])  # before anything is created where they should be
+        noted = layout.noted_logs(paths[0])  # the notes are read before anything is created in the place of the logs
         new = [path for path in paths if not (path / layout.SUBFOLDER).is_dir()]
         for path in new:
             layout.check_new(path)
@@ -67,8 +70,9 @@ class OpenDirectory:
             raise
 
     def release(self) -> None:
-        """Release the lock, and record in its file whether the stop was clean; restore the file if the server never
-        started.
+        """Release the lock, and note in its file whether the server stopped cleanly.
+
+        If the server never started, restore the file instead.
         """
         for lock in self._locks:
             if self._store is None:
@@ -80,10 +84,10 @@ class OpenDirectory:
         self._locks.clear()
 
     def recover(self, engine: Engine, progress: Progress | None = None) -> Recovered:
-        """Load the state of the directory into a new engine, and write what a server needs before it serves.
+        """Load the state of the directory into a new engine, and write what a server needs at startup.
 
         Raises:
-            StorageError: The files are not what they should be. Nothing was changed.
+            StorageError: The files are damaged or inconsistent. Nothing was changed.
             OSError: A file cannot be read or written.
         """
         started = perf_counter()
@@ -94,16 +98,16 @@ class OpenDirectory:
         self._check_complete(engine)
         self._use_passwords(engine)
         directory.set_aside(disk)
-        directory.truncate(disk)  # before another log follows: from then on it is damage
+        directory.truncate(disk)  # truncated before a new log, because a torn end before a later log is damage
         layout.remove_leftovers(directory.folder, disk)
         layout.remove_leftovers(directory.log_folder, disk)
         for problem in recovered.problems:
-            _log.error("while recovering: %s", problem)
+            _log.error("problem during recovery: %s", problem)
         if self._log_path is not None:
-            disk.sync_folder(directory.log_folder)  # the name of the lock, by which the folder is known
+            disk.sync_folder(directory.log_folder)  # sync the name of the lock file, which marks the log folder
             layout.remember_logs(directory.path, self._log_path, disk)
         if is_new:
-            _log.info("%s: a new data directory", directory.path)
+            _log.info("%s: initialized a new data directory", directory.path)
             engine.zxid = first
             self._write_first_snapshot(engine)
         elif recovered.problems or not self._locks[0].was_clean:
@@ -113,9 +117,9 @@ class OpenDirectory:
         engine.metrics.summaries["dbinittime"].observe(seconds * 1000)
         engine.metrics.summaries["startup_txns_loaded"].observe(recovered.transactions)
         _log.info(
-            "%s: %d nodes and %d sessions at zxid 0x%x, after replaying %d transactions, in %.1f s",
+            "%s: loaded %d nodes and %d sessions at zxid 0x%x, after replaying %d transactions, in %.1f s",
             directory.path,
-            engine.tree.size,
+            engine.tree.reported_size,
             len(engine.sessions.alive),
             engine.zxid,
             recovered.transactions,
@@ -124,7 +128,10 @@ class OpenDirectory:
         return recovered
 
     def store(self, engine: Engine, recovered: Recovered) -> Store:
-        """Return the files of the server, in the running event loop; a snapshot is begun if there is something new."""
+        """Return the store of the server, for the running event loop.
+
+        A snapshot is started if the recovery has replayed transactions or found problems.
+        """
         store = self._store = Store(engine, self.directory, self.settings, self.disk, self._locks[0].note_session)
         if recovered.transactions or recovered.problems:
             store.snapshot_soon()
@@ -132,15 +139,22 @@ class OpenDirectory:
 
     @property
     def running(self) -> Store | None:
-        """The files of the server, once :meth:`store` was called."""
+        """The store of the server; None before :meth:`store` is called."""
         return self._store
 
-    def past(self, path: str | None, session_id: int | None, before: int, limit: int) -> list[Past]:
-        """Return transactions of the logs, as :func:`~zoolet.server.storage.past.past` does; a thread may call this."""
-        return past(DataDir.find(self.directory.path, self._log_path), path, session_id, before, limit)
+    def past(
+        self,
+        path: str | None,
+        session_id: int | None,
+        before: int,
+        limit: int,
+        matches: Callable[[Transaction], object] = lambda transaction: True,
+    ) -> list[Transaction]:
+        """Return transactions from the logs. See :func:`~zoolet.server.storage.past.past`. This may run in a thread."""
+        return past(DataDir.find(self.directory.path, self._log_path), path, session_id, before, limit, matches)
 
     def configuration(self) -> dict[str, object]:
-        """Return what the four-letter command ``conf`` says of the directory, the sizes in bytes."""
+        """Return the entries of the four-letter command ``conf`` for the directory. Sizes are in bytes."""
         facts: dict[str, object] = {}
         for name, size, folder in (
             ("dataDir", "dataDirSize", self.directory.folder),
@@ -151,16 +165,14 @@ class OpenDirectory:
         return facts
 
     def last_snapshot(self) -> tuple[int, int] | None:
-        """Return the zxid of the newest snapshot in the directory, and when it was written, in seconds since the
-        epoch; None without one.
-        """
+        """Return the zxid of the newest snapshot and the time of its file, in seconds since the epoch; None if none."""
         for zxid, path in DataDir.find(self.directory.path, self._log_path).snapshots.items():
-            with suppress(FileNotFoundError):  # it was purged a moment ago
+            with suppress(FileNotFoundError):  # the snapshot may just have been purged
                 return zxid, int(path.stat().st_mtime)
         return None
 
     def _use_passwords(self, engine: Engine) -> None:
-        """Compute session passwords as the servers before this one, so that their clients can resume sessions."""
+        """Compute the same session passwords as earlier servers, so that clients can resume their sessions."""
         if not self.settings.keyed_passwords:
             engine.sessions.set_key(None)
             return
@@ -168,41 +180,43 @@ class OpenDirectory:
         if path.exists():
             key = path.read_bytes()
             if len(key) != 32:
-                raise StorageError(str(path), f"a key of session passwords has 32 bytes; this has {len(key)}")
+                raise StorageError(str(path), f"expected a session password key of 32 bytes, found {len(key)}")
         else:
             key = engine.rng.randbytes(32)
             layout.write_file(self.disk, path, key)
         engine.sessions.set_key(key)
 
     def _write_first_snapshot(self, engine: Engine) -> None:
-        """Write what an empty server has: without a snapshot ZooKeeper does not use a log."""
+        """Write a snapshot of an empty server, because ZooKeeper does not use a log without a snapshot."""
         path = self.directory.folder / f"snapshot.{engine.zxid:x}"
         layout.write_file(self.disk, path, b"".join(snapshots.encode(live.snapshot_of(engine))))
 
     def _check_complete(self, engine: Engine) -> None:
-        """Check that the files have all that the previous server had when it stopped cleanly.
+        """Check that the files contain everything up to the clean shutdown of the previous server.
 
         Raises:
-            StorageError: They end earlier.
+            StorageError: The files end earlier.
         """
         lock = self._locks[0]
         engine.sessions.skip_id(lock.session_id)
         last = engine.zxid if self.directory.snapshots or self.directory.logs else 0
         if last < lock.zxid:
-            hint = f"if these files are of an earlier time on purpose, delete {layout.SUBFOLDER}/{layout.LOCK}"
+            hint = f"if you restored older files on purpose, delete {layout.SUBFOLDER}/{layout.LOCK}"
             reason = (
-                f"the previous server stopped at 0x{lock.zxid:x}, and the files end with 0x{last:x}: a log is missing"
+                f"the previous server stopped at 0x{lock.zxid:x}, but the files end with 0x{last:x}: a log is missing"
             )
             raise StorageError(str(self.directory.path), f"{reason}; {hint}")
 
     def _begin_epoch(self, engine: Engine) -> None:
-        """Go on with the zxids of a new epoch, so that none is taken twice if writes were lost; a log that is synced
-        remembers it. Within an epoch ZooKeeper 3.9 allows no gap.
+        """Continue with the zxids of a new epoch, so that no zxid is used twice if writes were lost.
+
+        The epoch is recorded in a synced log. A gap within the old epoch is not possible, because ZooKeeper 3.9 rejects
+        it.
 
         Source: ZKDatabase.addCommittedProposal.
         """
         last = engine.zxid
-        epoch = (max(last, self.directory.highest_zxid(), self.directory.seen) >> 32) + 1
+        epoch = next_epoch(max(last, self.directory.highest_zxid(), self.directory.seen), engine.now)
         self.directory.begin_epoch(epoch, self.disk)
         engine.zxid = (epoch << 32) + 1
         log = LogFile(self.directory.log_folder, self.disk, 0)
@@ -212,7 +226,7 @@ class OpenDirectory:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a file; 0 for one that is not there any more, and for a directory."""
+    """Return the size of a file in bytes; 0 for a missing file and for a directory."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The interface of log and connections: output that may have to wait, and the log that holds it."""
+"""The interface between the log and the connections: output that may have to wait, and the log that holds it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Output(Protocol):
-    """The output of one connection, which may have to wait until the transactions that it shows are logged."""
+    """The output of one connection. It may have to wait until the transactions that it shows are logged."""
 
     @property
     def session_id(self) -> int:
@@ -15,11 +15,11 @@ class Output(Protocol):
         ...
 
     def pop_output(self) -> tuple[bytes, bool]:
-        """Return the bytes to send now, and whether the connection is to be closed behind them."""
+        """Return the bytes to send now, and whether to close the connection after them."""
         ...
 
     def send_output(self, data: bytes, closing: bool, last: bool) -> None:
-        """Send bytes that have waited; *last* says that no others wait. Nothing happens if the connection is gone."""
+        """Send bytes that have waited; *last* means that no more are waiting. Do nothing on a closed connection."""
         ...
 
     def pause(self) -> None:
@@ -27,31 +27,31 @@ class Output(Protocol):
         ...
 
     def resume(self) -> None:
-        """Receive again; called only after :meth:`pause`."""
+        """Receive again. This is called only after :meth:`pause`."""
         ...
 
 
 class TransactionLog(Protocol):
-    """Where transactions are logged before the output that shows them is sent: a ``Store``."""
+    """The log of a server, such as a ``Store``. It logs transactions before the output that shows them is sent."""
 
     def hold(self, output: Output) -> bool:
-        """Return whether the output of a connection has to wait; it is sent later then."""
+        """Return whether the output of a connection has to wait. If so, the log sends it later."""
         ...
 
     def forget(self, output: Output) -> None:
-        """Forget a connection that is gone."""
+        """Forget a closed connection."""
         ...
 
     def commit_soon(self) -> None:
-        """Log what was applied."""
+        """Log the applied transactions."""
         ...
 
     def paused(self) -> Sequence[Output]:
-        """Return the connections from which nothing is received, because so much of their output waits."""
+        """Return the connections that the server is not reading, because too much of their output waits."""
         ...
 
     def snapshot_soon(self) -> object:
-        """Begin to write a snapshot."""
+        """Start writing a snapshot."""
         ...
 
     async def snapshot_written(self) -> None:
@@ -59,5 +59,5 @@ class TransactionLog(Protocol):
         ...
 
     async def close(self) -> bool:
-        """Log what remains, and close the files; return whether all could be logged."""
+        """Log the remaining transactions, and close the files. Return whether everything was logged."""
         ...

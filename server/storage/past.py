@@ -1,58 +1,74 @@
-"""The transactions in the logs of a data directory, the last one first: what happened to a node."""
+"""Read the history of a node or session from the logs of a data directory, the last transaction first."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable
+from typing import Final
 
-from zoolet.protocol.codec import Record
-from zoolet.server.core.journal import TYPES
-from zoolet.server.storage.directory import DataDir
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.txnlog import Log, LogEntry
+from ..core.journal import Transaction, changes_of
+from .directory import DataDir
+from .errors import StorageError
+from .txnlog import Log
 
-Past = tuple[int, int, int, int, list[tuple[int, Record]]]
-"""A transaction: its session, zxid, time in milliseconds since the epoch, type; op code and record of each change."""
+MAX_BYTES: Final = 16 << 20
+"""The approximate number of bytes that the transactions of one answer may use in memory."""
+CHANGE_BYTES: Final = 200
+"""The approximate number of bytes of a change in addition to its path."""
 
 
-def past(directory: DataDir, path: str | None, session_id: int | None, before: int, limit: int) -> list[Past]:
-    """Return transactions of the logs, the last one first. All logs may be read, a second for 100,000 transactions.
+def past(
+    directory: DataDir,
+    path: str | None,
+    session_id: int | None,
+    before: int,
+    limit: int,
+    matches: Callable[[Transaction], object] = lambda transaction: True,
+) -> list[Transaction]:
+    """Return transactions from the logs, the last one first.
+
+    This may read all logs, which takes about a second per 100,000 transactions. While it runs, files may grow or be
+    deleted.
 
     Args:
-        directory: The files, as they are now; they may grow and be deleted meanwhile.
-        path: Of this node only.
-        session_id: Of this session only.
-        before: Of zxids below this one only; 0 for all.
-        limit: How many at most.
+        directory: The files of the data directory.
+        path: Return only transactions that change this node; None for all nodes.
+        session_id: Return only transactions of this session; None for all sessions.
+        before: Return only transactions with a lower zxid; 0 for all.
+        limit: The maximum number of transactions. Fewer are returned if they would use more than :data:`MAX_BYTES`.
+        matches: A function that returns whether a transaction is wanted.
 
     Raises:
         OSError: A log cannot be read.
     """
-    found: list[Past] = []
+    found: list[Transaction] = []
+    kept, is_full = 0, False
     for start in sorted(directory.logs, reverse=True):
         if before and start >= before:
             continue
-        here: deque[Past] = deque(maxlen=limit - len(found))
+        here: deque[Transaction] = deque()
         try:
             for entry in Log.open(directory.logs[start]):
-                if (not before or entry.header.zxid < before) and _matches(entry, path, session_id):
-                    header = entry.header
-                    changes = [(TYPES[type(record)], record) for record in entry.records]
-                    here.append((header.clientId, header.zxid, header.time, header.type, changes))
-        except (StorageError, FileNotFoundError):  # what comes before the damage is shown; it was purged meanwhile
+                header = entry.header
+                if (before and header.zxid >= before) or session_id not in (None, header.clientId):
+                    continue
+                changes = changes_of(entry.records)
+                if entry.records and (path is None or any(each[1] == path for each in changes)):
+                    transaction = header.clientId, header.cxid, header.zxid, header.time, header.type, changes
+                    if not matches(transaction):
+                        continue
+                    here.append(transaction)
+                    kept += _bytes(here[-1])
+                    is_full |= kept > MAX_BYTES
+                    while here and (len(found) + len(here) > (1 if kept > MAX_BYTES else limit)):
+                        kept -= _bytes(here.popleft())
+        except (StorageError, FileNotFoundError):  # transactions before damage are shown, and a purged log is skipped
             pass
         found += reversed(here)
-        if len(found) >= limit:
+        if len(found) >= limit or is_full:
             break
     return found
 
 
-def _matches(entry: LogEntry, path: str | None, session_id: int | None) -> bool:
-    if not entry.records or (session_id is not None and entry.header.clientId != session_id):
-        return False
-    return path is None or any(path in _paths(record) for record in entry.records)
-
-
-def _paths(record: Record) -> Iterable[str]:
-    of_one = getattr(record, "path", None)
-    return (of_one,) if of_one is not None else getattr(record, "paths2Delete", None) or ()
+def _bytes(transaction: Transaction) -> int:
+    return sum(CHANGE_BYTES + len(path) for _, path, _ in transaction[5])

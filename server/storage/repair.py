@@ -1,30 +1,30 @@
-"""Repairing a data directory whose logs are damaged: the transactions from the damage on are set aside, not deleted."""
+"""Repair a data directory with damaged logs. The damaged transaction and all later ones are set aside, not deleted."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from zoolet.server.storage.directory import DataDir, Remainder
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.layout import PRIVATE, SUBFOLDER
-from zoolet.server.storage.lock import Lock
-from zoolet.server.storage.txnlog import Log
+from .directory import DataDir, Remainder
+from .disk import Disk
+from .errors import StorageError
+from .layout import PRIVATE, SUBFOLDER
+from .lock import Lock
+from .txnlog import Log
 
 
 def repair(path: Path, log_path: Path | None = None, disk: Disk | None = None) -> list[str]:
-    """Set the transactions aside that follow a damage of the logs, so that a server starts with what precedes it.
+    """Set aside all transactions from the first damage on, so that a server can start with the earlier ones.
 
     Args:
-        path: The directory.
-        log_path: That of the logs, if it is another one.
-        disk: The operations on files.
+        path: The data directory.
+        log_path: The directory of the logs, if different from *path*.
+        disk: The file operations.
 
     Returns:
-        What was done, in lines; none if there was nothing to do.
+        A line for each action; empty if no log is damaged.
 
     Raises:
-        StorageError: It cannot be repaired, or a server uses it.
+        StorageError: The directory cannot be repaired, or a server is using it.
         OSError: A file cannot be read or written.
     """
     disk = disk or Disk()
@@ -39,14 +39,14 @@ def repair(path: Path, log_path: Path | None = None, disk: Disk | None = None) -
             lines += _set_aside_from(directory, Path(damage.where), disk)
         lines += _note_end(lock, directory, is_whole=not lines)
     except BaseException:
-        lock.undo()  # what it says is still true
+        lock.undo()  # the notes of the last server still apply
         raise
     lock.release()
     return lines
 
 
 def _damage(directory: DataDir) -> StorageError | None:
-    """Return why the first log that cannot be used cannot; None if all can."""
+    """Return the error of the first unusable log; None if all logs are usable."""
     snapshot = directory.snapshot()
     try:
         for _ in directory.entries(-1 if snapshot is None else snapshot.zxid):
@@ -59,7 +59,7 @@ def _damage(directory: DataDir) -> StorageError | None:
 
 
 def _set_aside_from(directory: DataDir, damaged: Path, disk: Disk) -> list[str]:
-    """Cut a log before its damage, and set the later ones aside."""
+    """Truncate a log before its damage, and set the later logs aside."""
     paths = list(directory.logs.values())
     lines = [_set_aside(path, disk) for path in reversed(paths[paths.index(damaged) + 1 :])]
     log, whole = Log.open(damaged), False
@@ -69,11 +69,12 @@ def _set_aside_from(directory: DataDir, damaged: Path, disk: Disk) -> list[str]:
             continue
     except StorageError:
         whole = False
-    if whole or not log.end:  # what precedes it is missing, or nothing of it is valid
+    if whole or not log.end:  # earlier transactions are missing, or nothing in the log is valid
         return [*lines, _set_aside(damaged, disk)]
     directory.remainder = Remainder(damaged, log.end, log.tail())
     directory.truncate(disk)
-    return [*lines, f"{damaged}: cut at byte {log.end}; the rest is in {PRIVATE}remainder-{damaged.name}-at-{log.end}"]
+    rest = f"{PRIVATE}remainder-{damaged.name}-at-{log.end}"
+    return [*lines, f"{damaged}: truncated at byte {log.end}; the rest is in {rest}"]
 
 
 def _set_aside(path: Path, disk: Disk) -> str:
@@ -84,8 +85,8 @@ def _set_aside(path: Path, disk: Disk) -> str:
 
 
 def _note_end(lock: Lock, directory: DataDir, *, is_whole: bool) -> list[str]:
-    """Note where the files end. Unless that is where a server stopped cleanly, the next one begins an epoch, so that no
-    zxid of what is given up is taken again.
+    """Note where the files end, if a server stopped cleanly there. Otherwise the next server starts a new epoch, which
+    never reuses a zxid of an abandoned transaction.
     """
     snapshot = directory.snapshot()
     last = 0
@@ -94,4 +95,4 @@ def _note_end(lock: Lock, directory: DataDir, *, is_whole: bool) -> list[str]:
     was_complete = last >= lock.zxid
     if lock.was_clean and was_complete and is_whole:
         lock.note_clean_end(lock.zxid, lock.session_id)
-    return [] if was_complete else [f"{SUBFOLDER}/{lock.name}: the transactions up to 0x{lock.zxid:x} are given up"]
+    return [] if was_complete else [f"{SUBFOLDER}/{lock.name}: abandoned the transactions up to 0x{lock.zxid:x}"]

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..core.fields import Fields
 
 
-@dataclass(slots=True)
-class StorageSettings:
-    """Where a server keeps its data, and how.
+class StorageSettings(Fields):
+    """The settings of the data directory of a server.
 
     Args:
         data_dir: The directory of the snapshots; None for a server that keeps everything in memory.
-        log_dir: The directory of the logs; None for that of the snapshots.
-        fsync: When a write is certain to outlive a loss of power: ``always``, before its reply; ``interval``, within a
-            second; ``never``, when the operating system writes it. All of them outlive the death of the process.
-        snap_count: Transactions after which a snapshot is written.
-        log_size: Kilobytes of transactions after which a snapshot is written; 0 for four times the last snapshot, and
-            256 MB at least.
-        preallocated: Kilobytes that are reserved for a log at a time.
-        retained: Snapshots that are kept.
-        purge: Whether older ones, and the logs that only they need, are deleted: 0 for never.
-        keyed_passwords: Whether session passwords are computed with a key that is kept in the directory, instead of
-            with ZooKeeper's formula.
+        log_dir: The directory of the logs; None for the same directory as the snapshots.
+        fsync: The point from which a write is safe from a power failure: ``always`` before its reply, ``interval``
+            within a second, ``never`` when the operating system writes it. With all three, a write survives a crash of
+            the process.
+        snap_count: Transactions between two snapshots.
+        log_size: Kilobytes of transactions between two snapshots; 0 for four times the last snapshot, at least 256 MB.
+        preallocated: Kilobytes that are reserved for a log in one step.
+        retained: Number of snapshots to keep.
+        purge: Delete older snapshots, and the logs that only they need; 0 keeps all files.
+        keyed_passwords: Compute session passwords with a key that is stored in the directory, not with ZooKeeper's
+            formula.
     """
 
     data_dir: str | None = None

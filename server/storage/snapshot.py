@@ -4,15 +4,16 @@
 
     header    "ZKSN", int version 2, long dbid
     sessions  int count, then id and timeout of each
-    ACLs      int count, then key and list of each; key -1 is world:anyone with all permissions
+    ACLs      int count, then key and list of each; key -1 means world:anyone with all permissions
     nodes     path, data, ACL key and StatPersisted of each, parents first; the root's path is empty
     end       "/"
     seal      long Adler-32 of all bytes before, "/"
     digest    long zxid, int version, long digest of the tree then, and a seal   (since 3.6)
     zxid      long zxid, and a seal                                              (since 3.9)
 
-The zxid of the digest is that at the end of writing: a snapshot that was written while the tree changed may have
-effects of transactions up to it. ZooKeeper's digests have version 2; a snapshot without a digest has another version.
+The zxid of the digest is the last zxid at the end of writing. If the tree changed during the writing, the snapshot may
+contain effects of transactions up to that zxid. ZooKeeper's digests have version 2. A different version means that the
+snapshot has no digest.
 
 Source: FileSnap, SerializeUtils, DataTree.serialize, DataTree.deserializeZxidDigest, DigestCalculator.
 """
@@ -27,49 +28,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList
-from zoolet.protocol.errors import MarshallingError
-from zoolet.server.storage.errors import StorageError
+from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
+from ...protocol.errors import MarshallingError
+from ...protocol.txns import DIGEST_VERSION
+from ..core.acls import NOBODY, OPEN_KEY
+from ..core.digest import node_digest
+from .errors import StorageError
 
 MAGIC: Final = b"ZKSN"
 VERSION: Final = 2
-NO_SNAPSHOT: Final = "this is not a snapshot: it does not begin with ZKSN"
+NO_SNAPSHOT: Final = "not a snapshot: the data does not start with ZKSN"
 REPORT_EVERY: Final = 1 << 14
 """Nodes or transactions between two reports of progress."""
-NOBODY: Final[AclList] = (ACL(0, ANYONE),)
-"""Stands for a list that a node has got while the snapshot was written: no permission, until the log has its list."""
-OPEN_KEY: Final = -1
-"""The key of the list that grants everything to everyone; it is not in the table."""
 _HEADER = struct.Struct(">4siq")
 _SESSION = struct.Struct(">qi")
 _STAT = struct.Struct(">qqqqiiiqq")
-_DIGESTED = struct.Struct(">qqqqqiiiq")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _DIGEST = struct.Struct(">qi")
-DIGESTED: Final = 2
-"""The version of digests that are known."""
 UNDIGESTED: Final = 1 << 16
-"""The version of a digest that is none, which ZooKeeper does not compare: what counts is its zxid."""
+"""The version for a snapshot without a digest. ZooKeeper does not compare such a digest, and uses only its zxid."""
 END: Final = b"\0\0\0\1/"
 _SEAL = struct.Struct(">q5s")
 _PIECE: Final = 1 << 20
 
 
 class StoredNode(NamedTuple):
-    """A node as it is stored.
+    """A node in a snapshot.
 
     Args:
-        path: Its path; empty for the root.
-        data: Its data; None for null.
-        acl: The key of its ACL list.
-        czxid: The zxid of its creation.
-        mzxid: The zxid of the last change of its data.
-        ctime: When it was created, in milliseconds since the epoch.
-        mtime: When its data was last changed.
-        version: How often its data was changed.
-        creates: How many children were created below it, ever: the number of the next sequential one.
-        aversion: How often its ACL list was changed.
+        path: The path; empty for the root.
+        data: The data; None for null.
+        acl: The key of the ACL list.
+        czxid: The zxid of the creation.
+        mzxid: The zxid of the last change of the data.
+        ctime: The time of the creation, in milliseconds since the epoch.
+        mtime: The time of the last change of the data.
+        version: Number of changes of the data.
+        creates: Number of children that were ever created, and so the number of the next sequential child.
+        aversion: Number of changes of the ACL list.
         owner: 0, a session id, or the code of a container or a TTL.
         pzxid: The zxid of the last create or delete of a child.
     """
@@ -88,14 +85,9 @@ class StoredNode(NamedTuple):
     pzxid: int
 
     def digest(self) -> int:
-        """Return what it adds to the digest of the tree; nodes below ``/zookeeper`` add nothing."""
-        if self.path.startswith("/zookeeper/"):
-            return 0
-        code = zlib.crc32(self.path.encode())
-        if self.data is not None:
-            code = zlib.crc32(self.data, code)
+        """Return the node's share of the digest of the tree; 0 for nodes below ``/zookeeper``."""
         fields = (self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime)
-        return zlib.crc32(_DIGESTED.pack(*fields, self.version, self.creates, self.aversion, self.owner), code)
+        return node_digest(self.path, self.data, *fields, self.version, self.creates, self.aversion, self.owner)
 
 
 @dataclass
@@ -103,12 +95,12 @@ class Snapshot:
     """The content of a snapshot.
 
     Args:
-        zxid: Its zxid, as the name of its file says.
+        zxid: The zxid in the name of the file.
         nodes: The nodes, parents first.
         sessions: The timeouts of the sessions in milliseconds, by id.
         acls: The ACL lists by key, without :data:`OPEN_KEY`.
-        digest: The digest of the tree that it has, if that is of its zxid; None for none.
-        seen: The last zxid when it had been written; 0 if that is not known.
+        digest: The stored digest of the tree, if it belongs to *zxid*; otherwise None.
+        seen: The last zxid at the end of the writing; 0 if it is unknown.
     """
 
     zxid: int
@@ -119,18 +111,19 @@ class Snapshot:
     seen: int = 0
 
     def newest_change(self) -> int:
-        """Return the highest zxid of a transaction that it may have seen; it may be later than the snapshot's."""
+        """Return the highest zxid that the snapshot may have seen. It may be later than the zxid of the snapshot."""
         return max(self.seen, max((max(node.czxid, node.mzxid, node.pzxid) for node in self.nodes), default=0))
 
     def has_seen(self, zxid: int) -> bool:
-        """Return whether a node shows that it was written after a transaction: it has a later one, or a list that it
-        got after the snapshot was begun.
+        """Return whether a node proves that the snapshot was still being written after a transaction.
+
+        Such a node has a later zxid, or an ACL list that was set after the start of the snapshot.
         """
         nobody = {key for key, acl in self.acls.items() if acl == NOBODY}
         return any(max(node.czxid, node.mzxid, node.pzxid) > zxid or node.acl in nobody for node in self.nodes)
 
     def computed_digest(self) -> int:
-        """Return the digest of its nodes."""
+        """Return the digest computed from the nodes."""
         return sum(node.digest() for node in self.nodes) & 0xFFFFFFFFFFFFFFFF
 
 
@@ -157,12 +150,12 @@ class _Reader:
         try:
             values = layout.unpack_from(self.data, self.at)
         except struct.error:
-            raise self.fail("the file ends early") from None
+            raise self.fail("unexpected end of the snapshot") from None
         self.at += layout.size
         return values
 
     def count(self, what: str, smallest: int) -> int:
-        """Return the number of entries that follow, of which each has some bytes at least."""
+        """Return the number of entries that follow. Each has at least *smallest* bytes."""
         (count,) = self.values(_INT)
         if not 0 <= count <= (len(self.data) - self.at) // smallest:
             raise self.fail(f"invalid count of {what}: {count}")
@@ -184,7 +177,7 @@ class _Reader:
         try:
             return (value or b"").decode()
         except UnicodeDecodeError:
-            raise self.fail("text that is not UTF-8") from None
+            raise self.fail("text is not valid UTF-8") from None
 
     def acl(self) -> AclList:
         entries = []
@@ -192,12 +185,12 @@ class _Reader:
             try:
                 entry, self.at = ACL.read_from(self.data, self.at, len(self.data))
             except MarshallingError as error:
-                raise self.fail(f"an ACL that cannot be read ({error})") from None
+                raise self.fail(f"invalid ACL: {error}") from None
             entries.append(entry)
         return tuple(entries)
 
     def seal(self) -> None:
-        """Check that what was read is what was written."""
+        """Check the checksum of all bytes before."""
         expected = zlib.adler32(memoryview(self.data)[: self.at])
         at = self.at
         (found,) = self.values(_LONG)
@@ -205,7 +198,7 @@ class _Reader:
             reason = f"checksum mismatch in the bytes before {at}: {found:#x}, expected {expected:#x}"
             raise StorageError(self._where, reason)
         if self.data[self.at : self.at + 5] != END:
-            raise self.fail("the end of the seal is missing")
+            raise self.fail("missing end marker after the checksum")
         self.at += 5
 
 
@@ -213,20 +206,20 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
     """Read a snapshot.
 
     Args:
-        data: The bytes of its file, decompressed.
+        data: The content of the file, decompressed.
         zxid: The zxid in the name of the file.
         where: The file, for errors.
-        progress: Receives how many bytes of how many were read, now and then.
+        progress: Receives the number of bytes read and the total, periodically.
 
     Raises:
-        StorageError: It is damaged, or no snapshot.
+        StorageError: The data is damaged, or is not a snapshot.
     """
     reader = _Reader(data, where)
     if data[:4] != MAGIC:
         raise StorageError(where, NO_SNAPSHOT)
     _, version, _ = reader.values(_HEADER)
     if version != VERSION:
-        raise StorageError(where, f"this is a snapshot of version {version}; known is {VERSION}")
+        raise StorageError(where, f"unsupported snapshot version: expected {VERSION}, found {version}")
     sessions: dict[int, int] = {}
     for _ in range(reader.count("sessions", 12)):
         session_id, timeout = reader.values(_SESSION)
@@ -246,15 +239,17 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
     if reader.at < len(data):
         snapshot.seen, version = reader.values(_DIGEST)
         if version < 2:
-            reader.text()  # the hexadecimal digest of 3.6.0
+            reader.text()  # the digest of 3.6.0 is hexadecimal text
         else:
             (digest,) = reader.values(_LONG)
-            if version == DIGESTED and snapshot.seen == zxid:
+            if version == DIGEST_VERSION and snapshot.seen == zxid:
                 snapshot.digest = digest & 0xFFFFFFFFFFFFFFFF
         reader.seal()
     if reader.at < len(data):
         reader.values(_LONG)
         reader.seal()
+    if reader.at < len(data):
+        raise reader.fail("unexpected data after the end of the snapshot")
     return snapshot
 
 
@@ -274,21 +269,21 @@ def _check_nodes(nodes: list[StoredNode], acls: Mapping[int, AclList], where: st
     for node in nodes:
         parent = node.path.rpartition("/")[0]
         if node.path and (not node.path.startswith("/") or parent not in known):
-            raise StorageError(where, f"{node.path}: its parent is not before it")
+            raise StorageError(where, f"node {node.path} does not follow its parent")
         if node.path in known:
-            raise StorageError(where, f"{node.path or '/'} is there twice")
+            raise StorageError(where, f"duplicate node {node.path or '/'}")
         if node.acl != OPEN_KEY and node.acl not in acls:
-            raise StorageError(where, f"{node.path or '/'}: its ACL list, number {node.acl}, is missing")
+            raise StorageError(where, f"node {node.path or '/'} refers to ACL list {node.acl}, which is missing")
         known.add(node.path)
     if "" not in known:
-        raise StorageError(where, "the root is missing")
+        raise StorageError(where, "the root node is missing")
 
 
 # --- writing ---
 
 
 class _Seals:
-    """Yields bytes, and the checksum of all that it has yielded."""
+    """Yields bytes, and computes the checksum of all yielded bytes."""
 
     def __init__(self) -> None:
         self._checksum = 1
@@ -307,27 +302,29 @@ def encode(snapshot: Snapshot, *, digest: bool = True, last_zxid: bool = True) -
     """Yield the bytes of a snapshot, piece by piece.
 
     Args:
-        snapshot: Its content.
-        digest: Whether it has the section of 3.6.
-        last_zxid: Whether it has the section of 3.9; older releases ignore it.
+        snapshot: The content.
+        digest: Include the section of ZooKeeper 3.6.
+        last_zxid: Include the section of ZooKeeper 3.9. Older releases ignore it.
     """
     seals = _Seals()
     yield from seals.sealed([*_tables(snapshot), *map(_encode_node, snapshot.nodes), END])
     if digest:
-        yield from seals.sealed([_DIGEST.pack(snapshot.zxid, DIGESTED) + struct.pack(">Q", snapshot.computed_digest())])
+        yield from seals.sealed(
+            [_DIGEST.pack(snapshot.zxid, DIGEST_VERSION) + struct.pack(">Q", snapshot.computed_digest())]
+        )
     if last_zxid:
         yield from seals.sealed([_LONG.pack(snapshot.zxid)])
 
 
 def encode_growing(tables: Snapshot, nodes: Iterable[StoredNode], last_zxid: Callable[[], int]) -> Iterator[bytes]:
-    """Yield the bytes of a snapshot of a tree that changes meanwhile, one piece for each node.
+    """Yield the bytes of a snapshot while its tree may change, one piece per node.
 
-    It has no digest of the tree, for there is no zxid whose tree it is.
+    The snapshot has no tree digest, because it does not show the tree at any single zxid.
 
     Args:
-        tables: The zxid, the sessions and the ACL lists; its nodes are not used.
+        tables: The zxid, the sessions and the ACL lists. The nodes in it are ignored.
         nodes: The nodes.
-        last_zxid: Returns the zxid of the last change; it is asked for when all nodes are written.
+        last_zxid: Returns the zxid of the last change. It is called after all nodes have been yielded.
     """
     seals = _Seals()
     yield from seals.counted(_tables(tables))
@@ -354,7 +351,7 @@ def _encode_node(node: StoredNode) -> bytes:
 
 
 def has_seal(path: Path) -> bool:
-    """Return whether the last seal of a snapshot's file is right: then all its bytes are as they were written.
+    """Return whether the last seal of a snapshot file is correct, which proves that the file is complete and undamaged.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,4 +1,4 @@
-"""One snapshot that is being written, bit by bit, while the server serves."""
+"""Write one snapshot incrementally, while the server keeps serving."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.layout import PRIVATE
+from .disk import Disk
+from .layout import PRIVATE
 
 SLICE: Final = 0.001
-"""Seconds for which a snapshot is encoded before the server serves for as long at least."""
+"""Seconds for encoding a part of a snapshot. Then the server serves clients for at least as long."""
 SYNC_BYTES: Final = 4 << 20
-"""Bytes of a snapshot between two syncs: all at once would delay the syncs of the log."""
+"""Bytes of a snapshot between two syncs. A single sync of the whole file would delay the syncs of the log."""
 CHECK_EVERY: Final = 64 << 10
-"""Bytes that are encoded between two looks at the clock."""
+"""Bytes that are encoded between two checks of the clock."""
 BYTES_A_PIECE: Final = 1 << 10
-"""Added to the bytes of each node."""
+"""Cost of each node in bytes, in addition to its encoded size."""
 
 
 class SnapshotFile:
-    """A new snapshot, which gets its name by :meth:`publish`.
+    """A new snapshot. It gets its name in :meth:`publish`.
 
     Args:
-        folder: Where its file is created.
-        zxid: Its zxid, which names it.
-        disk: The operations on files.
+        folder: The folder of the file.
+        zxid: The zxid of the snapshot, for the name of the file.
+        disk: The file operations.
         executor: The thread that writes.
 
     Attributes:
-        path: Its name.
+        path: The path of the published file.
     """
 
     def __init__(self, folder: Path, zxid: int, disk: Disk, executor: Executor) -> None:
@@ -42,14 +42,14 @@ class SnapshotFile:
         self._executor = executor
 
     async def write(self, pieces: Iterator[bytes], stopping: Callable[[], bool]) -> int:
-        """Write the bytes of the snapshot, and return how many they are.
+        """Write the snapshot, and return its size in bytes.
 
         Args:
-            pieces: The bytes; each is encoded when it is asked for.
-            stopping: Whether the server stops, and the snapshot is not needed any more.
+            pieces: The bytes of the snapshot. Each piece is encoded when it is requested.
+            stopping: Returns whether the server is stopping, so that the snapshot is no longer needed.
 
         Raises:
-            OSError: The server stops, or the file cannot be written; nothing remains of it.
+            OSError: The server is stopping, or the file cannot be written. The file is removed.
         """
         disk = self._disk
         descriptor = disk.create(self._temporary)
@@ -57,7 +57,7 @@ class SnapshotFile:
         try:
             while more:
                 if stopping():
-                    raise OSError("the server stops")
+                    raise OSError("the server is stopping")
                 data, more = _some(pieces, SLICE, disk.now)
                 await asyncio.gather(asyncio.sleep(SLICE), self._in_thread(disk.write, descriptor, data, size))
                 size += len(data)
@@ -72,13 +72,13 @@ class SnapshotFile:
         return size
 
     async def publish(self) -> None:
-        """Name the file: from now on it counts."""
+        """Rename the file to its final name. From then on, recovery uses it."""
         await self._in_thread(self._disk.rename, self._temporary, self.path)
         await self._in_thread(self._disk.sync_folder, self.path.parent)
 
     def discard(self) -> None:
-        """Remove the file, if it has no name yet."""
-        with suppress(OSError):  # it has its name, or has gone
+        """Remove the file if it has no name yet."""
+        with suppress(OSError):  # the file may already have its name, or have been removed
             self._disk.remove(self._temporary)
 
     async def _in_thread(self, function: Callable[..., None], *arguments: object) -> None:
@@ -86,7 +86,7 @@ class SnapshotFile:
 
 
 def _some(pieces: Iterator[bytes], seconds: float, now: Callable[[], float]) -> tuple[bytes, bool]:
-    """Return what can be encoded in some time, and whether there is more."""
+    """Return the bytes that can be encoded in this time, and whether more pieces follow."""
     some: list[bytes] = []
     until = now() + seconds
     unchecked = 0

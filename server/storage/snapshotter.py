@@ -1,16 +1,17 @@
-"""When a running server writes a snapshot, and what has to be true before it counts.
+"""Schedule the snapshots of a running server, and publish each one only when it is safe.
 
 ::
 
-    log long enough, or unusable --> another log begins --> tree written, bit by bit --> log on disk --> named --> purge
+    log long enough, or unusable --> new log --> tree written incrementally --> log on disk --> named --> purge
 
 Invariants:
 
-- A snapshot is written while the tree changes, so it has effects of later transactions. It gets its name, and counts,
-  only when the log has all of them on the disk; the logs from its zxid on are the other half of it.
-- One is written at a time. If another is wanted meanwhile, because the log has become unusable, it follows; and while
-  something acknowledged is only in a log that could not be synced, one that fails is tried again each second.
-- Files are deleted only when a later snapshot counts, by the rule of :meth:`DataDir.purge`.
+- A snapshot is written while the tree changes, so it contains effects of later transactions. It gets its name only when
+  all of them are on the disk in the log. Without the logs from its zxid on, the snapshot is incomplete.
+- Only one snapshot is written at a time. If a second one is requested during that, because the log has become unusable,
+  it follows. While acknowledged transactions exist only in a log that could not be synced, a failed snapshot is retried
+  every second.
+- Files are deleted only when a newer snapshot is complete, by the rule of :meth:`DataDir.purge`.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-from zoolet.server.core.engine import Engine
-from zoolet.server.storage import group_commit, live
-from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage.directory import DataDir
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.group_commit import GroupCommit
-from zoolet.server.storage.settings import StorageSettings
-from zoolet.server.storage.snapshot import Snapshot
-from zoolet.server.storage.snapshot_file import SnapshotFile
+from ..core.engine import Engine
+from . import group_commit, live
+from . import snapshot as snapshots
+from .directory import DataDir
+from .disk import Disk
+from .errors import StorageError
+from .group_commit import GroupCommit
+from .settings import StorageSettings
+from .snapshot import Snapshot
+from .snapshot_file import SnapshotFile
 
 _log = logging.getLogger("zoolet.server")
 MIN_LOG_BYTES: Final = 256 << 20
-"""Bytes that are logged before the next snapshot, at least, where no limit is set."""
+"""Minimum number of logged bytes between two snapshots, if the settings contain no limit."""
 LOG_BYTES_A_SNAPSHOT_BYTE: Final = 4
-"""How many times the size of the last snapshot they are, if that is more."""
+"""Logged bytes per byte of the last snapshot, if that is more than the minimum."""
 
 
 class Snapshotter:
@@ -45,15 +46,15 @@ class Snapshotter:
 
     Args:
         engine: The engine.
-        commits: Its log.
+        commits: The log of the engine.
         directory: The files.
-        settings: When to write a snapshot, and how many to keep.
-        disk: The operations on files.
-        note_session: Notes the highest session id that was given, beside the files.
+        settings: The settings for snapshots.
+        disk: The file operations.
+        note_session: Notes the highest session id that was assigned.
 
     Attributes:
-        task: The snapshot that is being written; None if none is.
-        zxid: That of the last one which this process has written, and which counts; 0 for none.
+        task: The task that is writing a snapshot; None if no snapshot is being written.
+        zxid: The zxid of the last snapshot that this process has published; 0 for none.
     """
 
     def __init__(
@@ -74,18 +75,18 @@ class Snapshotter:
         self._loop = asyncio.get_running_loop()
         self._thread = disk.executor("zoolet-snapshot")
         self._ending = self._another = False
-        self._transactions = self._bytes = 0  # since the last one was begun
-        self._size = self.zxid = 0  # of the last one that counts
-        self._problem = ""  # what was last logged of one that does not
+        self._transactions = self._bytes = 0  # counts since the start of the last snapshot
+        self._size = self.zxid = 0  # size and zxid of the last published snapshot
+        self._problem = ""  # the last failure that was reported in the server's log
         self._retry: asyncio.TimerHandle | None = None
-        self._valid: set[Path] = set()  # those that were read or written by this process
+        self._valid: set[Path] = set()  # snapshots that this process has read or written
         self._valid.update(path for path in list(directory.snapshots.values())[:1] if path not in directory.rejected)
         self.task: asyncio.Task[None] | None = None
         commits.on_committed = self._count
         commits.on_log_unusable = self._begin_if_running
 
     def _count(self, transactions: int, size: int) -> None:
-        """Begin a snapshot if so much was logged that the next start would take long, or need much space."""
+        """Start a snapshot if enough was logged to make recovery slow or the logs large."""
         self._transactions += transactions
         self._bytes += size
         limit = self._settings.log_size << 10 or max(MIN_LOG_BYTES, LOG_BYTES_A_SNAPSHOT_BYTE * self._size)
@@ -97,7 +98,7 @@ class Snapshotter:
             self.begin()
 
     def begin(self) -> asyncio.Task[None]:
-        """Begin to write a snapshot, and a new log; after the present one, if one is being written."""
+        """Start a new log and a snapshot. If a snapshot is already being written, start afterwards."""
         if self.task is not None:
             self._another = True
             return self.task
@@ -119,7 +120,7 @@ class Snapshotter:
 
     def _report(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._loop.call_exception_handler({"message": "a snapshot was not written", "exception": error})
+            self._loop.call_exception_handler({"message": "unexpected error in a snapshot", "exception": error})
 
     async def _write(self) -> None:
         started, zxid = perf_counter(), self._engine.zxid
@@ -132,8 +133,8 @@ class Snapshotter:
             file = SnapshotFile(self._directory.folder, zxid, self._disk, self._thread)
             written = await file.write(pieces, lambda: self._ending)
             try:
-                await self._commits.on_disk(zxid, self._engine.zxid)  # what it has seen while it was written
-                # Sessions that have begun and ended before it will be in no file, and no id may be given again.
+                await self._commits.on_disk(zxid, self._engine.zxid)  # transactions that the snapshot may have seen
+                # After a purge, no file contains sessions that ended before the snapshot. Their ids must not be reused.
                 highest = self._engine.sessions.highest_id
                 await self._loop.run_in_executor(self._thread, self._note_session, highest)
                 await file.publish()
@@ -152,7 +153,7 @@ class Snapshotter:
             self._engine.metrics.snapshot_errors += 1
             if str(error) != self._problem and not self._ending:
                 self._problem = str(error)
-                _log.error("the snapshot of zxid 0x%x could not be written: %s", zxid, error)
+                _log.error("could not write the snapshot of zxid 0x%x: %s", zxid, error)
             if self._commits.doubtful_zxid > self.zxid and not self._ending:
                 self._retry = self._loop.call_later(group_commit.RETRY, self._begin_if_running)
 
@@ -161,31 +162,31 @@ class Snapshotter:
             directory = DataDir.find(self._directory.path, self._settings.log_dir)
             directory.purge(self._settings.retained, self._valid, self._disk)
         except (OSError, StorageError) as error:
-            _log.error("files that are not needed could not be deleted: %s", error)
+            _log.error("could not delete unneeded files: %s", error)
 
     async def write_now(self) -> tuple[int, int]:
-        """Write a snapshot of the present state or a later one; return its zxid and its bytes.
+        """Write a snapshot of the current state or a later one. Return its zxid and its size in bytes.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The snapshot could not be written.
         """
         wanted = self._engine.zxid
         await self.written()
         self._begin_if_running()
         await self.written()
         if self.zxid < wanted:
-            raise OSError(self._problem or "the server stops")
+            raise OSError(self._problem or "the server is stopping")
         return self.zxid, self._size
 
     async def write_restored(self, snapshot: Snapshot) -> None:
-        """Write a state that the engine will have; from then on it counts.
+        """Write and publish a snapshot whose state the engine will load next.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The snapshot could not be written.
         """
         await self.written()
         if self._ending:
-            raise OSError("the server stops")
+            raise OSError("the server is stopping")
         await self._run(self._write_state(snapshot))
 
     async def _write_state(self, snapshot: Snapshot) -> None:
@@ -200,19 +201,19 @@ class Snapshotter:
         self._valid.add(file.path)
 
     async def written(self) -> None:
-        """Wait until the snapshot that is being written is complete, and one that follows it."""
+        """Wait until the current snapshot is complete, and also the one that was requested after it."""
         while (task := self.task) is not None:
             await asyncio.wait((task,))
             await asyncio.sleep(0)
 
     def end(self) -> None:
-        """Write no more; one that is not complete is removed."""
+        """Stop writing snapshots. An incomplete snapshot is removed."""
         self._ending = True
         if self._retry is not None:
             self._retry.cancel()
 
     async def ended(self) -> None:
-        """Wait until nothing is written any more."""
+        """Wait until the current snapshot has stopped, and stop the thread."""
         if self.task is not None:
             await asyncio.wait((self.task,))
         self._thread.shutdown()

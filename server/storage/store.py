@@ -1,31 +1,32 @@
-"""The files of a running server: its log (:mod:`.group_commit`), and now and then a snapshot (:mod:`.snapshotter`)."""
+"""The files of a running server: its log (:mod:`.group_commit`) and its snapshots (:mod:`.snapshotter`)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from zoolet.server.core.engine import Engine
-from zoolet.server.storage.directory import DataDir
-from zoolet.server.storage.disk import Disk
-from zoolet.server.storage.group_commit import GroupCommit
-from zoolet.server.storage.settings import StorageSettings
-from zoolet.server.storage.snapshotter import Snapshotter
+from ..core.engine import Engine
+from ..core.state import next_epoch
+from .directory import DataDir
+from .disk import Disk
+from .group_commit import GroupCommit
+from .settings import StorageSettings
+from .snapshotter import Snapshotter
 
 
 class Store(GroupCommit):
     """The files of a running server.
 
     Args:
-        engine: The engine, which was recovered from the directory.
-        directory: Its files.
-        settings: When to sync, to snapshot and to purge.
-        disk: The operations on files.
-        note_session: Notes the highest session id that was given, beside the files.
+        engine: The engine, recovered from the directory.
+        directory: The files of the directory.
+        settings: The settings for syncing, snapshots and purging.
+        disk: The file operations.
+        note_session: Notes the highest session id that was assigned.
 
     Attributes:
         snapshots: The snapshots.
-        is_complete: Whether all that was applied is on the disk, and nothing can follow.
+        is_complete: Whether the store is closed, and all applied transactions are on the disk.
     """
 
     def __init__(
@@ -43,18 +44,18 @@ class Store(GroupCommit):
 
     @property
     def highest_session_id(self) -> int:
-        """The highest session id that was given."""
+        """The highest session id that was assigned."""
         return self._engine.sessions.highest_id
 
     def next_epoch(self, zxid: int) -> int:
-        """Begin an epoch above all zxids that the server and its files have had, and one more; return it."""
+        """Start and return an epoch above *zxid* and all zxids of the server and its files."""
         directory = DataDir.find(self._directory.path, self._settings.log_dir)
-        epoch = (max(zxid, self._engine.zxid, directory.highest_zxid()) >> 32) + 1
+        epoch = next_epoch(max(zxid, self._engine.zxid, directory.highest_zxid()), self._engine.now)
         directory.begin_epoch(epoch, self._disk)
         return epoch
 
     def snapshot_soon(self) -> asyncio.Task[None]:
-        """Begin to write a snapshot; after the present one, if one is being written."""
+        """Start a snapshot. If a snapshot is already being written, start afterwards."""
         return self.snapshots.begin()
 
     async def snapshot_written(self) -> None:
@@ -62,10 +63,10 @@ class Store(GroupCommit):
         await self.snapshots.written()
 
     async def close(self) -> bool:
-        """Log what remains, and close the files; a disk that is full or failing gets three seconds.
+        """Log the remaining transactions, and close the files. Give up on a full or failing disk after three seconds.
 
         Returns:
-            Whether all is on the disk.
+            Whether all transactions are on the disk.
         """
         self.snapshots.end()
         lost = await self.stop_logging()

@@ -1,16 +1,16 @@
-"""The whole state of a server that goes on serving, to somebody else and back: ``/commands/snapshot`` and ``restore``.
+"""Export and import the whole state of a running server: ``/commands/snapshot`` and ``restore``.
 
-A snapshot is of one moment. A forked process has the memory of that moment; it encodes the state, and the server serves
-meanwhile::
+A snapshot shows the state at one moment. A forked process has a copy of the memory of that moment. It encodes the state
+while the server keeps serving::
 
     fork --> the child encodes --pipe--> the caller
       |
-      +----> the server goes on
+      +----> the server keeps serving
 
-A restore replaces the tree and the sessions in one step, and disconnects all clients. zxids go on above all that either
-state has had, so that no fencing token is given twice, and clients that have seen more than the snapshot can connect.
-With a data directory the snapshot is on the disk first, as the first one of a new epoch: whatever is logged meanwhile
-comes before it, and a start after a crash finds either the state before or the one after::
+A restore replaces the tree and the sessions in one step, and disconnects all clients. zxids continue above all zxids of
+both states, so no fencing token is issued twice, and clients that have seen more than the snapshot can connect. With a
+data directory, the snapshot is first written to the disk, as the first one of a new epoch. Transactions that are logged
+during the restore have lower zxids. So a start after a crash finds either the old state or the new one::
 
     checked --> written as snapshot.EPOCH00000000 --> named --> loaded; all clients are disconnected
 """
@@ -28,34 +28,34 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from time import perf_counter
 from typing import Final, NoReturn
 
-from zoolet.protocol import paths
-from zoolet.protocol.hexadecimal import hexadecimal
-from zoolet.server.core.engine import Engine
-from zoolet.server.core.node import is_session
-from zoolet.server.storage import live, recovery
-from zoolet.server.storage import snapshot as snapshots
-from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.snapshot import Snapshot
-from zoolet.server.storage.store import Store
+from ...protocol import paths
+from ...protocol.hexadecimal import hexadecimal
+from ..core.engine import Engine
+from ..core.node import is_session
+from . import live, recovery
+from . import snapshot as snapshots
+from .errors import StorageError
+from .snapshot import Snapshot
+from .store import Store
 
 _log = logging.getLogger("zoolet.server")
 _SIZE: Final = struct.Struct(">q")
 _CHUNK: Final = 1 << 16
 _MAX_SESSION: Final = (1 << 63) - (1 << 40)
-"""A snapshot with a session above is refused: ids go on from there, and would end soon."""
+"""The highest accepted session id in a snapshot. New ids continue from there, and could soon run out."""
 _MAX_ZXID: Final = 1 << 62
-"""A snapshot from here on is refused: zxids would end soon."""
+"""Snapshots with this or a higher zxid are rejected, because zxids could soon run out."""
 
 
 class SnapshotProcess:
-    """A process that has the state of an engine as it was when it was forked, and encodes it.
+    """A forked process that encodes the state of an engine at the time of the fork.
 
     Args:
         engine: The engine, between two requests.
 
     Attributes:
         zxid: The zxid of the state.
-        pid: The number of the process.
+        pid: The process id.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -74,10 +74,10 @@ class SnapshotProcess:
         self._transport: asyncio.ReadTransport | None = None
 
     async def size(self) -> int:
-        """Return how many bytes the snapshot has.
+        """Return the size of the snapshot in bytes.
 
         Raises:
-            OSError: It could not be encoded.
+            OSError: The process exited before it had encoded the snapshot.
         """
         loop = asyncio.get_running_loop()
         self._reader = reader = asyncio.StreamReader(_CHUNK)
@@ -85,7 +85,7 @@ class SnapshotProcess:
         try:
             (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
         except asyncio.IncompleteReadError:
-            raise OSError("the process that encodes the snapshot has ended") from None
+            raise OSError("the snapshot process exited") from None
         return int(size)
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -95,7 +95,7 @@ class SnapshotProcess:
             yield piece
 
     async def end(self) -> None:
-        """End the process, done or not."""
+        """Kill the process, even if it is not finished."""
         if self._transport is not None:
             self._transport.close()
         else:
@@ -105,7 +105,7 @@ class SnapshotProcess:
 
 
 def _encode(engine: Engine, descriptor: int) -> NoReturn:
-    """Write the size and the bytes of a snapshot, and end the process: this is the forked one."""
+    """Write the size and the bytes of a snapshot, and exit. This runs in the forked process."""
     code = 1
     try:
         gc.disable()
@@ -120,23 +120,23 @@ def _encode(engine: Engine, descriptor: int) -> NoReturn:
                 pipe.write(piece)
         code = 0
     finally:
-        os._exit(code)  # without the server's handlers at exit
+        os._exit(code)  # os._exit() skips the server's exit handlers
 
 
 def encoded(engine: Engine) -> Iterator[bytes]:
-    """Yield the bytes of a snapshot of an engine, which does not change meanwhile."""
+    """Yield the bytes of a snapshot of an engine. The engine must not change during the iteration."""
     tables = live.tables_of(engine)
     return snapshots.encode_growing(tables, live.nodes_of(engine.tree, tables), lambda: tables.zxid)
 
 
 class StateTransfer:
-    """Gives the state of a server away, and takes another one.
+    """Exports and imports the state of a server.
 
     Args:
         engine: The engine.
-        store: Its files; None without any.
+        store: The files of the server; None if it has no data directory.
         set_time: Sets the engine's time.
-        deliver: Sends what is pending, and closes the connections that the engine has closed.
+        deliver: Sends pending output, and closes the connections that the engine has closed.
     """
 
     def __init__(
@@ -153,33 +153,33 @@ class StateTransfer:
         return self._store is not None
 
     def snapshot(self) -> SnapshotProcess:
-        """Return the state as it is now; the caller ends the process."""
+        """Return a process that encodes the current state. The caller must end it."""
         return SnapshotProcess(self._engine)
 
     async def write_snapshot(self) -> tuple[int, int]:
-        """Write a snapshot to the data directory; return its zxid and its bytes.
+        """Write a snapshot to the data directory. Return its zxid and its size in bytes.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The snapshot could not be written.
         """
         assert self._store is not None
         return await self._store.snapshots.write_now()
 
     async def restore(self, data: bytes) -> int:
-        """Replace the state; return the zxid from which on the server goes on.
+        """Replace the state. Return the zxid from which the server continues.
 
         Args:
             data: A snapshot, not compressed.
 
         Raises:
-            StorageError: It is damaged, or no snapshot; nothing was changed.
-            OSError: It cannot be written; nothing was changed.
+            StorageError: The data is damaged or not a valid snapshot. Nothing was changed.
+            OSError: The snapshot could not be written to the data directory. Nothing was changed.
         """
         engine = self._engine
         snapshot = await asyncio.to_thread(_checked, data)
         newest = max(snapshot.newest_change(), snapshot.zxid)
         if newest >= _MAX_ZXID:
-            raise StorageError("", f"it has a change of zxid {newest:#x}; this server takes those below {_MAX_ZXID:#x}")
+            raise StorageError("", f"zxid {newest:#x} in the snapshot is too high; expected less than {_MAX_ZXID:#x}")
         if self._store is not None:
             snapshot.zxid = self._store.next_epoch(newest) << 32
             await self._store.snapshots.write_restored(snapshot)
@@ -189,30 +189,28 @@ class StateTransfer:
         self._set_time()
         recovery.replace(engine, snapshot)
         self._deliver()
-        text = "the state was replaced by a snapshot: %d nodes, %d sessions, zxids go on at 0x%x; loaded in %.1f s"
-        counts = engine.tree.size, len(engine.sessions.alive)
+        text = "replaced the state with a snapshot: %d nodes, %d sessions, zxids continue at 0x%x; loaded in %.1f s"
+        counts = engine.tree.reported_size, len(engine.sessions.alive)
         _log.warning(text, *counts, engine.zxid, perf_counter() - started)
         return engine.zxid
 
 
 def _checked(data: bytes) -> Snapshot:
-    """Read a snapshot that anybody may have made.
+    """Read a snapshot from an untrusted source.
 
     Raises:
-        StorageError: It is damaged, no snapshot, or has what no server writes.
+        StorageError: The data is damaged, is not a snapshot, or contains entries that no server writes.
     """
     snapshot = snapshots.parse(data, 0)
-    if not data.endswith(snapshots.END):
-        raise StorageError("", "there is more behind its end")
     owned: set[str] = set()
     for node in snapshot.nodes:
         if node.path and (why := paths.path_error(node.path)) is not None:
-            raise StorageError("", f"the path {node.path!r}: {why}")
+            raise StorageError("", f"invalid path {node.path!r}: {why}")
         if node.path.rpartition("/")[0] in owned:
             raise StorageError("", f"{node.path} is below an ephemeral node")
         if is_session(node.owner):
             owned.add(node.path)
     for session_id, timeout in snapshot.sessions.items():
         if not is_session(session_id) or session_id > _MAX_SESSION or timeout <= 0:
-            raise StorageError("", f"session {hexadecimal(session_id)} with a timeout of {timeout} ms")
+            raise StorageError("", f"invalid session {hexadecimal(session_id)} with a timeout of {timeout} ms")
     return snapshot

@@ -4,11 +4,11 @@
 
     header   "ZKLG", int version 2, long dbid
     entries  long Adler-32 of the entry, int length, TxnHeader, record, [int version 2, long digest], "B"
-    padding  zeros: the length 0 is the end
+    padding  zeros: a length of 0 marks the end
 
-An entry that was being written when the machine stopped ends the log; what precedes it counts. It is the last thing in
-the file, or a part of it is zero: after a loss of power, sectors of what was not synced may be missing, whatever comes
-after them. Anything else that is wrong is damage of what was written as a whole, and an error.
+If the machine stopped while an entry was being written, the entries before it are valid, and it ends the log. Such a
+torn entry is the last data in the file, or a part of it is zero, because after a power failure any unsynced sector may
+be missing. Any other invalid entry was written completely and is damaged, which is an error.
 
 Source: FileTxnLog, SerializeUtils.deserializeTxn.
 """
@@ -23,30 +23,32 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from zoolet.protocol import txns as t
-from zoolet.protocol.codec import Record, struct_of
-from zoolet.protocol.errors import MarshallingError
-from zoolet.protocol.operations import OpCode
-from zoolet.server.core.journal import ERROR, RECORDS, Applied
-from zoolet.server.storage.errors import StorageError
+from ...protocol import txns as t
+from ...protocol.codec import Record, struct_of
+from ...protocol.errors import MarshallingError
+from ..core.journal import Applied, Transaction, changes_of, decode_transaction, records_of
+from .errors import StorageError
 
 MAGIC: Final = b"ZKLG"
 VERSION: Final = 2
 END: Final = b"B"
 """The byte after each transaction."""
 WINDOW: Final = 1 << 20
-"""Bytes of a log that are read at a time."""
+"""Bytes of a log that are read in one step."""
 SECTOR: Final = 512
-"""The bytes that a disk writes as a whole, or not at all."""
+"""Bytes that a disk writes completely or not at all."""
 MAX_CHECKED: Final = 4 << 30
-"""Bytes, with repetitions, that are read to find out whether a valid transaction follows a torn one, some seconds: data
-that a client wrote may look like the beginnings of very many.
+"""The maximum number of bytes (repetitions included) to read in the search for a valid transaction after a torn one.
+
+This takes a few seconds. Data that a client wrote may look like the start of very many transactions.
 """
 _HEADER = struct.Struct(">4siq")
 _ENTRY = struct.Struct(">qi")
 _TXN_HEADER = struct_of(t.TxnHeader)
 _MAY_BE_ENTRY: Final = re.compile(rb"(?=\0\0\0\0(?!\0\0\0\0)[\s\S]{4}[\0-\x7f])")
-"""Where an entry may begin: the upper half of its checksum is zero, the lower one not, and its length is positive."""
+"""Matches the possible start of an entry: the upper half of the checksum is zero, the lower half is not, and the length
+is positive.
+"""
 
 
 class LogEntry(NamedTuple):
@@ -54,8 +56,8 @@ class LogEntry(NamedTuple):
 
     Args:
         header: Session, zxid, time and type.
-        records: What it did, in order; empty for a write that failed. A close of a session has its record, which is
-            empty in logs of 3.5 and before.
+        records: The changes, in order; empty for a failed write. The record of a closed session is empty in logs of
+            ZooKeeper 3.5 and earlier.
     """
 
     header: t.TxnHeader
@@ -63,23 +65,23 @@ class LogEntry(NamedTuple):
 
 
 class _Window:
-    """The bytes of a file, of which a part is in memory.
+    """The bytes of a file. Only a part is in memory.
 
     Args:
         path: The file.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file: BinaryIO | None = None  # for __del__, if it cannot be opened
+        self._file: BinaryIO | None = None  # __del__ reads this even if the file cannot be opened
         self._file = path.open("rb")
         self.size = self._file.seek(0, os.SEEK_END)
         self._start, self._bytes = 0, b""
 
     def __call__(self, start: int, end: int) -> bytes:
-        """Return the bytes from *start* to *end*, fewer where the file ends."""
+        """Return the bytes from *start* to *end*, or fewer at the end of the file."""
         if start < self._start or end > self._start + len(self._bytes):
             assert self._file is not None
             self._file.seek(start)
@@ -99,9 +101,9 @@ class Log:
         where: The file, for errors.
 
     Attributes:
-        size: The bytes of the file.
-        end: Where the last valid transaction ends, once all are read.
-        incomplete: Whether another one follows that was not written completely, which is not damage.
+        size: The size of the file in bytes.
+        end: The position after the last valid transaction, once all transactions are read.
+        incomplete: Whether the log ends with an incompletely written transaction, which is not damage.
     """
 
     def __init__(self, data: bytes | _Window, where: str = "") -> None:
@@ -116,34 +118,34 @@ class Log:
 
     @classmethod
     def open(cls, path: Path) -> Log:
-        """Return the transactions of a file, of which a megabyte at a time is in memory.
+        """Return the transactions of a file. Only about a megabyte of it is in memory.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: The file cannot be read.
         """
         return cls(_Window(path), str(path))
 
     def __iter__(self) -> Iterator[LogEntry]:
-        """Yield the transactions, up to the end of the log or to one that was not written completely.
+        """Yield the transactions, up to the end of the log or an incompletely written transaction.
 
         Raises:
-            StorageError: The file is not a log, or is damaged; the transactions before the damage were yielded.
+            StorageError: The file is not a log, or is damaged. The transactions before the damage have been yielded.
         """
         for start, body in self._bodies():
             try:
                 entry = _entry(body)
             except MarshallingError as error:
                 at = start - _ENTRY.size
-                reason = f"the transaction at byte {at} cannot be read, though its checksum is right: {error}"
+                reason = f"cannot decode the transaction at byte {at}, although its checksum is valid: {error}"
                 raise StorageError(self._where, reason) from None
             self.end = start + len(body) + 1
             yield entry
 
     def last_zxid(self) -> int | None:
-        """Return the zxid of the last valid transaction, without reading what the transactions did; None for none.
+        """Return the zxid of the last valid transaction, without decoding the changes; None for none.
 
         Raises:
-            StorageError: As for iterating.
+            StorageError: The file is not a log, or is damaged.
         """
         zxid = None
         for start, body in self._bodies():
@@ -152,19 +154,20 @@ class Log:
         return zxid
 
     def _bodies(self) -> Iterator[tuple[int, bytes]]:
-        """Yield where each transaction begins, after its checksum and length, and its bytes."""
+        """Yield the position and the bytes of each transaction, without its checksum and length."""
         read, where, size = self._read, self._where, self.size
         if not size:
-            raise StorageError(where, "the file is empty: the transactions that it had are lost")
+            raise StorageError(where, "the file is empty: its transactions are lost")
         header = read(0, _HEADER.size)
         if size < _HEADER.size and encode_header().startswith(header):
-            self.incomplete = True  # its header was not written completely
+            self.incomplete = True  # the header was not written completely
             return
         if header[:4] != MAGIC or size < _HEADER.size:
-            raise StorageError(where, "this is not a transaction log: it does not begin with ZKLG")
+            raise StorageError(where, "not a transaction log: the file does not start with ZKLG")
         self.end = at = _HEADER.size
-        while at + _ENTRY.size <= size:
-            checksum, length = _ENTRY.unpack(read(at, at + _ENTRY.size))
+        # A server that closes its log truncates the reserved space. This may happen during this loop.
+        while len(entry := read(at, at + _ENTRY.size)) == _ENTRY.size:
+            checksum, length = _ENTRY.unpack(entry)
             if not checksum and not length:
                 return
             start = at + _ENTRY.size
@@ -175,7 +178,7 @@ class Log:
             at = start + length + 1
 
     def _body(self, start: int, length: int, checksum: int) -> bytes | None:
-        """Return a transaction, if it is as it was written."""
+        """Return the bytes of a transaction; None if its length, checksum or end is invalid."""
         if not 0 < length < self.size - start:
             return None
         body = self._read(start, start + length)
@@ -183,14 +186,14 @@ class Log:
         return body if whole else None
 
     def _end_torn(self, at: int, end: int) -> None:
-        """End the log before a transaction that was not written completely.
+        """End the log before an incompletely written transaction.
 
         Args:
-            at: Where the transaction begins.
-            end: Where it ends; where its content begins, if its length is invalid.
+            at: The position of the transaction.
+            end: The end of the transaction, or the start of its content if its length is invalid.
 
         Raises:
-            StorageError: It was written completely, and was damaged since.
+            StorageError: The transaction was written completely, and was damaged later.
         """
         self.incomplete = True
         if self._may_be_torn(at, end):
@@ -202,32 +205,32 @@ class Log:
                 checksum, length = _ENTRY.unpack_from(tail, found.start())
                 follows = at + 1 + found.start()
                 if self._body(follows + _ENTRY.size, length, checksum) is not None:
-                    reason = f"the transaction at byte {at} is damaged, and valid ones follow, from byte {follows} on"
+                    reason = f"the transaction at byte {at} is damaged, but a valid one follows at byte {follows}"
                     raise StorageError(self._where, reason)
                 if length < len(tail) and (unchecked := unchecked - length) < 0:
-                    reason = f"the transaction at byte {at} is damaged, and too much after it looks like others"
+                    reason = f"the transaction at byte {at} is damaged; too much data after it resembles transactions"
                     raise StorageError(self._where, reason)
 
     def _may_be_torn(self, at: int, end: int) -> bool:
-        """Return whether a part of a transaction may not have been written: a sector, or what is in it, is zero."""
-        begin = at + 4  # the upper half of the checksum is zero in every transaction
+        """Return whether a part of a transaction may be missing: its bytes in some sector are all zero."""
+        begin = at + 4  # skip the upper half of the checksum, which is always zero
         for sector in range(begin - begin % SECTOR, end + 1, SECTOR):
             if not any(self._read(max(begin, sector), sector + SECTOR)):
                 return True
         return False
 
     def tail(self) -> bytes:
-        """Return what is behind the last valid transaction, without the zeros at its end."""
+        """Return the bytes after the last valid transaction, without trailing zeros."""
         return self._read(self.end, self.size).rstrip(b"\0")
 
 
 def encode_header() -> bytes:
-    """Return the beginning of a log."""
+    """Return the header of a log."""
     return _HEADER.pack(MAGIC, VERSION, 0)
 
 
 def encode(entries: Iterable[Applied]) -> bytes:
-    """Return the bytes of transactions of a journal."""
+    """Encode the transactions of a journal."""
     pieces: list[bytes] = []
     for session_id, xid, zxid, time, kind, record in entries:
         if isinstance(record, list):
@@ -237,24 +240,27 @@ def encode(entries: Iterable[Applied]) -> bytes:
     return b"".join(pieces)
 
 
+def decode(data: bytes) -> Iterator[Transaction]:
+    """Yield the successful transactions of an encoded journal."""
+    at = 0
+    while at < len(data):
+        _, length = _ENTRY.unpack_from(data, at)
+        start = at + _ENTRY.size
+        header, records = _entry(data[start : start + length])
+        if records:
+            yield header.clientId, header.cxid, header.zxid, header.time, header.type, changes_of(records)
+        at = start + length + len(END)
+
+
+def sessions(data: bytes) -> Iterator[int]:
+    """Yield the session of each transaction of an encoded journal, without reading the rest."""
+    at = 0
+    while at < len(data):
+        _, length = _ENTRY.unpack_from(data, at)
+        yield _TXN_HEADER.unpack_from(data, at + _ENTRY.size)[0]
+        at += _ENTRY.size + length + len(END)
+
+
 def _entry(data: bytes) -> LogEntry:
-    end = len(data)
-    header, at = t.TxnHeader.read_from(data, 0, end)
-    if header.type == int(OpCode.CLOSE_SESSION) and end - at in (0, 12):
-        return LogEntry(header, (t.CloseSessionTxn([]),))
-    kind = RECORDS.get(header.type)
-    if kind is None:
-        raise MarshallingError(detail=f"a transaction of type {header.type} is unknown")
-    record, _ = kind.read_from(data, at, end)
-    if not isinstance(record, t.MultiTxn):
-        return LogEntry(header, () if isinstance(record, t.ErrorTxn) else (record,))
-    if any(part.type == ERROR for part in record.txns):
-        return LogEntry(header, ())  # it failed as a whole
-    return LogEntry(header, tuple(_part(part) for part in record.txns))
-
-
-def _part(part: t.Txn) -> Record:
-    kind = RECORDS.get(part.type)
-    if kind is None or kind is t.MultiTxn:
-        raise MarshallingError(detail=f"a transaction of type {part.type} cannot be in another one")
-    return kind.decode(part.data)
+    entry, _ = decode_transaction(data)
+    return LogEntry(t.TxnHeader(*entry[:-1]), records_of(entry))

@@ -1,27 +1,29 @@
-"""The whole programs in README.md and docs/client.md run as they stand, except for the address of the server."""
+"""Complete programs in README.md and in the client's pages run unchanged, except for the address of the server."""
 
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.type_checker import UNTYPED, errors_by_both
 
 from zoolet.client import blocking, serializers
 from zoolet.client.blocking.recipes import LockingQueue
-from zoolet.server import Server
+from zoolet.testing import Server
 
 ROOT: Final = Path(__file__).parents[2]
 ADDRESS: Final = "127.0.0.1:2181"
 
 
 def programs() -> list[str]:
-    """Find the Python blocks that begin with an import."""
+    """Find the Python blocks that start with an import."""
     found = []
-    for name in ("README.md", "docs/client.md"):
+    for name in ("README.md", "docs/client.md", "docs/observability.md"):
         text = (ROOT / name).read_text()
         found += [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "import " in block]
     return found
@@ -32,7 +34,7 @@ def test_there_are_programs() -> None:
 
 
 @pytest.mark.parametrize("program", programs(), ids=lambda program: program.splitlines()[0])
-def test_a_program_in_the_documents_runs(program: str) -> None:
+def test_program_of_documents_runs(program: str) -> None:
     if "import opentelemetry" in program or "from opentelemetry" in program:
         pytest.importorskip("opentelemetry", reason="make .venv/.docs installs OpenTelemetry, which this example uses")
     with Server() as server:
@@ -43,12 +45,33 @@ def test_a_program_in_the_documents_runs(program: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_service_of_the_documents_does_its_work_and_stops_at_a_signal(zoolet: Server) -> None:
+@pytest.mark.slow
+def test_type_checkers_accept_programs_of_documents(tmp_path: Path) -> None:
+    files = {}
+    for page in ("tutorial", "client", "recipes"):
+        text = (ROOT / f"docs/{page}.md").read_text()
+        blocks = re.findall(r'^```python(?: title="(.*)")?\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
+        files |= {
+            title or f"{page}_{number}.py": block for number, (title, block) in enumerate(blocks) if "import " in block
+        }
+    (service,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/service.md").read_text(), re.DOTALL)
+
+    assert errors_by_both(tmp_path, files, *UNTYPED) == {"mypy": {}, "pyright": {}}
+    assert errors_by_both(tmp_path, {"service.py": service}) == {"mypy": {}, "pyright": {}}
+    assert len(files) > 25
+
+
+def service_at(hosts: str) -> subprocess.Popen[str]:
+    """Start the service of docs/service.md."""
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/service.md").read_text(), re.DOTALL)
-    command = [sys.executable, "-c", program.replace(ADDRESS, zoolet.hosts)]
+    command = [sys.executable, "-c", program.replace(ADDRESS, hosts)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_documented_service_works_and_stops_on_signal(zoolet: Server) -> None:
     with blocking.Client(zoolet.hosts) as zk:
         LockingQueue(zk.with_serializer(serializers.json), "/printer/jobs").put({"page": 1})
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+        with service_at(zoolet.hosts) as service:
             zoolet.wait_for_node("/printer/last", b'{"job": {"page": 1}, "pages": 10}', timeout=10)
             assert any(path.startswith("/services/printer/") for path in zoolet.tree())
             service.terminate()
@@ -56,3 +79,26 @@ def test_the_service_of_the_documents_does_its_work_and_stops_at_a_signal(zoolet
 
     assert (service.returncode, output.splitlines()[-1]) == (0, '{"ready": true, "leads": false, "done": 1}'), errors
     assert not [path for path, node in zoolet.tree().items() if node.ephemeral_owner]
+
+
+def test_documented_service_stops_quietly_before_server_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts connections, but never answers
+        with service_at(f"127.0.0.1:{listener.getsockname()[1]}") as service:
+            listener.accept()[0].close()
+            service.terminate()
+            output, errors = service.communicate(timeout=10)
+
+    assert (service.returncode, output) == (0, ""), errors
+    assert "ERROR" not in errors
+
+
+@pytest.mark.slow
+def test_documented_service_stops_in_time_without_server() -> None:
+    with Server() as server, service_at(server.hosts) as service:
+        server.wait_for_contenders("/printer/leader", 1, timeout=10)
+        server.refuse_connections()
+        server.drop("all")
+        service.terminate()
+        _, errors = service.communicate(timeout=3)
+
+    assert service.returncode == 0, errors

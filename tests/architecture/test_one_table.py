@@ -1,12 +1,11 @@
-"""An operation is one row of protocol/operations.py and one handler: server, client, faults and docs know it from that.
+"""An operation is one row of protocol/operations.py and one handler; server, client, faults and docs need nothing else.
 
-The operation of these tests is invented: getUpperCase returns a node's data as text, in upper case.
+These tests use an invented operation: getUpperCase returns a node's data as text, in upper case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -22,11 +21,10 @@ from zoolet.client import Client, ConnectionLossError, NoNodeError
 from zoolet.protocol.codec import Record, record
 from zoolet.protocol.errors import NotReadOnlyError
 from zoolet.protocol.operations import OPERATIONS, Operation
-from zoolet.server import Server
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.ops.dispatch import TABLE, reads
 from zoolet.server.core.state import ServerState
-from zoolet.server.testing import error, lose_reply
+from zoolet.testing import Server, error, lose_reply
 
 CODE: Final = 900
 NAME: Final = "getUpperCase"
@@ -34,7 +32,7 @@ NAME: Final = "getUpperCase"
 
 @record
 class GetUpperCaseRequest(Record):
-    """Ask for a node's data in upper case."""
+    """A request for a node's data in upper case."""
 
     path: str
 
@@ -66,7 +64,7 @@ def get_upper_case(state: ServerState, client: ClientConnection, request: GetUpp
 
 @pytest.fixture
 def row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operation]:
-    """The row in the table, and the handler of its operation registered."""
+    """The row in the table, with the handler of its operation registered."""
     monkeypatch.setitem(OPERATIONS, CODE, ROW)
     reads(CODE)(get_upper_case)
     yield ROW
@@ -76,7 +74,7 @@ def row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operation]:
 # --- without it ---
 
 
-def test_without_a_row_an_op_code_is_unknown() -> None:
+def test_op_code_without_row_is_unknown() -> None:
     peer = connected(make_engine())
 
     reply = ask(peer, CODE, GetUpperCaseRequest("/"))
@@ -89,7 +87,7 @@ def test_without_a_row_an_op_code_is_unknown() -> None:
 
 
 @pytest.mark.usefixtures("row")
-def test_an_engine_answers_the_operation() -> None:
+def test_engine_answers_operation() -> None:
     peer = connected(make_engine())
     create(peer, "/a", data=b"quiet")
 
@@ -99,7 +97,7 @@ def test_an_engine_answers_the_operation() -> None:
 
 
 @pytest.mark.usefixtures("row")
-def test_an_error_of_the_handler_is_the_error_of_the_reply() -> None:
+def test_error_of_handler_is_error_of_reply() -> None:
     peer = connected(make_engine())
 
     reply = ask(peer, CODE, GetUpperCaseRequest("/none"))
@@ -109,7 +107,7 @@ def test_an_error_of_the_handler_is_the_error_of_the_reply() -> None:
 
 
 def read_only_peer() -> Peer:
-    """Return a client of a server that has become read-only; there is a node ``/a``."""
+    """Return a client of a server that is now read-only and has a node ``/a``."""
     engine = make_engine()
     create(connected(engine), "/a", data=b"quiet")
     engine.set_read_only(True)
@@ -117,23 +115,21 @@ def read_only_peer() -> Peer:
 
 
 @pytest.mark.usefixtures("row")
-def test_a_read_only_server_answers_the_operation() -> None:
+def test_read_only_server_answers_operation() -> None:
     response = read_only_peer().call(CODE, GetUpperCaseRequest("/a"))
 
     assert response == GetUpperCaseResponse("QUIET")
 
 
-def test_a_read_only_server_refuses_the_operation_if_its_row_takes_a_zxid(
-    row: Operation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(OPERATIONS, CODE, replace(row, takes_zxid=True))
+def test_read_only_server_refuses_operation_that_takes_zxid(row: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPERATIONS, CODE, row._replace(takes_zxid=True))
 
     with pytest.raises(NotReadOnlyError):
         read_only_peer().call(CODE, GetUpperCaseRequest("/a"))
 
 
 @pytest.mark.usefixtures("row")
-def test_cons_shows_the_short_name() -> None:
+def test_cons_shows_short_name() -> None:
     engine = make_engine()
     ask(connected(engine), CODE, GetUpperCaseRequest("/"))
 
@@ -145,7 +141,7 @@ def test_cons_shows_the_short_name() -> None:
 
 @pytest.mark.usefixtures("row")
 @pytest.mark.parametrize("op", [NAME, "get_upper_case", CODE])
-def test_a_fault_hits_the_operation_by_name_and_path(op: str | int) -> None:
+def test_fault_hits_operation_by_name_and_path(op: str | int) -> None:
     with (
         Server() as server,
         Wire(server).welcomed() as wire,
@@ -160,7 +156,7 @@ def test_a_fault_hits_the_operation_by_name_and_path(op: str | int) -> None:
 
 
 @pytest.mark.usefixtures("row")
-def test_the_recorded_requests_name_the_operation_and_its_path() -> None:
+def test_recorded_request_names_operation_and_path() -> None:
     with Server() as server, Wire(server).welcomed() as wire:
         wire.ask(CODE, GetUpperCaseRequest("/none"))
 
@@ -170,7 +166,7 @@ def test_the_recorded_requests_name_the_operation_and_its_path() -> None:
 
 
 @pytest.mark.usefixtures("row")
-def test_the_page_on_compatibility_lists_the_operation() -> None:
+def test_page_on_compatibility_lists_operation() -> None:
     assert f"| {CODE} | {NAME} | 4.2 |  | invented |" in generator("compatibility").page().splitlines()
 
 
@@ -179,7 +175,7 @@ def test_the_page_on_compatibility_lists_the_operation() -> None:
 
 @pytest.mark.usefixtures("row")
 @pytest.mark.parametrize("operation", [NAME, CODE])
-def test_the_client_sends_the_operation_and_decodes_its_reply(operation: str | int) -> None:
+def test_client_sends_operation_and_decodes_reply(operation: str | int) -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"quiet")
 
@@ -191,7 +187,7 @@ def test_the_client_sends_the_operation_and_decodes_its_reply(operation: str | i
 
 
 @pytest.mark.usefixtures("row")
-def test_the_client_raises_the_error_of_the_reply() -> None:
+def test_client_raises_error_of_reply() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(NoNodeError):
             await zk.call(NAME, GetUpperCaseRequest("/none"))
@@ -200,7 +196,7 @@ def test_the_client_raises_the_error_of_the_reply() -> None:
 
 
 @pytest.mark.usefixtures("row")
-def test_the_client_sends_the_operation_again_after_a_lost_reply() -> None:
+def test_client_repeats_operation_after_lost_reply() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"quiet")
         with server.fault(lose_reply(), NAME, times=1, strict=True):
@@ -211,10 +207,8 @@ def test_the_client_sends_the_operation_again_after_a_lost_reply() -> None:
     with_client(main)
 
 
-def test_the_client_does_not_send_it_again_unless_the_row_says_that_it_may(
-    row: Operation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(OPERATIONS, CODE, replace(row, idempotent=False))
+def test_client_repeats_operation_only_if_its_row_allows(row: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPERATIONS, CODE, row._replace(idempotent=False))
 
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"quiet")
@@ -228,7 +222,7 @@ def test_the_client_does_not_send_it_again_unless_the_row_says_that_it_may(
     with_client(main)
 
 
-def test_the_client_refuses_an_operation_that_has_no_row() -> None:
+def test_client_refuses_operation_without_row() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(ValueError, match=NAME):
             zk.call(NAME, GetUpperCaseRequest("/a"))

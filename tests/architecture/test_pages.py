@@ -1,4 +1,4 @@
-"""The pages that are made from tables say what the tables say."""
+"""The pages generated from tables are up to date."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from support.generators import generator
 
 
-@pytest.mark.parametrize("name", ["compatibility", "configuration"])
-def test_a_page_is_what_its_table_makes(name: str) -> None:
+@pytest.mark.parametrize("name", ["commands", "compatibility", "configuration"])
+def test_page_equals_output_of_its_table(name: str) -> None:
     program = generator(name)
 
     assert program.PAGE.read_text() == program.page(), "run `make docs`"

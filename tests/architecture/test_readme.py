@@ -1,4 +1,4 @@
-"""What the documents tell people to type exists: make targets, subcommands of ``zoolet``, files behind links."""
+"""Commands and links in the documents exist: make targets, subcommands of ``zoolet``, linked files."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from typing import Final
 import pytest
 from support.rows import for_each
 
-from zoolet.client.cli import add_commands
-from zoolet.server import cli
+from zoolet.cli import program
 
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHELL: Final = ("", "sh", "bash", "shell", "console", "text", "shell-session")
 """Languages of code blocks whose lines may be commands."""
 OUTPUT: Final = re.compile(r"zoolet (ready on|[\d.]+$)|zoolet:")
-"""What zoolet prints, not what one types."""
+"""Lines that zoolet prints, as opposed to commands."""
 
 
 def name_of(path: Path) -> str:
-    """Name a document by its path."""
+    """Return the path of a document below the root."""
     return path.relative_to(ROOT).as_posix()
 
 
 def code(text: str) -> Iterator[str]:
-    """Find the lines of code blocks in a shell's language, and the code spans of the text around them."""
+    """Find the lines of code blocks in a shell language, and the code spans in the text around them."""
     block = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w-]*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
     for match in block.finditer(text):
         if match[2] in SHELL:
@@ -39,7 +38,7 @@ def code(text: str) -> Iterator[str]:
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Split what is to be typed into words, one list a command; variables before it and comments are left out."""
+    """Split commands into words, one list per command, without comments and variables before the command."""
     for line in code(text):
         for piece in re.split(r"&&|\|\||[;|&]", re.sub(r"(^|\s)#.*", "", line)):
             if OUTPUT.match(piece.strip()):
@@ -52,7 +51,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def words_of(piece: str) -> list[str]:
-    """Split a command as a shell does; one that is cut in the middle of a quotation, at its blanks."""
+    """Split a command like a shell; if it ends inside a quotation, split it at blanks."""
     try:
         return shlex.split(piece)
     except ValueError:
@@ -74,7 +73,7 @@ def subcommands_used(text: str) -> list[str]:
     """Find the subcommands of zoolet that a document mentions."""
     used = []
     for words in commands(text):
-        if words[0].endswith("python") and words[1:3] == ["-m", "zoolet.server"]:
+        if words[0].endswith("python") and words[1:3] == ["-m", "zoolet"]:
             words = words[2:]
         elif words[0].rpartition("/")[2] != "zoolet":
             continue
@@ -89,12 +88,12 @@ def targets() -> set[str]:
 
 def subcommands() -> set[str]:
     """Find the subcommands of zoolet."""
-    actions = [one for one in cli.parser(add_commands)._actions if isinstance(one, argparse._SubParsersAction)]
+    actions = [one for one in program.parser()._actions if isinstance(one, argparse._SubParsersAction)]
     return {name for action in actions for name in action.choices}
 
 
 def broken_links(path: Path) -> list[str]:
-    """Find the links of a document to files that are not there."""
+    """Find a document's links to missing files."""
     text = re.sub(r"^[ \t]*(```+).*?^[ \t]*\1[ \t]*$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     links = re.findall(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)", text)
     links += re.findall(r"^\[[^\]]+\]:\s*<?(\S+?)>?\s*$", text, re.MULTILINE)
@@ -103,12 +102,12 @@ def broken_links(path: Path) -> list[str]:
 
 
 @for_each("path", DOCUMENTS, ids=name_of)
-def test_every_make_target_that_is_mentioned_exists(path: Path) -> None:
+def test_every_mentioned_make_target_exists(path: Path) -> None:
     assert sorted(set(targets_used(path.read_text())) - targets()) == []
 
 
 @for_each("path", DOCUMENTS, ids=name_of)
-def test_every_subcommand_that_is_mentioned_exists(path: Path) -> None:
+def test_every_mentioned_subcommand_exists(path: Path) -> None:
     assert sorted(set(subcommands_used(path.read_text())) - subcommands()) == []
 
 
@@ -117,7 +116,7 @@ def test_every_relative_link_leads_somewhere(path: Path) -> None:
     assert broken_links(path) == []
 
 
-# --- the readers themselves ---
+# --- tests of the functions above ---
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_every_relative_link_leads_somewhere(path: Path) -> None:
         ("- item\n\n  ```sh\n  make test\n  ```\n", ["test"]),
     ],
 )
-def test_a_make_target_is_found(text: str, used: list[str]) -> None:
+def test_make_target_is_found(text: str, used: list[str]) -> None:
     assert targets_used(text) == used
 
 
@@ -145,13 +144,13 @@ def test_a_make_target_is_found(text: str, used: list[str]) -> None:
         ("`zoolet --version`", []),
         ("```sh\n.venv/bin/zoolet status localhost:2181\n```", ["status"]),
         ("```\n$ zoolet serve &\nzoolet ready on 127.0.0.1:2181\nzoolet: cannot listen\n```", ["serve"]),
-        ("```sh\npython -m zoolet.server serve\n```", ["serve"]),
+        ("```sh\npython -m zoolet serve\n```", ["serve"]),
         ("```sh\nA=1 zoolet run -- pytest\n```", ["run"]),
         ("```sh\npip install zoolet\n```", []),
         ("`zoolet serve [ZOO_CFG] [--port P]`", ["serve"]),
     ],
 )
-def test_a_subcommand_is_found(text: str, used: list[str]) -> None:
+def test_subcommand_is_found(text: str, used: list[str]) -> None:
     assert subcommands_used(text) == used
 
 
@@ -167,13 +166,24 @@ def test_a_subcommand_is_found(text: str, used: list[str]) -> None:
         ("```\n[a](nowhere.md)\n```", []),
     ],
 )
-def test_a_broken_link_is_found(tmp_path: Path, text: str, broken: list[str]) -> None:
+def test_broken_link_is_found(tmp_path: Path, text: str, broken: list[str]) -> None:
     (tmp_path / "there.md").touch()
     (tmp_path / "page.md").write_text(text)
 
     assert broken_links(tmp_path / "page.md") == broken
 
 
-def test_the_readers_find_what_there_is() -> None:
+def test_targets_and_subcommands_are_read() -> None:
     assert {"setup", "run", "test"} <= targets()
     assert "serve" in subcommands()
+
+
+def test_readme_of_tests_names_every_folder_and_helper() -> None:
+    tests = ROOT / "tests"
+    rows = re.findall(r"^\| (`.*?) \|", (tests / "README.md").read_text(), re.MULTILINE)
+    named = {name.rstrip("/") for row in rows for name in re.findall(r"`([\w/]+)`", row)}
+
+    folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("*.py")} - {".", "server"}
+    helpers = {path.stem for path in (tests / "support").glob("*.py")}
+
+    assert folders | helpers == {name for name in named if not name.startswith("ZOOLET_")}

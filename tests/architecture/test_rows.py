@@ -1,4 +1,4 @@
-"""A test of a table fails for each row that fails, and runs for all of them."""
+"""A test of a table runs for all rows, and reports each row that fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from support.rows import for_each
 
 
-def test_every_row_that_fails_is_named() -> None:
+def test_every_failing_row_is_named() -> None:
     seen: list[int] = []
 
     @for_each("number", range(4))
@@ -21,6 +21,6 @@ def test_every_row_that_fails_is_named() -> None:
     assert [error.__notes__ for error in failure.value.exceptions] == [["with number = 0"], ["with number = 2"]]
 
 
-def test_an_empty_table_tests_nothing_and_is_refused() -> None:
+def test_empty_table_is_refused() -> None:
     with pytest.raises(ValueError, match="no rows for number"):
         for_each("number", [])

@@ -1,16 +1,22 @@
-"""The documentation site: it can be built, and its reference has every public name."""
+"""The documentation site can be built, and its reference contains every public name."""
 
 from __future__ import annotations
 
+import ast
+import fnmatch
 import importlib
 import importlib.util
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.generators import generator
+
+from zoolet.client import Client
 
 ROOT: Final = Path(__file__).parents[2]
 REFERENCE: Final = ROOT / "docs" / "reference"
@@ -24,26 +30,33 @@ def public_names(package: str) -> list[str]:
 
 
 def directives(page: str) -> dict[str, bool]:
-    """Map what the directives of a page show to whether they show its members too."""
+    """Map the path of each directive on a page to whether it also shows the members."""
     found = re.findall(r"^::: ([\w.]+)\n((?: {4}.*\n)*)", page, re.MULTILINE)
     return {path: "members: false" not in options.replace("inherited_members", "") for path, options in found}
 
 
 def missing(names: list[str], shown: dict[str, bool]) -> list[str]:
-    """List the names that no directive shows."""
+    """List the names that are not shown by any directive."""
     return [name for name in names if name not in shown and not shown.get(name.rpartition(".")[0])]
+
+
+def names_in(kind: ast.ClassDef) -> set[str]:
+    """Return the names that a class defines: methods, class variables and attributes."""
+    methods = {node.name for node in ast.walk(kind) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    stored = [node for node in ast.walk(kind) if isinstance(getattr(node, "ctx", None), ast.Store)]
+    return methods | {node.id if isinstance(node, ast.Name) else getattr(node, "attr", "") for node in stored}
 
 
 def is_installed(module: str) -> bool:
     """Return whether a module can be imported."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # its package
+    except ModuleNotFoundError:  # its package is missing
         return False
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_reference_has_a_directive_for_every_public_name(package: str) -> None:
+def test_reference_has_directive_for_every_public_name(package: str) -> None:
     shown: dict[str, bool] = {}
     for page in REFERENCE.glob("*.md"):
         shown |= directives(page.read_text())
@@ -53,18 +66,46 @@ def test_the_reference_has_a_directive_for_every_public_name(package: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.skipif(not all(map(is_installed, TOOLS)), reason="needs the tools of the site: make .venv/.docs")
-def test_the_site_is_built_without_a_warning_and_has_a_section_for_every_public_name(tmp_path: Path) -> None:
+def test_site_builds_without_warning_and_documents_public_names(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path]
 
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert result.returncode == 0, result.stderr
     html = "".join(page.read_text() for page in (tmp_path / "reference").rglob("*.html"))
-    sections = set(re.findall(r'<(?:h\d|a|div) id="(zoolet[\w.]+)"', html))
+    sections = Counter(re.findall(r'<(?:h\d|a|div) id="(zoolet[\w.]+)"', html))
     assert [name for package in PACKAGES for name in public_names(package) if name not in sections] == []
+    methods = [f"zoolet.client.Client.{name}" for name in dir(Client) if not name.startswith("_")]
+    assert [name for name in methods if sections[name] != 1] == []
+    assert [name for name in sections if generator("reference").is_internal(name.removeprefix("zoolet."))] == []
+    assert [name for name, count in sections.items() if count > 1] == []
 
 
-# --- the reader of directives ---
+def test_client_is_shown_once_with_inherited_methods() -> None:
+    page = (REFERENCE / "client.md").read_text()
+
+    (options,) = re.findall(r"^::: zoolet\.client\.Client\n((?: {4}.*\n)*)", page, re.MULTILINE)
+    (hidden,) = re.findall(r"^ {6}filters: .*\^\((.*)\)\$", page, re.MULTILINE)
+
+    assert "inherited_members" not in options, "mkdocs.yml shows inherited members, unless a directive hides them"
+    assert {f"zoolet.client.{name}" for name in hidden.split("|")} == directives(page).keys() - {"zoolet.client"}
+
+
+@pytest.mark.skipif(not all(map(is_installed, TOOLS)), reason="needs the tools of the site: make .venv/.docs")
+def test_each_hidden_member_exists() -> None:
+    members = {
+        f"{path.relative_to(ROOT).with_suffix('').as_posix().replace('/', '.')}.{kind.name}.{name}"
+        for room in ("client", "server", "testing")
+        for path in (ROOT / room).rglob("*.py")
+        for kind in ast.walk(ast.parse(path.read_text()))
+        if isinstance(kind, ast.ClassDef)
+        for name in names_in(kind)
+    }
+
+    assert [pattern for pattern in generator("reference").INTERNAL if not fnmatch.filter(members, pattern)] == []
+
+
+# --- tests of directives() and missing() ---
 
 
 @pytest.mark.parametrize(
@@ -79,5 +120,5 @@ def test_the_site_is_built_without_a_warning_and_has_a_section_for_every_public_
         ("`::: a.b`\n", ["a.b.C"]),
     ],
 )
-def test_a_missing_name_is_found(page: str, expected: list[str]) -> None:
+def test_missing_name_is_found(page: str, expected: list[str]) -> None:
     assert missing(["a.b.C"], directives(page)) == expected

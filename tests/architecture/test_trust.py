@@ -1,18 +1,21 @@
-"""docs/trust.md: what it says keeps a defect out is there, so is each command, and numbers that the code has agree."""
+"""docs/project: each named test and command exists, and numbers agree with the code."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from zoolet.server.testing.checking.checker import RULES
+from zoolet.testing.checking.checker import RULES
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "trust.md").read_text()
+PROJECT = ROOT / "docs" / "project"
+PAGE = (PROJECT / "trust.md").read_text()
+DEFECTS = (PROJECT / "defects.md").read_text()
+THREATS = (PROJECT / "threats.md").read_text()
 
 
-def test_each_test_that_keeps_a_defect_out_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)`", PAGE))
+def test_each_regression_test_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", DEFECTS))
     written = {
         name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
     }
@@ -21,20 +24,26 @@ def test_each_test_that_keeps_a_defect_out_exists() -> None:
     assert named - written == set()
 
 
+def test_each_file_of_tests_exists() -> None:
+    named = set(re.findall(r"`(?:tests/[\w/]*/)?(test_\w+\.py)`", DEFECTS + PAGE))
+
+    assert len(named) > 15
+    assert named <= {file.name for file in (ROOT / "tests").rglob("test_*.py")}
+
+
 def test_each_command_is_a_target_of_make() -> None:
     targets = set(re.findall(r"^([\w.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
-    assert set(re.findall(r"`make ([\w.-]+)", PAGE)) <= targets
+    assert set(re.findall(r"`make ([\w.-]+)", PAGE + DEFECTS + THREATS)) <= targets
 
 
 def test_no_figure_is_missing() -> None:
-    assert "@" not in re.sub(r"@zoolet_schedules|/\S*@\S*", "", PAGE)
+    assert "@" not in re.sub(r"@zoolet_schedules|/\S*@\S*", "", PAGE + DEFECTS + THREATS)
 
 
-def test_numbers_are_those_of_the_code() -> None:
-    one_run = (ROOT / "tests" / "checking" / "test_one_run.py").read_text()
-    kills = (ROOT / "tests" / "cluster" / "test_curator.py").read_text()
-    security = (ROOT / "docs" / "security.md").read_text()
+def test_numbers_equal_those_of_code() -> None:
+    one_run = (ROOT / "tests" / "testing" / "checking" / "test_one_run.py").read_text()
+    kills = (ROOT / "tests" / "testing" / "cluster" / "test_curator.py").read_text()
     folder = ROOT / "benchmarks" / "adversary" / "cases"
     attacks = [
         line for file in folder.glob("*.py") for line in re.findall(r"^@attack\(", file.read_text(), re.MULTILINE)
@@ -45,10 +54,10 @@ def test_numbers_are_those_of_the_code() -> None:
     assert "over 100 kills" in PAGE
     assert "effort(12, 100)" in kills
     assert f"each of {len(RULES)} rules" in PAGE
-    assert f"runs {len(attacks)} attacks" in security
+    assert f"runs {len(attacks)} attacks" in THREATS
 
 
-def test_targets_that_compare_with_real_servers_fail_without_them() -> None:
+def test_comparison_targets_fail_without_real_servers() -> None:
     makefile = (ROOT / "Makefile").read_text()
 
     for target in ("clusters", "differential", "kills", "schedules", "ensemble"):

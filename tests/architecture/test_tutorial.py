@@ -1,4 +1,4 @@
-"""docs/tutorial.md: its programs run as they stand, except for the address of the server, and print what it shows."""
+"""docs/tutorial.md: its programs run unchanged, except for the address of the server, and print the output it shows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 
 import pytest
 
-from zoolet.server import Server
+from zoolet.testing import Server
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 ADDRESS: Final = "127.0.0.1:2181"
 BLOCK: Final = re.compile(r'^```(python title="(?P<file>\w+\.py)"|console)\n(?P<text>.*?)^```$', re.M | re.DOTALL)
 PROGRAMS: Final = {"python": [sys.executable], "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]}
-"""The commands that are run; those before them start the server, which the test does itself."""
+"""The commands to run; earlier ones start the server, which the test does itself."""
 
 
 class Reader:
@@ -31,7 +31,7 @@ class Reader:
         self.commands: list[str] = []
 
     def read(self, page: str) -> None:
-        """Follow the page; collect the commands, and the lines that the page shows and they do not print."""
+        """Follow the page; collect the commands, and the lines on the page that they do not print."""
         for block in BLOCK.finditer(page):
             if block["file"]:
                 (self.folder / block["file"]).write_text(block["text"].replace(ADDRESS, self.hosts))
@@ -46,7 +46,7 @@ class Reader:
             self.missing += [f"{command}: {line}" for line in shown if not is_printed(line, output)]
 
     def _run(self, command: list[str]) -> str:
-        """Return what a command prints; the settings of the pytest that runs this test are not its own."""
+        """Return the output of a command, run without the settings of the pytest process around this test."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         environment["PYTHONDONTWRITEBYTECODE"] = "1"  # orders.py is written twice within a second
         result = subprocess.run(
@@ -61,7 +61,7 @@ def is_printed(line: str, output: str) -> bool:
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
+def test_tutorial_commands_print_shown_output(tmp_path: Path) -> None:
     with Server() as server:
         reader = Reader(tmp_path, server.hosts)
 
@@ -77,7 +77,7 @@ def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> Non
     ]
 
 
-def test_a_line_that_is_not_printed_is_found(tmp_path: Path) -> None:
+def test_missing_output_line_is_found(tmp_path: Path) -> None:
     reader = Reader(tmp_path, ADDRESS)
 
     reader.read('```python title="one.py"\nprint(1, 1)\n```\n\n```console\n$ python one.py\n1 ...\n...\n2\n```\n')

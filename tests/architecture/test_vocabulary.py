@@ -1,4 +1,4 @@
-"""The words to avoid are found where they are used, and the glossary that lists them is in order."""
+"""The words to avoid are found where they are used, and their table and the pages of terms are in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from architecture import vocabulary
-from architecture.vocabulary import Kind, Rule, Vocabulary, read_rules
+from architecture.vocabulary import Expression, Kind, Rule, Vocabulary, read_rules
 
 RULES = [
     Rule("spam", "ham", Kind.IDENTIFIER),
@@ -34,9 +34,17 @@ def found(source: str, path: str = "server/module.py") -> list[tuple[int, str]]:
     return [(finding.line, finding.rule.avoid) for finding in Vocabulary(RULES).check(path, source)]
 
 
-def glossary() -> str:
-    """Return the text of the project's glossary."""
-    return (vocabulary.ROOT / vocabulary.GLOSSARY).read_text()
+PAGES = ("docs/glossary.md", "docs/project/terms.md")
+
+
+def words() -> str:
+    """Return the text of the project's words to avoid."""
+    return (vocabulary.ROOT / vocabulary.WORDS).read_text()
+
+
+def terms(page: str) -> list[str]:
+    """Return the terms that a page explains."""
+    return re.findall(r"^- \*\*(.+?)\*\*:", (vocabulary.ROOT / page).read_text(), re.MULTILINE)
 
 
 # --- identifiers ---
@@ -59,7 +67,7 @@ def glossary() -> str:
         ("x = f'{{{y:{spam}}}}'", "spam"),
     ],
 )
-def test_an_identifier_is_found(source: str, word: str) -> None:
+def test_identifier_is_found(source: str, word: str) -> None:
     assert found(source)[0] == (1, word)
 
 
@@ -73,13 +81,32 @@ def test_an_identifier_is_found(source: str, word: str) -> None:
         "x = f\"spam {{lark}} {y['spam']}\"",
     ],
 )
-def test_another_identifier_is_not_found(source: str) -> None:
+def test_other_identifier_is_not_found(source: str) -> None:
     assert found(source) == []
 
 
 @pytest.mark.parametrize("path", ["server/spam.py", "spam/module.py", "tests/test_the_lark.py"])
-def test_an_identifier_is_found_in_the_path_of_a_module(path: str) -> None:
+def test_identifier_is_found_in_path_of_module(path: str) -> None:
     assert len(found("x = 1", path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "is_warning"),
+    [
+        ("def f():\n    spam = 1\n    return spam", True),
+        ("def f():\n    for was_lark in x:\n        return was_lark", True),
+        ("def f():\n    def g():\n        return spam\n    spam = 1", True),
+        ("def f(spam):\n    return spam", False),
+        ("def f():\n    global spam\n    spam = 1", False),
+        ("def f():\n    return spam", False),
+        ("def f():\n    spam.spam = 1", False),
+        ("spam = 1", False),
+    ],
+)
+def test_name_of_local_variable_is_only_warned_about(source: str, is_warning: bool) -> None:
+    findings = Vocabulary(RULES).check("server/module.py", source)
+
+    assert {finding.is_warning for finding in findings} == {is_warning}
 
 
 # --- text ---
@@ -98,14 +125,14 @@ def test_an_identifier_is_found_in_the_path_of_a_module(path: str) -> None:
         "x = f'{y} cuts it off {z}'",
     ],
 )
-def test_a_phrase_is_found_in_the_text_of_a_module(source: str) -> None:
+def test_phrase_is_found_in_text_of_module(source: str) -> None:
     assert [word for _, word in found(source)] == ["cuts it off"]
 
 
 @pytest.mark.parametrize(
     "text", ["Toast is here.", "- a list with\n  toast\n", "```python\nx = 'toast'\n```\n", "(toast)"]
 )
-def test_a_phrase_is_found_in_markdown(text: str) -> None:
+def test_phrase_is_found_in_markdown(text: str) -> None:
     assert [word for _, word in found(text, "docs/page.md")] == ["toast"]
 
 
@@ -125,7 +152,7 @@ def test_other_text_and_code_are_not_found(source: str) -> None:
     assert found(source) == []
 
 
-def test_the_line_of_a_phrase_is_that_on_which_it_begins() -> None:
+def test_line_of_phrase_is_where_it_starts() -> None:
     source = '"""A module.\n\nIt cuts\nit off.\n"""\n\nx = 1\n# toast\n'
 
     assert found(source) == [(3, "cuts it off"), (8, "toast")]
@@ -144,7 +171,7 @@ def test_the_line_of_a_phrase_is_that_on_which_it_begins() -> None:
         'class C:\n    def f(self):\n        """Ponder\n        on a value."""',
     ],
 )
-def test_the_start_of_a_docstring_is_found(source: str) -> None:
+def test_start_of_docstring_is_found(source: str) -> None:
     assert len(found(source)) == 1
 
 
@@ -152,23 +179,23 @@ def test_the_start_of_a_docstring_is_found(source: str) -> None:
     "source",
     ['"""Return what to Bestow."""', '"""Bestowed values."""', '"""bestow"""', "x = 'Bestow'", '"""Ponder."""'],
 )
-def test_another_start_of_a_docstring_is_not_found(source: str) -> None:
+def test_other_start_of_docstring_is_not_found(source: str) -> None:
     assert found(source) == []
 
 
-def test_the_first_words_of_docstrings_are_counted() -> None:
+def test_first_words_of_docstrings_are_counted() -> None:
     assert vocabulary.first_words(["Return x.", "Return.", "A word: more"]) == {"Return": 2, "A": 1}
 
 
 # --- the table ---
 
 
-def test_a_rule_applies_only_where_it_says() -> None:
+def test_rule_applies_only_to_its_paths() -> None:
     assert found("bacon = 1", "server/module.py") == [(1, "bacon")]
     assert found("bacon = 1", "tests/server/module.py") == []
 
 
-def test_the_table_is_read_word_by_word() -> None:
+def test_table_is_read_word_by_word() -> None:
     assert read_rules(TABLE) == [
         Rule("spam", "ham, somehow", Kind.IDENTIFIER, ("server/", "client/")),
         Rule("_egg", "ham, somehow", Kind.IDENTIFIER, ("server/", "client/")),
@@ -179,7 +206,7 @@ def test_the_table_is_read_word_by_word() -> None:
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        ("# A glossary without a table\n", "no table"),
+        ("# A text without a table\n", "no table"),
         (TABLE + "| `spam` | meat | identifier | |\n", "twice: identifier spam"),
         (TABLE + "| `spam` | meat | identifier |\n", "not complete"),
         (TABLE + "| `ham` | | identifier | |\n", "not complete"),
@@ -187,33 +214,102 @@ def test_the_table_is_read_word_by_word() -> None:
         (TABLE + "| `ham` | meat | noun | |\n", "'noun' is not a valid Kind"),
     ],
 )
-def test_a_table_that_is_wrong_is_refused(table: str, reason: str) -> None:
+def test_invalid_table_is_refused(table: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read_rules(table)
 
 
-def test_the_glossary_avoids_words_of_every_kind() -> None:
-    assert {rule.kind for rule in read_rules(glossary())} == set(Kind)
+def test_words_of_every_kind_are_avoided() -> None:
+    assert {rule.kind for rule in read_rules(words())} == set(Kind)
 
 
-def test_the_rows_of_the_glossary_are_sorted() -> None:
-    rows = re.findall(r"^\| `_*([^`]+)`.*\| ([a-z ]+) \|[^|]*\|$", glossary(), re.MULTILINE)
+def test_rows_of_table_are_sorted() -> None:
+    rows = re.findall(r"^\| `_*([^`]+)`.*\| ([a-z ]+) \|[^|]*\|$", words(), re.MULTILINE)
 
+    assert len(rows) > 100
     assert rows == sorted(rows, key=lambda row: (list(Kind).index(Kind(row[1])), row[0].lower(), row[0]))
 
 
-def test_the_terms_of_the_glossary_are_sorted_and_unique() -> None:
-    terms = re.findall(r"^- \*\*(.+?)\*\*:", glossary(), re.MULTILINE)
+@pytest.mark.parametrize("page", PAGES)
+def test_terms_of_page_are_sorted_and_unique(page: str) -> None:
+    assert len(terms(page)) >= 20
+    assert terms(page) == sorted(set(terms(page)), key=str.lower)
 
-    assert len(terms) >= 40
-    assert terms == sorted(set(terms), key=str.lower)
+
+def test_glossary_and_code_terms_are_disjoint() -> None:
+    assert len(terms(PAGES[0])) >= 40
+    assert not {*terms(PAGES[0])} & {*terms(PAGES[1])}
 
 
-def test_the_modules_that_the_glossary_names_exist() -> None:
-    named = re.findall(r"`((?:protocol|server|client|tests)/[\w/.-]*)`", glossary().partition("## Words to avoid")[0])
+def test_each_term_has_one_code_name_and_is_in_glossary() -> None:
+    [_, table] = (vocabulary.ROOT / PAGES[1]).read_text().split("| Term | Code |\n|---|---|\n")
+    named = [term for cell in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for term in cell.split(", ")]
 
-    assert len(named) >= 40
+    assert len(named) >= 35
+    assert len(named) == len(set(named))
+    assert set(named) - {*terms(PAGES[0])} == set()
+
+
+def test_modules_named_by_terms_exist() -> None:
+    text = (vocabulary.ROOT / PAGES[1]).read_text()
+    named = re.findall(r"`((?:protocol|server|client|testing|console|cli|tests)/[\w/.-]*)`", text)
+
+    assert len(named) >= 50
     assert [path for path in named if not (vocabulary.ROOT / path).exists()] == []
+
+
+# --- expressions ---
+
+CEILINGS = """
+| ceiling | write | expression |
+|---|---|---|
+| 2 | next to | `\\b[Nn]igh\\b|^Toward ` |
+| 1 | *expected X* | `Woe: It ` |
+"""
+NIGH = r"\b[Nn]igh\b|^Toward "
+
+
+def test_ceilings_are_read_from_their_table() -> None:
+    assert vocabulary.read_expressions(CEILINGS) == [
+        Expression(NIGH, "next to", 2),
+        Expression("Woe: It ", "*expected X*", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ("no table", "no table"),
+        (CEILINGS + "| many | x | `y` |\n", "a row of"),
+        (CEILINGS + "| 3 | x | y |\n", "a row of"),
+    ],
+)
+def test_invalid_table_of_ceilings_is_refused(table: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        vocabulary.read_expressions(table)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "lines"),
+    [
+        ("a.py", '"""Is nigh.\n\n    Toward it."""', ["a.py:1: Is nigh.", "a.py:3: Toward it."]),
+        ("a.py", "nigh = 1  # nigh", ["a.py:1: nigh"]),
+        ("a.py", "f(nigh, f'{nigh} is nigh {x}')", ["a.py:1: is nigh"]),
+        ("a.py", "x = 1\nasync def test_a_nigh_b(): ...", ["a.py:2: a nigh b"]),
+        ("a.py", "def nigh(): ...", []),
+        ("a.md", "nigh `nigh`\n```\nnigh\n```\nToward it", ["a.md:1: nigh `c`", "a.md:5: Toward it"]),
+    ],
+)
+def test_expressions_are_found_in_text_only(path: str, source: str, lines: list[str]) -> None:
+    expressions = vocabulary.read_expressions(CEILINGS)
+
+    assert vocabulary.occurrences(expressions, [(path, source)])[NIGH] == lines
+
+
+def test_ceiling_is_lowered_and_never_raised() -> None:
+    lowered = vocabulary.lowered(CEILINGS, {NIGH: 1, "Woe: It ": 5})
+
+    assert [expression.ceiling for expression in vocabulary.read_expressions(lowered)] == [1, 1]
 
 
 # --- the program ---
@@ -221,9 +317,9 @@ def test_the_modules_that_the_glossary_names_exist() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a glossary, and the program looking at it."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "glossary.md").write_text(TABLE + "\nNever write that somebody cuts it off.\n")
+    """A repository with words to avoid, and the program looking at it."""
+    (tmp_path / vocabulary.WORDS).parent.mkdir(parents=True)
+    (tmp_path / vocabulary.WORDS).write_text(TABLE + "\nNever write that a server cuts it off.\n" + CEILINGS)
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     monkeypatch.setattr(vocabulary, "ROOT", tmp_path)
     return tmp_path
@@ -248,17 +344,15 @@ def test_each_occurrence_is_reported(repository: Path, capsys: pytest.CaptureFix
     )
 
 
-def test_nothing_is_reported_of_the_glossary_and_of_what_git_does_not_know(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(repository, "docs/glossary.md", (repository / "docs" / "glossary.md").read_text())
+def test_vocabulary_skips_its_table_and_untracked_files(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, vocabulary.WORDS, (repository / vocabulary.WORDS).read_text())
     (repository / "untracked.md").write_text("It cuts it off.\n")
 
     assert vocabulary.main([]) == 0
     assert capsys.readouterr().out == ""
 
 
-def test_only_the_named_paths_are_checked(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_named_paths_are_checked(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "server/module.py", "spam = 2\n")
     write(repository, "docs/page.md", "A page\n")
 
@@ -266,7 +360,7 @@ def test_only_the_named_paths_are_checked(repository: Path, capsys: pytest.Captu
     assert vocabulary.main(["docs/", "server/"]) == 1
 
 
-def test_the_first_words_of_product_code_are_counted(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_words_of_product_code_are_counted(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "server/module.py", '"""A module."""\n\n\ndef f():\n    """Return 1."""\n')
     write(repository, "client/module.py", '"""A module."""\n')
     write(repository, "tests/module.py", '"""The tests."""\n')
@@ -275,8 +369,36 @@ def test_the_first_words_of_product_code_are_counted(repository: Path, capsys: p
     assert capsys.readouterr().out == "     2 A\n     1 Return\n"
 
 
-def test_a_summary_counts_each_word(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_counts_each_word(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "server/module.py", "spam = 2\nspam = 3\n")
 
     assert vocabulary.main(["--summary"]) == 1
     assert capsys.readouterr().out == '     2 identifier "spam"\n'
+
+
+def test_expression_over_its_ceiling_is_reported_with_its_lines(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(repository, "docs/page.md", "nigh\nToward it\nWoe: It is.\n")
+    assert vocabulary.main([]) == 0
+    write(repository, "server/module.py", "# is nigh\n")
+
+    assert vocabulary.main([]) == 1
+    assert capsys.readouterr().out == (
+        f"3 times {NIGH}, at most 2: write next to\n"
+        "docs/page.md:1: nigh\ndocs/page.md:2: Toward it\nserver/module.py:1: is nigh\n"
+    )
+
+
+def test_lower_writes_counts_into_table(repository: Path) -> None:
+    write(repository, "docs/page.md", "nigh\n")
+
+    assert vocabulary.main(["--lower"]) == 0
+    assert [e.ceiling for e in vocabulary.read_expressions((repository / vocabulary.WORDS).read_text())] == [1, 0]
+
+
+def test_local_variable_does_not_fail_program(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, "server/module.py", "def f():\n    spam = 2\n")
+
+    assert vocabulary.main([]) == 0
+    assert capsys.readouterr().out == 'server/module.py:2: warning: avoid "spam": write "ham, somehow"\n'

@@ -1,10 +1,10 @@
-"""Report the words that docs/glossary.md says to avoid; a part of ``make lint``.
+"""Report the words that vocabulary.txt says to avoid; a part of ``make lint``.
 
 ::
 
-    python tests/architecture/vocabulary.py [--count | --summary] [PATH ...]
+    python tests/architecture/vocabulary.py [--count | --summary | --lower] [PATH ...]
 
-Each row of the table in the glossary is of one of four kinds:
+Each row of the table in vocabulary.txt has one of four kinds:
 
 - ``identifier``: a whole name in Python code, or a part of a module's path; case counts. A word without a leading
   underscore stands for the names with one, too.
@@ -14,7 +14,12 @@ Each row of the table in the glossary is of one of four kinds:
   and line ends do not count.
 - ``docstring start``: the first words of a docstring; case counts.
 
-The column ``where`` limits a row to the paths that begin in one of the given ways.
+The column ``where`` limits a row to the paths that start in one of the given ways. A local variable whose name is to be
+avoided is only a warning, which does not change the exit code.
+
+A second table contains expressions. Each has a ceiling: how often it may occur in docstrings, comments, literals, names
+of tests and pages. Inline code and code blocks of pages do not count. An expression that occurs more often is
+reported with its lines. ``--lower`` replaces each ceiling by the present count if that is lower. No option raises one.
 
 Text is separated from code with ``tokenize``: the prose of a module is a string as long as its source, so that an
 offset in one is an offset in the other. The expressions in an f-string are code.
@@ -29,18 +34,21 @@ import re
 import subprocess
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
-GLOSSARY: Final = "docs/glossary.md"
+WORDS: Final = "tests/architecture/vocabulary.txt"
 PRODUCT: Final = ("protocol/", "server/", "client/")
 """The folders whose docstrings ``--count`` counts."""
 
 COLUMNS: Final = "| avoid | write | kind | where |"
+CEILINGS: Final = "| ceiling | write | expression |"
+MAX_LINES: Final = 50
+"""The number of lines that are reported of an expression that occurs too often."""
 CODE: Final = "\0"
 """What stands in prose for a character of code, so that no phrase extends over code."""
 GAP: Final = r"(?:[^\S\n]+|[^\S\n]*\n[^\S\n]*)"
@@ -76,15 +84,31 @@ class Rule(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """An occurrence of a word to avoid."""
+    """An occurrence of a word to avoid; a warning if it is the name of a local variable."""
 
     path: str
     line: int
     rule: Rule
+    is_warning: bool = False
 
     def __str__(self) -> str:
         """Return the line to report."""
-        return f'{self.path}:{self.line}: avoid "{self.rule.avoid}": write "{self.rule.write}"'
+        warning = "warning: " if self.is_warning else ""
+        return f'{self.path}:{self.line}: {warning}avoid "{self.rule.avoid}": write "{self.rule.write}"'
+
+
+class Expression(NamedTuple):
+    """A regular expression for lines of text that usually read better in other words.
+
+    Args:
+        pattern: The expression; case counts.
+        write: What to write instead.
+        ceiling: The highest permitted number of occurrences in the project.
+    """
+
+    pattern: str
+    write: str
+    ceiling: int
 
 
 class Module(NamedTuple):
@@ -99,27 +123,88 @@ class Module(NamedTuple):
     prose: str
 
 
-def read_rules(glossary: str) -> list[Rule]:
-    """Return the rows of the table in the glossary, one rule a word.
+def read_rules(text: str) -> list[Rule]:
+    """Return the rows of the table in a text, one rule per word.
 
     Raises:
         ValueError: There is no table, a row is not like the others, or a word is there twice.
     """
-    _, _, rest = glossary.partition(f"{COLUMNS}\n")
+    _, _, rest = text.partition(f"{COLUMNS}\n")
     rows = re.match(r"\|[-|]+\|\n((?:\|.*\n)+)", rest)
     if rows is None:
-        raise ValueError(f"the glossary has no table {COLUMNS}")
+        raise ValueError(f"{WORDS} has no table {COLUMNS}")
     rules = [rule for row in rows[1].splitlines() for rule in _rules_of(row)]
     counts = Counter((rule.kind, rule.avoid) for rule in rules)
     if repeated := [f"{kind} {word}" for (kind, word), count in counts.items() if count > 1]:
-        raise ValueError(f"the glossary avoids a word twice: {', '.join(repeated)}")
+        raise ValueError(f"{WORDS} avoids a word twice: {', '.join(repeated)}")
     return rules
+
+
+def read_expressions(text: str) -> list[Expression]:
+    """Return the rows of the table with the ceilings.
+
+    Raises:
+        ValueError: The text has no such table, or a row has another form.
+    """
+    _, _, rest = text.partition(f"{CEILINGS}\n")
+    rows = re.match(r"\|[-|]+\|\n((?:\|.*\n)+)", rest)
+    if rows is None:
+        raise ValueError(f"{WORDS} has no table {CEILINGS}")
+    found = []
+    for row in rows[1].splitlines():
+        cells = re.fullmatch(r"\| (\d+) \| ([^|]+) \| `(.+)` \|", row)
+        if cells is None:
+            raise ValueError(f"a row of {WORDS} is not '| number | words | `expression` |': {row}")
+        found.append(Expression(cells[3], cells[2], int(cells[1])))
+    return found
+
+
+def text_lines(path: str, source: str) -> list[str]:
+    """Return the text of each line of a file: pages and modules without their code, with the names of tests."""
+    if not path.endswith(".py"):
+        return _page_lines(source)
+    prose = read_module(source).prose.split("\n")
+    lines = [re.sub(rf"[{CODE}\s]+", " ", line).strip() for line in prose]
+    for number, line in enumerate(source.split("\n")):
+        if name := re.match(r"\s*(?:async )?def test_(\w+)", line):
+            lines[number] = name[1].replace("_", " ")
+    return lines
+
+
+def _page_lines(source: str) -> list[str]:
+    lines, is_fenced = [], False
+    for line in source.split("\n"):
+        is_fence = line.lstrip().startswith("```")
+        is_fenced ^= is_fence
+        lines.append("" if is_fenced or is_fence else re.sub(r"`[^`]*`", "`c`", line))
+    return lines
+
+
+def occurrences(expressions: Sequence[Expression], files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return where each expression occurs: its pattern, and a text ``path:line: text`` for each occurrence."""
+    found: dict[str, list[str]] = {expression.pattern: [] for expression in expressions}
+    for path, source in files:
+        lines = text_lines(path, source)
+        whole = "\n".join(lines)
+        for pattern, places in found.items():
+            for match in re.finditer(pattern, whole, re.MULTILINE):
+                line = _line(whole, match.start())
+                places.append(f"{path}:{line}: {lines[line - 1]}")
+    return found
+
+
+def lowered(text: str, counts: Mapping[str, int]) -> str:
+    """Return the text of the table with each ceiling lowered to the count of its expression."""
+    for pattern, write, ceiling in read_expressions(text):
+        row = f"| {write} | `{pattern}` |"
+        text = text.replace(f"| {ceiling} {row}", f"| {min(ceiling, counts[pattern])} {row}")
+    return text
 
 
 def _rules_of(row: str) -> Iterator[Rule]:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     if len(cells) != 4 or not all(cells[:3]):
-        raise ValueError(f"a row of the glossary is not complete: {row}")
+        raise ValueError(f"a row of {WORDS} is not complete: {row}")
     words, write, kind, where = cells
     if re.fullmatch(r"`[^`]+`(, `[^`]+`)*", words) is None:
         raise ValueError(f"the words to avoid must stand in backticks: {row}")
@@ -127,6 +212,7 @@ def _rules_of(row: str) -> Iterator[Rule]:
         yield Rule(word, write.replace("`", ""), Kind(kind), tuple(re.findall(r"`([^`]+)`", where)))
 
 
+@cache  # the words and the expressions are looked for in turn
 def read_module(source: str) -> Module:
     """Separate the code of a module from its text."""
     starts = [0]
@@ -180,6 +266,19 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
                 yield node.body[0].lineno, text
 
 
+def local_names(source: str) -> set[tuple[int, str]]:
+    """Return the lines and names of a module's local variables, which functions assign. Parameters are left out."""
+    local: set[tuple[int, str]] = set()
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            inside = list(ast.walk(function))
+            shared = {name for node in inside if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+            names = [node for node in inside if isinstance(node, ast.Name)]
+            assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)} - shared
+            local |= {(node.lineno, node.id) for node in names if node.id in assigned}
+    return local
+
+
 @cache
 def parts(name: str) -> frozenset[str]:
     """Return the parts of a name, between underscores and at the humps of camel case, and the name itself."""
@@ -206,18 +305,20 @@ class Vocabulary:
 
     def check(self, path: str, source: str) -> list[Finding]:
         """Return the words to avoid in a file, by line; a file whose name does not end in ``.py`` is text."""
-        found: list[tuple[int, Rule]] = []
+        found: list[tuple[int, Rule, bool]] = []
         if path.endswith(".py"):
             module = read_module(source)
-            found += [(1, rule) for name in re.split(r"[/.]", path) for rule in self._in_name(name)]
-            found += [(_line(source, at), rule) for at, name in module.names for rule in self._in_name(name)]
-            found += [(line, rule) for line, text in docstrings(source) for rule in self._at_start(text)]
+            found += [(1, rule, False) for name in re.split(r"[/.]", path) for rule in self._in_name(name)]
+            named = [(_line(source, at), name, rule) for at, name in module.names for rule in self._in_name(name)]
+            local = local_names(source) if named else set()
+            found += [(line, rule, (line, name) in local) for line, name, rule in named]
+            found += [(line, rule, False) for line, text in docstrings(source) for rule in self._at_start(text)]
             prose = module.prose
         else:
             prose = source
-        found += [(_line(source, at), rule) for at, rule in self._in_text(prose)]
+        found += [(_line(source, at), rule, False) for at, rule in self._in_text(prose)]
         found.sort(key=lambda one: (one[0], one[1].avoid))
-        return [Finding(path, line, rule) for line, rule in found if not rule.where or path.startswith(rule.where)]
+        return [Finding(path, *one) for one in found if not one[1].where or path.startswith(one[1].where)]
 
     def _in_name(self, name: str) -> Iterator[Rule]:
         for word in {name, name.lstrip("_")} & self._identifiers.keys():
@@ -243,7 +344,7 @@ def _line(source: str, offset: int) -> int:
 
 
 def sources(root: Path, beginnings: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each Python and Markdown file that git knows, except for the glossary.
+    """Yield the path and the text of each Python and Markdown file that git knows.
 
     Args:
         root: The top folder of the repository.
@@ -252,7 +353,7 @@ def sources(root: Path, beginnings: Sequence[str] = ()) -> Iterator[tuple[str, s
     command = ["git", "ls-files", "-z", "--", "*.py", "*.md"]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     for path in sorted(filter(None, listed.split("\0"))):
-        if path != GLOSSARY and path.startswith(tuple(beginnings) or "") and (root / path).exists():
+        if path.startswith(tuple(beginnings) or "") and (root / path).exists():
             yield path, (root / path).read_text()
 
 
@@ -263,25 +364,46 @@ def first_words(texts: Iterable[str]) -> Counter[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; the result is its exit code: 1 if there is a word to avoid."""
-    parser = argparse.ArgumentParser(description="Report the words that docs/glossary.md says to avoid.")
+    parser = argparse.ArgumentParser(description=f"Report the words that {WORDS} says to avoid.")
     parser.add_argument("paths", nargs="*", help="how the paths to check begin, such as docs/ (default: all)")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--count", action="store_true", help="count the first words of the docstrings of product code")
     choice.add_argument("--summary", action="store_true", help="print how often each word occurs, not each occurrence")
+    choice.add_argument("--lower", action="store_true", help="lower the ceilings of expressions to the present counts")
     options = parser.parse_args(arguments)
     if options.count:
         files = sources(ROOT, options.paths or PRODUCT)
         counted = first_words(text for path, source in files if path.endswith(".py") for _, text in docstrings(source))
         print("\n".join(f"{count:6,} {word}" for word, count in counted.most_common()))
         return 0
-    vocabulary = Vocabulary(read_rules((ROOT / GLOSSARY).read_text()))
-    findings = [finding for path, source in sources(ROOT, options.paths) for finding in vocabulary.check(path, source)]
+    text = (ROOT / WORDS).read_text()
+    vocabulary = Vocabulary(read_rules(text))
+    files = list(sources(ROOT, options.paths))
+    findings = [finding for path, source in files for finding in vocabulary.check(path, source)]
+    too_many = [] if options.paths else _over_the_ceilings(text, files, lower=options.lower)
     if options.summary:
         counted_rules = Counter(finding.rule for finding in findings)
         print("\n".join(f'{count:6,} {rule.kind} "{rule.avoid}"' for rule, count in counted_rules.most_common()))
     else:
-        print("\n".join(map(str, findings)), end="\n" if findings else "")
-    return 1 if findings else 0
+        print("".join(f"{line}\n" for line in [*findings, *too_many]), end="")
+    return 1 if too_many or not all(finding.is_warning for finding in findings) else 0
+
+
+def _over_the_ceilings(text: str, files: Sequence[tuple[str, str]], *, lower: bool) -> list[str]:
+    """Return the lines to report of expressions that occur too often, and lower the ceilings in the table if wanted."""
+    expressions = read_expressions(text)
+    found = occurrences(expressions, files)
+    if lower:
+        (ROOT / WORDS).write_text(lowered(text, {pattern: len(places) for pattern, places in found.items()}))
+    return [
+        line
+        for pattern, write, ceiling in expressions
+        if len(found[pattern]) > ceiling
+        for line in (
+            f"{len(found[pattern])} times {pattern}, at most {ceiling}: write {write}",
+            *found[pattern][:MAX_LINES],
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The servers that the client is tried against, a fresh one or a fresh chroot for each test, and clients that end with
-their test.
+"""Servers for tests of the client, with a fresh server or a fresh chroot for each test, and clients that are closed
+after each test.
 
-A test that takes ``hosts`` or ``zk`` runs twice: against the embedded server, and against Apache's.
+A test that uses ``hosts`` or ``zk`` runs twice: with the embedded server and with Apache's server.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from support.apache import ApacheZooKeeper
 from support.relay import Relay
 from support.simulation import Connect
 
-from zoolet.client import Backoff, Client
-from zoolet.server import Server
+from zoolet.client import Backoff, Client, State
+from zoolet.testing import Server
 
 SOON = Backoff(first=0.001, longest=0.01)
-"""Nobody waits for a server that a test will bring back in a moment."""
+"""Short delays, because a test restarts its server immediately."""
 
 
 @pytest.fixture(scope="session")
 def apache() -> Iterator[str]:
-    """The address of Apache's server, one for the whole run."""
+    """The address of one Apache server for the whole run."""
     with ApacheZooKeeper(config={"tickTime": "200"}) as apache:
         yield apache.hosts
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """The embedded server, in the test's own loop."""
+    """The embedded server, in the event loop of the test."""
     async with Server() as running:
         yield running
 
 
 @pytest.fixture(params=["zoolet", "apache"])
 async def hosts(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """A connect string whose chroot nobody has used and which exists."""
+    """A connection string with a new, existing chroot."""
     chroot = f"/test-{uuid.uuid4().hex}"
     async with AsyncExitStack() as stack:
         if request.param == "apache":
@@ -54,13 +54,16 @@ async def hosts(request: pytest.FixtureRequest) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """A function that gives a started client; afterwards all are closed, and have left no task behind."""
+    """A function that returns a started client; at the end all clients are closed, and no task may be left."""
     clients: list[Client] = []
 
     async def start(hosts: str, **options: Any) -> Client:
         client = Client(hosts, **{"backoff": SOON, **options})
         clients.append(client)
-        await client.start()
+        await client.start(wait=False)
+        # Its session timeout may be a tenth of a second, which a connection on a busy machine may take.
+        async with asyncio.timeout(30):
+            await client.wait_for(State.CONNECTED, State.READ_ONLY)
         return client
 
     yield start
@@ -72,18 +75,18 @@ async def connect() -> AsyncIterator[Connect]:
 
 @pytest.fixture
 async def zk(hosts: str, connect: Connect) -> Client:
-    """A connected client, below the chroot."""
+    """A connected client in the chroot."""
     return await connect(hosts)
 
 
 @pytest.fixture
 async def embedded(server: Server, connect: Connect) -> Client:
-    """A client of the embedded server, for what no server is to receive."""
+    """A client of the embedded server, for tests of calls that never reach a server."""
     return await connect(server.hosts)
 
 
 @pytest.fixture
 async def relay(server: Server) -> AsyncIterator[Relay]:
-    """A relay before the embedded server."""
+    """A relay in front of the embedded server."""
     async with Relay(server.hosts) as standing:
         yield standing

@@ -1,4 +1,4 @@
-"""ACLs: they are set and read, open unless said otherwise, and refused when they have no entries."""
+"""ACLs: they can be set and read, are open by default, and must not be empty."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from zoolet.client.recipes import Counter, Lock, PersistentEphemeral, Queue
 from zoolet.protocol.acl import ACL, ANYONE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import InvalidACLError
-from zoolet.server import Server
+from zoolet.testing import Server
 
 
-async def test_an_acl_is_set_and_read(zk: Client) -> None:
+async def test_acl_is_set_and_read(zk: Client) -> None:
     await zk.create("/a")
     acl = (ACL(Perm.READ | Perm.ADMIN, ANYONE),)
 
@@ -26,7 +26,7 @@ async def test_an_acl_is_set_and_read(zk: Client) -> None:
     assert await zk.get_acl("/a") == (acl, stat)
 
 
-async def test_a_new_node_is_open_to_everybody_unless_set_otherwise(zk: Client) -> None:
+async def test_new_node_is_open_by_default(zk: Client) -> None:
     await zk.create("/open")
     await zk.create("/closed", acl=READ_ACL_UNSAFE)
 
@@ -37,7 +37,7 @@ async def test_a_new_node_is_open_to_everybody_unless_set_otherwise(zk: Client) 
     assert caught.value.path == "/closed"
 
 
-async def test_an_acl_without_entries_is_refused_by_the_server(zk: Client) -> None:
+async def test_empty_acl_is_refused_by_server(zk: Client) -> None:
     with pytest.raises(InvalidACLError):
         await zk.create("/a", acl=())
 
@@ -51,7 +51,7 @@ def test_lists_are_made_with_names_and_joined() -> None:
     assert acl.ip("10.0.0.0/8", acl.READ | acl.WRITE) == (ACL(Perm.READ | Perm.WRITE, Id("ip", "10.0.0.0/8")),)
 
 
-async def test_a_client_s_list_is_that_of_every_node_that_it_creates(hosts: str, connect: Connect) -> None:
+async def test_client_acl_applies_to_all_created_nodes(hosts: str, connect: Connect) -> None:
     mine = acl.digest("bob", "secret")
     zk = await connect(hosts, acl=mine, auth=(("digest", b"bob:secret"),))
     await zk.create("/a/b", parents=True)
@@ -69,7 +69,7 @@ async def test_a_client_s_list_is_that_of_every_node_that_it_creates(hosts: str,
     assert set(lists.values()) == {mine}
 
 
-async def test_recipes_use_the_list_of_the_view_that_they_are_given(hosts: str, connect: Connect) -> None:
+async def test_recipes_use_acl_of_their_view(hosts: str, connect: Connect) -> None:
     mine = acl.digest("bob", "secret")
     zk = await connect(hosts, auth=(("digest", b"bob:secret"),))
     stranger = await connect(hosts)
@@ -95,20 +95,36 @@ async def test_lists_generators_and_entries_of_kazoo_are_accepted(server: Server
         await zk.delete("/a")
 
 
+async def test_lists_of_lists_are_accepted(zk: Client) -> None:
+    bob, network = acl.digest("bob", "secret"), acl.ip("127.0.0.1")
+
+    await zk.create("/a", acl=[bob, [network, acl.READ_ONLY]])  # type: ignore[list-item]
+
+    assert (await zk.get_acl("/a"))[0] == (*bob, *network, *acl.READ_ONLY)
+
+
 @pytest.mark.parametrize("wrong", ["open", [1], 7])
-def test_a_list_that_is_none_is_refused(wrong: object) -> None:
+def test_invalid_acl_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError, match=r"zoolet\.client\.acl"):
         Client("127.0.0.1:1", acl=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("permissions", ["r", 0, 32, -1, None])
-def test_permissions_that_are_none_are_refused(permissions: Any) -> None:
+def test_invalid_permissions_are_refused(permissions: Any) -> None:
     for make in (lambda: acl.ip("10.0.0.0/8", permissions), lambda: acl.x509("CN=shop", permissions)):
-        with pytest.raises(ValueError, match="permissions are READ, WRITE"):
+        with pytest.raises(ValueError, match="permissions must be READ, WRITE"):
             make()
 
 
 @pytest.mark.parametrize("name", ["shop", "cn=shop", "CN=shop, O=Example", ""])
-def test_a_name_that_no_client_would_have_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is not a name as the server writes it: the most specific part first"):
+def test_invalid_x509_name_is_refused(name: str) -> None:
+    with pytest.raises(
+        ValueError, match="not in the server's notation for distinguished names: the most specific part first"
+    ):
         acl.x509(name)
+
+
+@pytest.mark.parametrize("network", ["300.1.1.1", "10.0.0.0/99", "localhost", ""])
+def test_invalid_network_is_refused(network: str) -> None:
+    with pytest.raises(ValueError, match=f"network must be an address .*, not '{network}'"):
+        acl.ip(network)

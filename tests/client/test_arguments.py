@@ -1,4 +1,4 @@
-"""Bad arguments are refused at the call, by name, before anything is sent."""
+"""Invalid arguments are rejected by name at the call, before anything is sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.bad_paths import BAD_PATHS
 
-from zoolet.client import Client
+from zoolet.client import Client, State, serializers
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import BadVersionError
 
@@ -41,7 +41,7 @@ TAKE_PATHS: dict[str, Callable[[Client, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", TAKE_PATHS)
-async def test_a_bad_path_is_refused_at_the_call(embedded: Client, name: str) -> None:
+async def test_bad_path_is_refused_at_call(embedded: Client, name: str) -> None:
     before = embedded.statistics()
 
     for path, error in BAD_PATHS:
@@ -51,7 +51,7 @@ async def test_a_bad_path_is_refused_at_the_call(embedded: Client, name: str) ->
     assert embedded.statistics() == before
 
 
-async def test_a_bad_path_is_refused_though_its_parent_was_found_good_before(embedded: Client) -> None:
+async def test_bad_path_is_refused_after_good_parent(embedded: Client) -> None:
     for path in ("/", "/a"):
         await embedded.exists(path)
 
@@ -62,7 +62,7 @@ async def test_a_bad_path_is_refused_though_its_parent_was_found_good_before(emb
 
 
 @pytest.mark.parametrize("name", ["update", "ensure_path"])
-async def test_a_bad_path_is_refused_before_anything_is_sent(embedded: Client, name: str) -> None:
+async def test_bad_path_is_refused_before_sending(embedded: Client, name: str) -> None:
     before = embedded.statistics()
     args = (lambda old: old,) if name == "update" else ()
 
@@ -100,6 +100,10 @@ async def test_a_bad_path_is_refused_before_anything_is_sent(embedded: Client, n
         (lambda zk: zk.create("/a", container=True, ephemeral=True), ValueError),
         (lambda zk: zk.create("/a", container=True, sequential=True), ValueError),
         (lambda zk: zk.create("/a", container=True, ttl=1), ValueError),
+        (lambda zk: zk.create("/a", ephemeral="x"), TypeError),
+        (lambda zk: zk.create("/a", sequential=1), TypeError),
+        (lambda zk: zk.create("/a", container=None), TypeError),
+        (lambda zk: zk.delete("/a", recursive="x"), TypeError),
         (lambda zk: zk.transaction().create("/a", ttl=1, ephemeral=True), ValueError),
         (lambda zk: zk.create("/a", acl=5), TypeError),
         (lambda zk: zk.multi_read(("write", "/a")), ValueError),
@@ -111,9 +115,7 @@ async def test_a_bad_path_is_refused_before_anything_is_sent(embedded: Client, n
         (lambda zk: zk.add_auth("digest", "bob:secret"), TypeError),
     ],
 )
-async def test_an_argument_that_is_invalid_is_refused_at_the_call(
-    embedded: Client, do: Do, error: type[Exception]
-) -> None:
+async def test_invalid_argument_is_refused_at_call(embedded: Client, do: Do, error: type[Exception]) -> None:
     before = embedded.statistics()
 
     with pytest.raises(error):
@@ -123,7 +125,7 @@ async def test_an_argument_that_is_invalid_is_refused_at_the_call(
 
 
 @pytest.mark.parametrize("version", [-(1 << 31), (1 << 31) - 1])
-async def test_the_lowest_and_the_highest_version_are_sent(embedded: Client, version: int) -> None:
+async def test_lowest_and_highest_version_are_sent(embedded: Client, version: int) -> None:
     with pytest.raises(BadVersionError):
         await embedded.set("/", b"", version)
 
@@ -138,7 +140,7 @@ async def test_the_lowest_and_the_highest_version_are_sent(embedded: Client, ver
         pytest.param(lambda zk: zk.add_auth(5, b"bob:secret"), id="scheme is a number"),
     ],
 )
-async def test_an_argument_of_the_wrong_type_is_refused_at_the_call(embedded: Client, do: Do) -> None:
+async def test_argument_of_wrong_type_is_refused_at_call(embedded: Client, do: Do) -> None:
     with pytest.raises(TypeError):
         do(embedded)
 
@@ -159,7 +161,7 @@ async def test_an_argument_of_the_wrong_type_is_refused_at_the_call(embedded: Cl
         ({"hosts": "a:1/x/"}, ValueError),
     ],
 )
-def test_a_client_with_options_that_make_no_sense_is_not_made(
+def test_client_with_invalid_options_is_refused(
     options: dict[str, Any], error: type[Exception] | tuple[type[Exception], ...]
 ) -> None:
     with pytest.raises(error):
@@ -178,6 +180,56 @@ def test_a_client_with_options_that_make_no_sense_is_not_made(
     ],
     ids=["auth is text", "scheme is a number", "login is text", "password is bytes", "max_request", "backoff"],
 )
-def test_a_client_with_options_of_the_wrong_type_is_not_made(options: dict[str, Any]) -> None:
+def test_client_with_options_of_wrong_type_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         Client("127.0.0.1:1", **options)
+
+
+@pytest.mark.parametrize("options", [{"auth": ("digest", b"bob:secret")}, {"login": ("bob", b"secret")}])
+def test_error_of_credentials_hides_them(options: dict[str, Any]) -> None:
+    with pytest.raises(
+        TypeError, match=r"^(auth must be a sequence of pairs|login must be a pair of strings)"
+    ) as caught:
+        Client("127.0.0.1:1", **options)
+
+    assert "secret" not in str(caught.value)
+
+
+def test_error_of_unexpected_argument_names_client() -> None:
+    options: dict[str, Any] = {"codec": "json"}
+    with pytest.raises(TypeError, match=r"^Client\.__init__\(\) got an unexpected keyword argument 'codec'"):
+        Client("127.0.0.1:1", **options)
+
+
+async def test_wait_for_rejects_state_that_never_comes(embedded: Client) -> None:
+    states: Any = ["x"]
+    for wrong in (states, []):
+        with pytest.raises(TypeError, match=r"^states must be one or more of State, such as State\.CONNECTED, not \("):
+            await embedded.wait_for(*wrong)
+
+
+async def test_wait_for_before_start_is_rejected() -> None:
+    with pytest.raises(RuntimeError, match="was not started"):
+        await Client("127.0.0.1:1").wait_for(State.CONNECTED)
+
+
+async def test_value_that_serializer_rejects_is_named_with_its_node(embedded: Client) -> None:
+    for serializer, name in ((serializers.json, "JSON"), (serializers.msgpack, "msgpack")):
+        zk = embedded.with_serializer(serializer)
+        for call in (
+            lambda zk=zk: zk.create("/a", {1}),
+            lambda zk=zk: zk.set("/a", {1}),
+            lambda zk=zk: zk.transaction().create("/a", {1}),
+        ):
+            with pytest.raises(
+                TypeError, match=rf"^/a: value must be supported by the serializer '{name}', not \{{1\}}: "
+            ):
+                call()
+    with pytest.raises(ValueError, match=r"^/a: value must be supported by the serializer 'JSON', not nan: "):
+        embedded.with_serializer(serializers.json).set("/a", float("nan"))
+
+
+def test_update_requires_function(embedded: Client) -> None:
+    change: Any = 5
+    with pytest.raises(TypeError, match=r"^change must be a function, not 5$"):
+        embedded.update("/a", change)

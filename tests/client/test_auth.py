@@ -1,4 +1,4 @@
-"""Authentication: credentials and SASL logins come before anything that waited, on every connection again."""
+"""Authentication: credentials and SASL logins precede all pending requests, on every connection."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from support.simulation import Connect, client_of, eventually, simulate
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, State
 from zoolet.protocol.acl import CREATOR_ALL_ACL
-from zoolet.server import Server
-from zoolet.server.testing import Simulation, delay, error, hold, lose_reply
+from zoolet.testing import Server, Simulation, delay, error, hold, lose_reply
 
 MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
@@ -21,7 +20,7 @@ MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 # --- credentials ---
 
 
-async def test_who_proves_who_he_is_may_do_what_others_may_not(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_authenticated_client_has_more_rights(hosts: str, zk: Client, connect: Connect) -> None:
     stranger = await connect(hosts)
     await zk.add_auth("digest", b"bob:secret")
     await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
@@ -41,7 +40,7 @@ async def test_credentials_can_be_given_beforehand(hosts: str, connect: Connect)
     assert users == {"bob", "eve"}
 
 
-async def test_a_credential_is_proved_again_before_anything_that_waited(server: Server, connect: Connect) -> None:
+async def test_credential_is_proved_before_waiting_calls(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.add_auth("digest", b"bob:secret")
     await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
@@ -56,7 +55,7 @@ async def test_a_credential_is_proved_again_before_anything_that_waited(server: 
     assert [op.op for op in server.ops()[before:]] == ["connect", "auth", "getData"]
 
 
-async def test_credentials_and_watches_come_in_order_before_what_waited(server: Server, connect: Connect) -> None:
+async def test_credentials_and_watches_precede_waiting_calls(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts, auth=(("digest", b"a:1"), ("digest", b"b:2")))
     async with zk.watch("/a"):
         server.refuse_connections()
@@ -70,7 +69,7 @@ async def test_credentials_and_watches_come_in_order_before_what_waited(server: 
         assert [op.op for op in server.ops()[before:]] == ["connect", "auth", "auth", "setWatches2", "exists"]
 
 
-async def test_a_client_is_connected_only_when_its_credentials_were_accepted(server: Server) -> None:
+async def test_client_is_connected_once_credentials_are_accepted(server: Server) -> None:
     zk = Client(server.hosts, auth=(("digest", b"bob:secret"),))
     with server.fault(hold(), "auth") as fault:
         starting = asyncio.create_task(zk.start())
@@ -85,7 +84,7 @@ async def test_a_client_is_connected_only_when_its_credentials_were_accepted(ser
     await zk.aclose()
 
 
-async def test_a_wrong_credential_fails_and_the_client_goes_on_without_it(hosts: str, zk: Client) -> None:
+async def test_wrong_credential_fails_and_client_continues(hosts: str, zk: Client) -> None:
     with pytest.raises(AuthFailedError, match="nonsense"):
         await zk.add_auth("nonsense", b"x")
 
@@ -93,7 +92,7 @@ async def test_a_wrong_credential_fails_and_the_client_goes_on_without_it(hosts:
     assert "bob" in [one.user for one in await zk.who_am_i()]
 
 
-async def test_a_client_that_begins_with_a_wrong_credential_does_not_start(hosts: str) -> None:
+async def test_client_with_wrong_first_credential_does_not_start(hosts: str) -> None:
     zk = Client(hosts, auth=(("nonsense", b"x"),))
 
     with pytest.raises(AuthFailedError, match="nonsense"):
@@ -102,9 +101,7 @@ async def test_a_client_that_begins_with_a_wrong_credential_does_not_start(hosts
     assert zk.state is State.CLOSED
 
 
-async def test_a_credential_that_is_refused_later_closes_the_client_with_the_reason(
-    server: Server, connect: Connect
-) -> None:
+async def test_credential_refused_later_closes_client_with_reason(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.add_auth("digest", b"bob:secret")
     server.refuse_connections()
@@ -122,9 +119,7 @@ async def test_a_credential_that_is_refused_later_closes_the_client_with_the_rea
         zk.get("/")
 
 
-async def test_a_credential_given_while_disconnected_is_proved_once_there_is_a_connection(
-    server: Server, connect: Connect
-) -> None:
+async def test_credential_given_offline_is_proved_on_connection(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -137,9 +132,7 @@ async def test_a_credential_given_while_disconnected_is_proved_once_there_is_a_c
     assert "bob" in [one.user for one in await zk.who_am_i()]
 
 
-async def test_a_credential_whose_reply_was_lost_is_proved_on_the_next_connection(
-    server: Server, connect: Connect
-) -> None:
+async def test_credential_with_lost_reply_is_proved_again(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
 
     with server.fault(lose_reply(), "auth", times=1, strict=True):
@@ -148,9 +141,7 @@ async def test_a_credential_whose_reply_was_lost_is_proved_on_the_next_connectio
     assert "bob" in [one.user for one in await zk.who_am_i()]
 
 
-async def test_a_credential_waits_for_a_connection_no_longer_than_its_operation_timeout(
-    server: Server, connect: Connect
-) -> None:
+async def test_credential_waits_within_operation_timeout(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -172,7 +163,7 @@ def jaas(tmp_path: Path) -> str:
     return str(path)
 
 
-async def test_a_login_is_proved_on_every_connection(jaas: str, connect: Connect) -> None:
+async def test_login_is_repeated_on_every_connection(jaas: str, connect: Connect) -> None:
     async with Server(config={"java.security.auth.login.config": jaas}) as server:
         zk = await connect(server.hosts, login=("bob", 'sec"ret'))
         first = [(one.scheme, one.user) for one in await zk.who_am_i()]
@@ -189,7 +180,7 @@ async def test_a_login_is_proved_on_every_connection(jaas: str, connect: Connect
 
 
 @pytest.mark.parametrize("login", [("bob", "wrong"), ("eve", 'sec"ret')], ids=["password", "user"])
-async def test_a_login_that_is_refused_ends_the_start(jaas: str, login: tuple[str, str]) -> None:
+async def test_refused_login_fails_start(jaas: str, login: tuple[str, str]) -> None:
     async with Server(config={"java.security.auth.login.config": jaas}) as server:
         zk = Client(server.hosts, login=login)
 
@@ -200,7 +191,7 @@ async def test_a_login_that_is_refused_ends_the_start(jaas: str, login: tuple[st
 
 
 @pytest.mark.slow
-async def test_a_login_is_what_apache_s_server_takes(tmp_path: Path, connect: Connect) -> None:
+async def test_login_works_with_apache_server(tmp_path: Path, connect: Connect) -> None:
     path = tmp_path / "jaas.conf"
     path.write_text(f'Server {{ {MODULE} user_bob="secret"; }};\n', encoding="utf-8")
     provider = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
@@ -217,7 +208,7 @@ async def test_a_login_is_what_apache_s_server_takes(tmp_path: Path, connect: Co
 
 
 @pytest.mark.parametrize("during", ["auth", "ping"])
-def test_a_credential_that_is_added_while_a_connection_begins_is_sent_on_it(during: str) -> None:
+def test_credential_added_during_connect_is_sent_on_it(during: str) -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, auth=(("digest", b"a:b"),) if during == "auth" else ()) as zk:
             async with zk.watch_exists("/a"):

@@ -1,4 +1,4 @@
-"""Back-off: the delays between tries, and ``Client.retry``, which makes use of them."""
+"""Back-off: the delays between attempts, and ``Client.retry``, which uses them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from zoolet.client import Backoff, Client, ConnectionLossError, NoNodeError
+from zoolet.client import Backoff, Client, ConnectionLossError, NoNodeError, blocking
+from zoolet.testing import Server
 
 # --- retry ---
 
 
-async def test_retry_tries_again_as_often_as_it_may_and_only_after_a_lost_connection(embedded: Client) -> None:
+async def test_retry_repeats_within_limit_after_connection_loss_only(embedded: Client) -> None:
     from zoolet.client import Backoff
 
     tries: list[int] = []
@@ -33,7 +34,7 @@ async def test_retry_tries_again_as_often_as_it_may_and_only_after_a_lost_connec
     assert len(tries) == 4
 
 
-async def test_retry_gives_what_the_last_try_gave(embedded: Client) -> None:
+async def test_retry_returns_result_of_last_try(embedded: Client) -> None:
     from zoolet.client import Backoff
 
     outcomes: list[Any] = [ConnectionLossError(), ConnectionLossError(), "done"]
@@ -49,13 +50,13 @@ async def test_retry_gives_what_the_last_try_gave(embedded: Client) -> None:
 # --- delays ---
 
 
-def test_delays_grow_by_the_factor_up_to_the_longest() -> None:
+def test_delays_grow_by_factor_up_to_longest() -> None:
     delays = Backoff(first=1.0, factor=3.0, longest=10.0, jitter=0.0).delays(Random(1))
 
     assert [next(delays) for _ in range(5)] == [1.0, 3.0, 9.0, 10.0, 10.0]
 
 
-def test_jitter_shortens_and_lengthens_a_delay_by_its_part() -> None:
+def test_jitter_varies_delay_by_its_part() -> None:
     rng = Random(1)
     found = [next(Backoff(first=1.0, jitter=0.4).delays(rng)) for _ in range(1000)]
 
@@ -63,12 +64,12 @@ def test_jitter_shortens_and_lengthens_a_delay_by_its_part() -> None:
     assert 1.35 < max(found) <= 1.4
 
 
-def test_there_is_a_delay_between_tries_and_none_behind_the_last() -> None:
+def test_delays_are_one_fewer_than_tries() -> None:
     assert len(list(Backoff(tries=1).delays(Random(1)))) == 0
     assert len(list(Backoff(tries=5).delays(Random(1)))) == 4
 
 
-def test_no_delay_exceeds_the_longest() -> None:
+def test_no_delay_exceeds_longest() -> None:
     assert next(Backoff(first=9.0, longest=1.0, jitter=0.0).delays(Random(1))) == 1.0
 
 
@@ -85,6 +86,22 @@ def test_no_delay_exceeds_the_longest() -> None:
     ],
     ids=str,
 )
-def test_a_back_off_that_is_invalid_is_refused(options: dict[str, float]) -> None:
+def test_invalid_backoff_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         Backoff(**options)  # type: ignore[arg-type]
+
+
+async def test_retry_of_non_callable_shows_correct_form(embedded: Client) -> None:
+    call = embedded.get("/")
+    example = r"a function without arguments, such as lambda: zk.get\(path\)"
+
+    with pytest.raises(TypeError, match=f"^do must be {example}, not <RequestCall"):
+        await embedded.retry(call)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=rf"^backoff must be a zoolet.client.Backoff, not '/'; pass {example}$"):
+        await embedded.retry(embedded.get, "/")  # type: ignore[arg-type]
+    await call
+
+
+def test_blocking_retry_of_non_callable_raises(zoolet: Server) -> None:
+    with blocking.Client(zoolet.hosts) as zk, pytest.raises(TypeError, match="do must be a function"):
+        zk.retry(zk.get("/"))  # type: ignore[arg-type]

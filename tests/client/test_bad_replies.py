@@ -1,7 +1,6 @@
-"""Servers whose replies are wrong, cut or missing: the client says why the connection was lost and makes another.
+"""Servers with wrong, truncated or missing replies: the client reports why the connection was lost and reconnects.
 
-Between the client and an embedded server stands a relay that breaks frames of the first connection, see
-:mod:`support.relay`.
+A relay between the client and an embedded server breaks frames of the first connection, see :mod:`support.relay`.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from zoolet.client import ConnectionLossError, State
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.framing import frame
-from zoolet.server import Server
+from zoolet.testing import Server
 
 BROKEN: dict[str, tuple[Answer, str, str]] = {
-    "garbage": (lambda payload: b"\xff" * 40, "go on", "the server sent a malformed message: a frame of -1 bytes"),
+    "garbage": (lambda payload: b"\xff" * 40, "go on", "the server sent a malformed message: invalid frame length -1"),
     "a huge frame": (
         lambda payload: pack_int((64 << 20) + 1),
         "go on",
-        "the server sent a malformed message: a frame of 67108865 bytes",
+        "the server sent a malformed message: invalid frame length 67108865",
     ),
     "HTTP": (
         lambda payload: b"HTTP/1.1 400 Bad Request\r\n\r\n",
         "go on",
-        "the server sent a malformed message: a frame of 1213486160 bytes",
+        "the server sent a malformed message: invalid frame length 1213486160",
     ),
-    "an empty frame": (lambda payload: frame(b""), "go on", "a reply of 0 bytes"),
-    "a short reply": (lambda payload: frame(payload[:15]), "go on", "a reply of 15 bytes"),
-    "a wrong xid": (lambda payload: reply(77), "go on", "answered request 77, and 1 was next"),
-    "the next xid": (lambda payload: reply(2), "go on", "answered request 2, and 1 was next"),
-    "a ping nobody sent": (lambda payload: reply(-2), "go on", "answered request -2, and 1 was next"),
-    "an auth nobody sent": (lambda payload: reply(-4), "go on", "answered request -4, and 1 was next"),
-    "watches nobody set": (lambda payload: reply(-8), "go on", "answered request -8, and 1 was next"),
+    "an empty frame": (lambda payload: frame(b""), "go on", "expected a reply of at least 16 bytes, found 0"),
+    "a short reply": (lambda payload: frame(payload[:15]), "go on", "expected a reply of at least 16 bytes, found 15"),
+    "a wrong xid": (lambda payload: reply(77), "go on", "unexpected reply to request 77; expected 1"),
+    "the next xid": (lambda payload: reply(2), "go on", "unexpected reply to request 2; expected 1"),
+    "a ping nobody sent": (lambda payload: reply(-2), "go on", "unexpected reply to request -2; expected 1"),
+    "an auth nobody sent": (lambda payload: reply(-4), "go on", "unexpected reply to request -4; expected 1"),
+    "watches nobody set": (lambda payload: reply(-8), "go on", "unexpected reply to request -8; expected 1"),
     "an unknown event": (lambda payload: event(99, text(b"/a")), "go on", "an event of unknown type 99"),
     "half an event": (lambda payload: event(1, pack_int(50) + b"/a"), "go on", "the server sent a malformed message"),
     "an event without a path": (lambda payload: event(1, pack_int(-1)), "go on", "the server sent a malformed message"),
@@ -45,16 +44,16 @@ BROKEN: dict[str, tuple[Answer, str, str]] = {
     "no body": (lambda payload: frame(payload[:16]), "go on", "the server's reply is malformed"),
     "no answer": (lambda payload: b"", "close", "the server closed the connection"),
     "a reset": (lambda payload: b"", "reset", "the connection was lost: "),
-    "silence": (lambda payload: b"", "stall", "nothing was received from the server for 0."),
-    "half an answer": (lambda payload: frame(payload)[:30], "stall", "nothing was received from the server for 0."),
+    "silence": (lambda payload: b"", "stall", "no complete message from the server for 0."),
+    "half an answer": (lambda payload: frame(payload)[:30], "stall", "no complete message from the server for 0."),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_write_is_lost_and_says_why_and_the_client_goes_on(relay: Relay, connect: Connect, name: str) -> None:
+async def test_lost_write_gives_reason_and_client_continues(relay: Relay, connect: Connect, name: str) -> None:
     relay.breaks, relay.then, why = BROKEN[name]
     relay.number = FIRST
-    zk = await connect(relay.hosts, timeout=0.15 if relay.then == "stall" else 10.0)
+    zk = await connect(relay.hosts, timeout=0.45 if relay.then == "stall" else 10.0)
 
     with pytest.raises(ConnectionLossError) as caught:
         await zk.set("/", b"v")
@@ -67,16 +66,16 @@ async def test_a_write_is_lost_and_says_why_and_the_client_goes_on(relay: Relay,
 
 
 @pytest.mark.parametrize("name", [name for name in BROKEN if "body" not in name])
-async def test_a_read_is_sent_to_the_next_connection(relay: Relay, connect: Connect, name: str) -> None:
+async def test_read_is_repeated_on_next_connection(relay: Relay, connect: Connect, name: str) -> None:
     relay.breaks, relay.then, _ = BROKEN[name]
     relay.number = FIRST
-    zk = await connect(relay.hosts, timeout=0.15 if relay.then == "stall" else 10.0)
+    zk = await connect(relay.hosts, timeout=0.45 if relay.then == "stall" else 10.0)
 
     assert await zk.children("/") == ["zookeeper"]
     assert relay.connections == 2
 
 
-async def test_a_read_whose_reply_is_malformed_is_not_tried_forever(relay: Relay, connect: Connect) -> None:
+async def test_read_with_malformed_reply_is_not_repeated(relay: Relay, connect: Connect) -> None:
     relay.breaks, relay.number = (lambda payload: frame(payload[:-5])), FIRST
     zk = await connect(relay.hosts)
 
@@ -85,7 +84,7 @@ async def test_a_read_whose_reply_is_malformed_is_not_tried_forever(relay: Relay
     assert await zk.exists("/") is not None
 
 
-async def test_the_reason_names_the_server(relay: Relay, connect: Connect) -> None:
+async def test_reason_names_server(relay: Relay, connect: Connect) -> None:
     relay.number, relay.then, relay.breaks = FIRST, "close", lambda payload: b""
     zk = await connect(relay.hosts)
 
@@ -93,7 +92,7 @@ async def test_the_reason_names_the_server(relay: Relay, connect: Connect) -> No
         await zk.set("/", b"")
 
 
-async def test_a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends(server: Server, connect: Connect) -> None:
+async def test_connection_ending_within_reply_is_lost(server: Server, connect: Connect) -> None:
     for length in range(4 + 16 + 68):
         async with Relay(server.hosts) as relay:
             relay.number, relay.then, relay.breaks = FIRST, "close", lambda payload, n=length: frame(payload)[:n]
@@ -105,7 +104,7 @@ async def test_a_connection_that_ends_within_a_reply_is_lost_wherever_it_ends(se
             await zk.aclose()
 
 
-async def test_replies_that_come_byte_by_byte_are_replies(relay: Relay, connect: Connect) -> None:
+async def test_replies_split_into_bytes_are_read(relay: Relay, connect: Connect) -> None:
     relay.chop = True
     zk = await connect(relay.hosts)
 
@@ -116,7 +115,7 @@ async def test_replies_that_come_byte_by_byte_are_replies(relay: Relay, connect:
     assert relay.connections == 1
 
 
-async def test_everything_that_was_under_way_is_lost_together(relay: Relay, connect: Connect) -> None:
+async def test_all_pending_writes_are_lost_together(relay: Relay, connect: Connect) -> None:
     relay.number, relay.breaks = FIRST + 1, lambda payload: reply(77)
     zk = await connect(relay.hosts)
 
@@ -126,7 +125,7 @@ async def test_everything_that_was_under_way_is_lost_together(relay: Relay, conn
     assert [type(one) for one in lost] == [ConnectionLossError] * 9
 
 
-async def test_an_answer_that_comes_twice_costs_the_connection_but_not_the_call(relay: Relay, connect: Connect) -> None:
+async def test_duplicate_reply_costs_connection_but_not_call(relay: Relay, connect: Connect) -> None:
     relay.number, relay.breaks = FIRST, lambda payload: frame(payload) * 2
     zk = await connect(relay.hosts)
     states = zk.states()
@@ -138,16 +137,16 @@ async def test_an_answer_that_comes_twice_costs_the_connection_but_not_the_call(
     assert [state async for state in states][1:3] == [State.SUSPENDED, State.CONNECTED]
 
 
-async def test_a_request_that_is_never_answered_though_pings_are_is_lost(relay: Relay, connect: Connect) -> None:
-    relay.number, relay.breaks = FIRST, lambda payload: b""  # all that comes later is passed on
-    zk = await connect(relay.hosts, timeout=0.15)
+async def test_request_without_reply_is_lost_despite_pings(relay: Relay, connect: Connect) -> None:
+    relay.number, relay.breaks = FIRST, lambda payload: b""  # later frames are forwarded
+    zk = await connect(relay.hosts, timeout=0.45)
 
     with pytest.raises(ConnectionLossError):
         async with asyncio.timeout(1.0):
             await zk.set("/", b"v")
 
 
-async def test_what_was_written_by_a_newer_server_behind_a_body_is_passed_over(relay: Relay, connect: Connect) -> None:
+async def test_extra_bytes_after_body_are_ignored(relay: Relay, connect: Connect) -> None:
     relay.number, relay.breaks = FIRST, lambda payload: frame(payload + b"something new")
     zk = await connect(relay.hosts)
 
@@ -155,7 +154,7 @@ async def test_what_was_written_by_a_newer_server_behind_a_body_is_passed_over(r
     assert relay.connections == 1
 
 
-async def test_an_unknown_error_code_is_an_answer(relay: Relay, connect: Connect) -> None:
+async def test_unknown_error_code_is_raised(relay: Relay, connect: Connect) -> None:
     from zoolet.client import ZooKeeperError
 
     relay.number, relay.breaks = FIRST, lambda payload: reply(1, err=-9999)
@@ -167,22 +166,20 @@ async def test_an_unknown_error_code_is_an_answer(relay: Relay, connect: Connect
 
 
 @pytest.mark.parametrize("path", [b"", b"a", b"no/slash"])
-async def test_an_event_with_a_path_that_is_none_is_a_reason_to_leave(
-    relay: Relay, connect: Connect, path: bytes
-) -> None:
+async def test_event_with_invalid_path_closes_connection(relay: Relay, connect: Connect, path: bytes) -> None:
     relay.number, relay.breaks = FIRST + 2, lambda payload: event(1, text(path))
     zk = await connect(relay.hosts)
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
 
     async with zk.watch("/zookeeper/quota", recursive=True):  # the replies to its addWatch and getChildren come first
-        with pytest.raises(ConnectionLossError, match="which is not a path"):
+        with pytest.raises(ConnectionLossError, match="an event for an invalid path"):
             await zk.set("/", b"v")
 
     assert not complaints
 
 
-async def test_a_multi_read_with_too_few_results_is_lost(relay: Relay, connect: Connect) -> None:
+async def test_multi_read_with_too_few_results_is_lost(relay: Relay, connect: Connect) -> None:
     relay.number, relay.breaks = FIRST, lambda payload: reply(1, body=r.MultiHeader(-1, True, -1).encode())
     zk = await connect(relay.hosts)
 
@@ -190,7 +187,7 @@ async def test_a_multi_read_with_too_few_results_is_lost(relay: Relay, connect: 
         await zk.multi_read(("get", "/"), ("get", "/"))
 
 
-async def test_a_transaction_with_too_few_results_is_lost(relay: Relay, connect: Connect) -> None:
+async def test_transaction_with_too_few_results_is_lost(relay: Relay, connect: Connect) -> None:
     relay.number, relay.breaks = FIRST, lambda payload: reply(1, body=r.MultiHeader(-1, True, -1).encode())
     zk = await connect(relay.hosts)
     t = zk.transaction()

@@ -1,4 +1,4 @@
-"""Calls: under way as soon as they are made, sent together, answered in order, and limited in size."""
+"""Calls: started immediately, sent together, answered in order, and limited in size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.records import SetDataRequest
 
 
-async def test_calls_made_together_go_out_in_one_write_and_are_answered_in_order(
+async def test_concurrent_calls_share_write_and_keep_order(
     hosts: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[bytes] = []
@@ -42,14 +42,14 @@ async def test_calls_made_together_go_out_in_one_write_and_are_answered_in_order
     assert results[101][0] == b"99"
 
 
-async def test_a_call_is_under_way_before_it_is_awaited(zk: Client) -> None:
+async def test_call_starts_before_it_is_awaited(zk: Client) -> None:
     call = zk.create("/a")
 
     assert await zk.exists("/a") is not None
     assert await call == "/a"
 
 
-async def test_a_call_can_be_given_to_whatever_takes_awaitables(zk: Client) -> None:
+async def test_call_is_accepted_as_awaitable(zk: Client) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(zk.create("/a"))
     shielded = await asyncio.shield(zk.exists("/a"))
@@ -59,7 +59,7 @@ async def test_a_call_can_be_given_to_whatever_takes_awaitables(zk: Client) -> N
     assert shielded == waited[1]
 
 
-async def test_the_longest_request_is_sent_and_one_byte_more_is_refused_with_both_sizes(zk: Client) -> None:
+async def test_longest_request_is_sent_and_longer_one_is_refused(zk: Client) -> None:
     await zk.create("/a")
     room = MAX_FRAME - 8 - len(SetDataRequest(zk.add_chroot("/a"), b"", -1).encode())
     before = zk.statistics()
@@ -71,18 +71,18 @@ async def test_the_longest_request_is_sent_and_one_byte_more_is_refused_with_bot
     assert (await zk.set("/a", bytes(room))).dataLength == room
 
 
-async def test_a_lower_limit_for_requests_can_be_set(hosts: str, connect: Connect) -> None:
+async def test_lower_request_limit_is_respected(hosts: str, connect: Connect) -> None:
     zk = await connect(hosts, max_request=500)
 
-    with pytest.raises(ValueError, match="500 is the limit"):
+    with pytest.raises(ValueError, match="the limit is 500"):
         zk.create("/a", bytes(500))
-    with pytest.raises(ValueError, match="500 is the limit"):
+    with pytest.raises(ValueError, match="the limit is 500"):
         async with zk.transaction() as t:
             t.create("/a", bytes(500))
     assert await zk.create("/a", bytes(300)) == "/a"
 
 
-async def test_a_call_that_is_closed_as_a_coroutine_is_cancelled(zk: Client) -> None:
+async def test_call_closed_as_coroutine_is_cancelled(zk: Client) -> None:
     call = zk.get("/")
     call.close()
 

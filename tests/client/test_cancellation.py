@@ -1,7 +1,7 @@
-"""Cancelling: any operation, at any moment, connected or not; the client goes on, and nothing is left.
+"""Cancellation of any operation at any moment, connected or not: the client keeps working, and nothing is left.
 
-Everything runs in virtual time. An operation is begun again and again, and cancelled a moment later each time, until it
-has come to its end before it could be cancelled.
+Everything runs in virtual time. An operation is started repeatedly and cancelled a moment later each time, until it
+finishes before the cancellation.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import pytest
 
 from zoolet.client import Backoff, Client, SessionExpiredError, State, ZooKeeperError
 from zoolet.client.aio.watcher import Watcher
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 LATENCY: Final = 0.001
 STEP: Final = LATENCY / 2
-MAX_MOMENTS: Final = 400  # moments; no operation here takes as long
+MAX_MOMENTS: Final = 400  # moments; no operation here takes this long
 
 
 async def enter(watch: Watcher) -> None:
@@ -71,7 +70,7 @@ def tasks() -> set[str]:
 
 
 async def settle(zk: Client) -> None:
-    """Wait until the client has nothing to do any more; in virtual time, so it costs none."""
+    """Wait until the client has nothing more to do. Virtual time makes this fast."""
     async with asyncio.timeout(60):
         with suppress(SessionExpiredError):
             await zk.sync()
@@ -83,7 +82,7 @@ async def settle(zk: Client) -> None:
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "cut", "expire"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) -> None:
+def test_operation_is_cancellable_at_any_moment(name: str, meanwhile: str) -> None:
     sim = simulation()
 
     async def main() -> int:
@@ -108,7 +107,7 @@ def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) 
                     assert task.cancelled() or ended or isinstance(task.exception(), ZooKeeperError | None)
 
                     await settle(zk)
-                    assert await zk.exists("/") is not None  # it is of use
+                    assert await zk.exists("/") is not None  # the client still works
                     assert tasks() == {"zoolet-client"}
                     assert server.watches() == ()
                     assert not zk.statistics().registrations
@@ -122,7 +121,7 @@ def test_an_operation_can_be_cancelled_at_any_moment(name: str, meanwhile: str) 
     assert 1 < sim.run(main()) < MAX_MOMENTS
 
 
-def test_waiting_for_an_event_or_a_state_can_be_cancelled_at_any_moment() -> None:
+def test_waiting_for_event_or_state_can_be_cancelled() -> None:
     sim = simulation()
 
     async def main() -> None:
@@ -143,7 +142,7 @@ def test_waiting_for_an_event_or_a_state_can_be_cancelled_at_any_moment() -> Non
     sim.run(main())
 
 
-def test_an_event_that_comes_as_its_waiter_is_cancelled_is_not_lost() -> None:
+def test_event_during_cancellation_is_not_lost() -> None:
     sim = simulation()
 
     async def main() -> None:
@@ -164,7 +163,7 @@ def test_an_event_that_comes_as_its_waiter_is_cancelled_is_not_lost() -> None:
     sim.run(main())
 
 
-def test_a_start_can_be_cancelled_at_any_moment() -> None:
+def test_start_is_cancellable_at_any_moment() -> None:
     sim = simulation()
 
     async def main() -> int:
@@ -187,7 +186,7 @@ def test_a_start_can_be_cancelled_at_any_moment() -> None:
     assert 2 < sim.run(main()) < MAX_MOMENTS
 
 
-def test_a_close_that_was_cancelled_can_be_made_again() -> None:
+def test_cancelled_close_can_be_repeated() -> None:
     sim = simulation()
 
     async def main() -> int:
@@ -211,7 +210,7 @@ def test_a_close_that_was_cancelled_can_be_made_again() -> None:
     assert 2 < sim.run(main()) < MAX_MOMENTS
 
 
-def test_a_close_that_was_cancelled_has_closed_all_the_same() -> None:
+def test_cancelled_close_closes_client() -> None:
     sim = simulation()
 
     async def main() -> None:
@@ -231,8 +230,8 @@ def test_a_close_that_was_cancelled_has_closed_all_the_same() -> None:
     sim.run(main())
 
 
-def test_an_abandoned_protected_node_is_removed_though_its_reply_was_lost() -> None:
-    from zoolet.server.testing import lose_reply
+def test_abandoned_protected_node_is_removed_after_lost_reply() -> None:
+    from zoolet.testing import lose_reply
 
     sim = simulation()
 
@@ -255,13 +254,13 @@ def test_an_abandoned_protected_node_is_removed_though_its_reply_was_lost() -> N
     sim.run(run())
 
 
-def test_a_protected_create_that_is_cancelled_before_it_is_awaited_leaves_no_node() -> None:
+def test_protected_create_cancelled_before_await_leaves_no_node() -> None:
     sim = simulation()
 
     async def run() -> None:
         async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
             call = zk.create("/lock-", protected=True)
-            zk.flush()
+            zk._core.flush()
 
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -273,8 +272,8 @@ def test_a_protected_create_that_is_cancelled_before_it_is_awaited_leaves_no_nod
     sim.run(run())
 
 
-def test_a_protected_create_whose_reply_was_lost_gives_the_node_it_made() -> None:
-    from zoolet.server.testing import lose_reply
+def test_protected_create_with_lost_reply_returns_its_node() -> None:
+    from zoolet.testing import lose_reply
 
     sim = simulation()
 
@@ -288,7 +287,7 @@ def test_a_protected_create_whose_reply_was_lost_gives_the_node_it_made() -> Non
     sim.run(run())
 
 
-def test_a_call_that_is_cancelled_before_it_went_out_is_never_sent() -> None:
+def test_call_cancelled_before_sending_is_never_sent() -> None:
     sim = simulation()
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""A chroot: paths are below it, and no reply, event or error shows it."""
+"""Chroots: all paths are below the chroot, and no reply, event or error reveals it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Do = Callable[[Client], Any]
 
 
 def root_of(hosts: str) -> tuple[str, str]:
-    """Take a connect string apart: the address, and the chroot."""
+    """Split a connection string into the address and the chroot."""
     address, slash, chroot = hosts.partition("/")
     return address, slash + chroot
 
@@ -39,7 +39,7 @@ def root_of(hosts: str) -> tuple[str, str]:
     ],
     ids="get children children_and_stat count_below get_acl set set_acl delete delete_recursive update".split(),
 )
-async def test_an_error_names_the_path_as_the_caller_named_it(zk: Client, do: Do) -> None:
+async def test_error_names_path_without_chroot(zk: Client, do: Do) -> None:
     with pytest.raises(NoNodeError) as caught:
         await do(zk)
 
@@ -50,7 +50,7 @@ async def test_an_error_names_the_path_as_the_caller_named_it(zk: Client, do: Do
 # --- chroot ---
 
 
-async def test_paths_are_below_the_chroot(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_paths_are_below_chroot(hosts: str, zk: Client, connect: Connect) -> None:
     address, chroot = root_of(hosts)
     outside = await connect(address)
 
@@ -60,7 +60,7 @@ async def test_paths_are_below_the_chroot(hosts: str, zk: Client, connect: Conne
     assert (await outside.get(f"{chroot}/a/b"))[0] == b"v"
 
 
-async def test_the_root_of_a_chroot_is_the_chroot(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_root_path_is_chroot(hosts: str, zk: Client, connect: Connect) -> None:
     address, chroot = root_of(hosts)
     outside = await connect(address)
 
@@ -71,7 +71,7 @@ async def test_the_root_of_a_chroot_is_the_chroot(hosts: str, zk: Client, connec
     assert await zk.children("/") == ["a"]
 
 
-async def test_no_reply_shows_the_chroot(hosts: str, zk: Client) -> None:
+async def test_replies_do_not_show_chroot(hosts: str, zk: Client) -> None:
     chroot = root_of(hosts)[1]
     paths = [
         await zk.create("/s-", sequential=True, ephemeral=True),
@@ -94,14 +94,14 @@ async def test_no_reply_shows_the_chroot(hosts: str, zk: Client) -> None:
     assert (once.type, once.path) == (EventType.NODE_CHILDREN_CHANGED, "/t")
 
 
-async def test_an_event_at_the_chroot_itself_is_at_the_root(zk: Client) -> None:
+async def test_event_at_chroot_is_at_root(zk: Client) -> None:
     async with zk.watch_data("/") as watch:
         await zk.set("/", b"v")
 
         assert (await watch.next()).path == "/"
 
 
-async def test_errors_of_a_transaction_do_not_show_the_chroot(zk: Client) -> None:
+async def test_transaction_errors_do_not_show_chroot(zk: Client) -> None:
     with pytest.raises(NoNodeError) as caught:
         async with zk.transaction() as t:
             t.set("/nowhere", b"")
@@ -109,7 +109,7 @@ async def test_errors_of_a_transaction_do_not_show_the_chroot(zk: Client) -> Non
     assert caught.value.path == "/nowhere"
 
 
-async def test_a_chroot_that_is_missing_is_made_by_ensure_path_and_by_parents(hosts: str, connect: Connect) -> None:
+async def test_missing_chroot_is_made_by_ensure_path_and_parents(hosts: str, connect: Connect) -> None:
     deep, deeper = await connect(hosts + "/x/y"), await connect(hosts + "/x/z")
 
     with pytest.raises(NoNodeError):
@@ -121,7 +121,7 @@ async def test_a_chroot_that_is_missing_is_made_by_ensure_path_and_by_parents(ho
     assert await deeper.children("/a") == ["b"]
 
 
-def test_a_path_is_located_and_localized() -> None:
+def test_chroot_is_added_and_stripped() -> None:
     zk = Client("a:1/app")
 
     assert [zk.add_chroot("/"), zk.add_chroot("/x")] == ["/app", "/app/x"]

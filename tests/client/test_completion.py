@@ -1,12 +1,23 @@
-"""What editors that read the source (with jedi) offer after a dot, and what ``dir()`` lists."""
+"""Completions that editors which read the source (with jedi) offer after a dot, and the names that ``dir()`` lists."""
 
 from __future__ import annotations
+
+import traceback
+from types import ModuleType
+from typing import Any, Final, get_type_hints
 
 import pytest
 
 import zoolet.client
+from zoolet.client import Client, blocking, recipes, serializers
+from zoolet.client.blocking import recipes as blocking_recipes
+from zoolet.client.recipes._base import INTERNAL
 
 jedi = pytest.importorskip("jedi", reason="make setup installs jedi")
+RECIPES_OF_ONE_PATH: Final = """
+    Barrier ChildrenCache Config Counter Discovery Election Lock LockTable LockingQueue Master NodeCache NodeElection
+    Overview Party PersistentEphemeral Queue ReadWriteLock Semaphore SemaphoreLock TreeCache TryLock UniqueId
+"""
 OFFERED = {
     "async with zoolet.client.Client('x') as it": "get set create lock watch transaction",
     "with zoolet.client.blocking.Client('x') as it": "get set create lock watch transaction",
@@ -21,7 +32,7 @@ OFFERED = {
 
 
 @pytest.mark.parametrize("block", OFFERED)
-def test_the_value_of_a_block_completes(block: str) -> None:
+def test_block_value_completes_its_attributes(block: str) -> None:
     imports = "import zoolet.testing, zoolet.client.blocking.recipes, zoolet.client.recipes"
     source = f"{imports}\nasync def f(zk):\n    {block}:\n        it."
 
@@ -31,5 +42,43 @@ def test_the_value_of_a_block_completes(block: str) -> None:
     assert not offered & {"mark_lost", "begin_block", "become"}
 
 
-def test_the_package_lists_its_public_names() -> None:
+def test_package_dir_lists_public_names() -> None:
     assert dir(zoolet.client) == sorted(zoolet.client.__all__)
+
+
+def test_recipes_dir_lists_public_names() -> None:
+    assert dir(recipes) == sorted(recipes.__all__)
+    assert dir(serializers) == sorted(serializers.__all__)
+
+
+@pytest.mark.parametrize("module", [recipes, blocking_recipes])
+async def test_dir_of_objects_lists_no_internal_name(module: ModuleType) -> None:
+    zk = Client("127.0.0.1:1") if module is recipes else blocking.Client("127.0.0.1:1")
+    if isinstance(zk, blocking.Client):
+        zk.start(wait=False)
+    made = [zk, *(getattr(module, name)(zk, "/a") for name in RECIPES_OF_ONE_PATH.split())]
+    made.append(recipes.DurableLease.__new__(recipes.DurableLease))
+
+    listed = {name for one in made for name in dir(one) if not name.startswith("_")}
+
+    assert {"get", "start", "acquire", "attempt", "changes", "release"} <= listed
+    if isinstance(zk, blocking.Client):
+        zk.close()
+    assert not listed & (INTERNAL - {"start"} | {"add_chroot", "first_round", "strip_chroot", "asyncio_class", "of"})
+
+
+def test_classes_have_public_module_names() -> None:
+    public = [getattr(module, name) for module in (zoolet.client, recipes, blocking_recipes) for name in module.__all__]
+    modules = {kind.__module__ for kind in public if isinstance(kind, type)}
+
+    assert modules == {
+        "zoolet.client",
+        "zoolet.client.recipes",
+        "zoolet.client.blocking.recipes",
+        "zoolet.protocol.enums",
+        "zoolet.protocol.errors",
+        "zoolet.protocol.records",
+    }
+    assert blocking.Client.__module__ == "zoolet.client.blocking"
+    assert traceback.format_exception_only(recipes.LockLostError("/a", "why"))[0].startswith("zoolet.client.recipes.L")
+    assert get_type_hints(recipes.Instance)["payload"] is Any

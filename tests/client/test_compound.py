@@ -1,4 +1,4 @@
-"""Calls of several requests: under way when the method returns, as calls of one are, and cancelled as those are."""
+"""Calls of several requests are started and cancelled like calls of one request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.simulation import with_client
 
 from zoolet.client import Client, ClosedError, NodeExistsError, State
 from zoolet.client.aio.call import Call
-from zoolet.server import Server
+from zoolet.testing import Server
 
 COMPOUND: Final[dict[str, Callable[[Client], Call[Any]]]] = {
     "create with parents": lambda zk: zk.create("/p/q", parents=True),
@@ -22,7 +22,7 @@ COMPOUND: Final[dict[str, Callable[[Client], Call[Any]]]] = {
     "update": lambda zk: zk.update("/top", lambda old: old + b"!"),
 }
 LOOKS_FOR: Final = {name: {"sync", "getChildren"} for name in COMPOUND if "protected" in name}
-"""A protected create that is cancelled looks for its node: the request may have been applied, for all it knows."""
+"""A cancelled protected create searches for its node, because the request may have been applied."""
 compound = pytest.mark.parametrize("name", COMPOUND)
 
 
@@ -42,13 +42,13 @@ def requests(server: Server) -> list[str]:
 
 
 @compound
-def test_the_first_request_of_a_compound_call_is_made_when_the_method_returns(name: str) -> None:
+def test_compound_call_sends_first_request_when_method_returns(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = zk.statistics()
 
         call = COMPOUND[name](zk)
         made = zk.statistics()
-        zk.flush()
+        zk._core.flush()
         sent = zk.statistics()
 
         assert isinstance(call, Call)
@@ -60,7 +60,7 @@ def test_the_first_request_of_a_compound_call_is_made_when_the_method_returns(na
 
 
 @compound
-def test_a_call_of_several_requests_that_is_cancelled_at_once_sends_none_of_them(name: str) -> None:
+def test_compound_call_cancelled_immediately_sends_nothing(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = set(server.tree())
 
@@ -77,7 +77,7 @@ def test_a_call_of_several_requests_that_is_cancelled_at_once_sends_none_of_them
 
 
 @compound
-def test_cancelling_a_call_of_several_requests_cancels_the_one_that_waits(name: str) -> None:
+def test_cancelling_compound_call_cancels_waiting_request(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = set(server.tree())
         server.refuse_connections()
@@ -98,10 +98,10 @@ def test_cancelling_a_call_of_several_requests_cancels_the_one_that_waits(name: 
     with_top(main)
 
 
-def test_a_protected_node_whose_create_is_cancelled_at_once_is_deleted() -> None:
+def test_protected_node_with_create_cancelled_is_deleted() -> None:
     async def main(server: Server, zk: Client) -> None:
         call = zk.create("/lock-", ephemeral=True, sequential=True, protected=True)
-        zk.flush()
+        zk._core.flush()
         call.cancel()
         await asyncio.sleep(1)
 
@@ -113,7 +113,7 @@ def test_a_protected_node_whose_create_is_cancelled_at_once_is_deleted() -> None
 
 
 @compound
-def test_a_call_of_several_requests_whose_time_is_up_before_it_began_leaves_nothing(name: str) -> None:
+def test_compound_call_timing_out_early_leaves_nothing(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = set(server.tree())
 
@@ -128,12 +128,12 @@ def test_a_call_of_several_requests_whose_time_is_up_before_it_began_leaves_noth
     with_top(main)
 
 
-def test_a_request_of_a_call_that_was_cancelled_complains_to_nobody() -> None:
+def test_request_of_cancelled_call_logs_nothing() -> None:
     async def main(server: Server, zk: Client) -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
         call = zk.create("/top", parents=True)
-        zk.flush()
+        zk._core.flush()
 
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
@@ -144,7 +144,7 @@ def test_a_request_of_a_call_that_was_cancelled_complains_to_nobody() -> None:
     with_top(main)
 
 
-def test_an_error_of_any_request_is_the_error_of_the_call() -> None:
+def test_error_of_any_request_fails_compound_call() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(NodeExistsError) as caught:
             await zk.create("/top", parents=True)
@@ -155,7 +155,7 @@ def test_an_error_of_any_request_is_the_error_of_the_call() -> None:
 
 
 @compound
-def test_closing_the_client_ends_a_call_of_several_requests(name: str) -> None:
+def test_close_fails_compound_calls(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         server.refuse_connections()
         server.drop(zk)
@@ -170,7 +170,7 @@ def test_closing_the_client_ends_a_call_of_several_requests(name: str) -> None:
     with_top(main)
 
 
-def test_calls_of_several_requests_can_be_gathered_and_given_to_tasks() -> None:
+def test_compound_calls_work_with_gather_and_tasks() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(zk.create("/x/y", parents=True))

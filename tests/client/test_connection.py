@@ -1,4 +1,4 @@
-"""The connection: an unexpected error costs one connection, is logged, and the client goes on with the next attempt."""
+"""The connection: an unexpected error is logged and costs one connection; the client continues with a new one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from support.simulation import client_of, simulate, with_client
 
 from zoolet.client import Backoff, Client, ConnectionLossError, State
 from zoolet.client.wire.session import Phase, Session
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 DEFECT: Final = "TypeError: a defect"
 
@@ -22,7 +21,7 @@ DEFECT: Final = "TypeError: a defect"
 def broken(
     monkeypatch: pytest.MonkeyPatch, name: str, when: Callable[[Session], bool], times: int = 1
 ) -> list[Session]:
-    """Make a method of sessions raise, so many times, when something is true; return the sessions for which it did."""
+    """Make a method of sessions raise up to *times* times when a condition is true; return the affected sessions."""
     method: Any = getattr(Session, name)
     failed: list[Session] = []
 
@@ -37,7 +36,7 @@ def broken(
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """Return logger and error of each record of an error."""
+    """Return the logger and the error of each logged error."""
     return [
         (record.name, str(record.exc_info[1])) for record in caplog.records if record.exc_info and record.exc_info[1]
     ]
@@ -46,8 +45,8 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 ONCE: Final = [("zoolet.client", "a defect")]
 
 
-@pytest.mark.parametrize("name", ["begin", "receive"])
-def test_an_unexpected_error_in_the_handshake_is_logged_and_counts_as_a_failed_host(
+@pytest.mark.parametrize("name", ["start", "receive"])
+def test_unexpected_handshake_error_counts_as_failed_host(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     failed = broken(monkeypatch, name, lambda session: session.phase in (Phase.OFF, Phase.HANDSHAKE))
@@ -57,7 +56,7 @@ def test_an_unexpected_error_in_the_handshake_is_logged_and_counts_as_a_failed_h
         async with client_of(server) as zk:
             assert zk.statistics().keeps_connecting
             assert await zk.create("/a") == "/a"
-            assert sim.time() - began < 1.0  # it has not waited for the end of an attempt
+            assert sim.time() - began < 1.0  # the call has not waited for the end of an attempt
 
     caplog.set_level(logging.DEBUG, "zoolet.client")
     simulate(main)
@@ -67,7 +66,7 @@ def test_an_unexpected_error_in_the_handshake_is_logged_and_counts_as_a_failed_h
     assert f"ended: {DEFECT}" in caplog.text
 
 
-def test_a_start_that_fails_unexpectedly_at_every_host_says_why(
+def test_start_failing_at_every_host_gives_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken(monkeypatch, "receive", lambda session: True, times=1000)
@@ -81,7 +80,7 @@ def test_a_start_that_fails_unexpectedly_at_every_host_says_why(
     simulate(main)
 
 
-def test_an_unexpected_error_fails_pending_calls_with_its_reason(
+def test_unexpected_error_fails_pending_calls_with_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed = broken(monkeypatch, "receive", lambda session: session.phase is Phase.READY)
@@ -103,7 +102,7 @@ def test_an_unexpected_error_fails_pending_calls_with_its_reason(
     assert logged(caplog) == ONCE
 
 
-def test_an_unexpected_error_of_sending_loses_the_requests_only(
+def test_unexpected_send_error_loses_only_its_requests(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -119,14 +118,14 @@ def test_an_unexpected_error_of_sending_loses_the_requests_only(
     assert logged(caplog) == ONCE
 
 
-def test_an_unexpected_error_of_the_timer_costs_the_connection_only(
+def test_unexpected_timer_error_costs_only_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed = broken(monkeypatch, "tick", lambda session: session.phase is Phase.READY)
 
     async def main(server: Server, zk: Client) -> None:
         session_id = zk.session_id
-        await asyncio.sleep(60)  # six session timeouts, through which only pings keep it
+        await asyncio.sleep(60)  # six session timeouts; only pings keep the session alive
 
         assert (zk.session_id, zk.state) == (session_id, State.CONNECTED)
         assert session_id in server.sessions()
@@ -137,7 +136,7 @@ def test_an_unexpected_error_of_the_timer_costs_the_connection_only(
     assert logged(caplog) == ONCE
 
 
-def test_an_unexpected_error_of_what_takes_a_reply_is_the_error_of_its_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_in_reply_handler_fails_its_call(caplog: pytest.LogCaptureFixture) -> None:
     async def main(server: Server, zk: Client) -> None:
         def then(result: Any, error: Exception | None) -> None:
             raise TypeError("a defect")
@@ -155,7 +154,7 @@ def test_an_unexpected_error_of_what_takes_a_reply_is_the_error_of_its_call(capl
     assert logged(caplog) == ONCE
 
 
-async def test_a_host_whose_name_is_malformed_does_not_end_the_connecting(server: Server) -> None:
+async def test_malformed_host_name_does_not_end_connecting(server: Server) -> None:
     async with Client(f"zk1..example:2181,{server.hosts}", 2.0) as zk:
         for _ in range(5):
             server.drop(zk)
@@ -164,17 +163,17 @@ async def test_a_host_whose_name_is_malformed_does_not_end_the_connecting(server
 
 
 @pytest.mark.parametrize("wrong", [True, "cert.pem"])
-def test_what_is_no_tls_context_is_refused(wrong: object) -> None:
+def test_invalid_tls_context_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError, match=r"tls must be an ssl\.SSLContext"):
         Client("127.0.0.1:1", tls=wrong)  # type: ignore[arg-type]
 
 
 async def test_tls_at_a_plain_port_is_not_called_a_timeout(server: Server) -> None:
     zk = Client(server.hosts, tls=ssl.create_default_context(), backoff=Backoff(first=10))
-    zk.begin()
+    await zk.start(wait=False)
 
     reason = await zk.first_round()
     await zk.aclose()
 
-    assert "it may be a plain port" in reason
+    assert "the port may be a plain port" in reason
     assert "no connection within" not in reason

@@ -1,4 +1,4 @@
-"""Calls while there is no connection, and calls whose reply was lost."""
+"""Calls without a connection, and calls whose reply was lost."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from support.states import until
 
 from zoolet.client import Client, ClosedError, ConnectionLossError, SessionExpiredError, State
 from zoolet.protocol.acl import CREATOR_ALL_ACL
-from zoolet.server import Server
-from zoolet.server.testing import Simulation, drop_request, lose_reply
+from zoolet.testing import Server, Simulation, drop_request, lose_reply
 
-DEADLINE_S: Final = 10.0  # only ever reached on failure
+DEADLINE_S: Final = 10.0  # reached only on failure
 
 
-async def test_a_call_without_operation_timeout_fails_at_once_and_has_not_happened(
-    server: Server, connect: Connect
-) -> None:
+async def test_call_without_operation_timeout_fails_and_has_no_effect(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -29,14 +26,14 @@ async def test_a_call_without_operation_timeout_fails_at_once_and_has_not_happen
     for call in (zk.with_operation_timeout(0).create("/a"), zk.with_operation_timeout(0).get("/a")):
         async with asyncio.timeout(DEADLINE_S):
             with pytest.raises(
-                ConnectionLossError, match=r"/a: there was no connection in time; it was not applied; 127\.0\.0\.1:"
+                ConnectionLossError, match=r"/a: no connection in time; the request was not applied; 127\.0\.0\.1:"
             ) as lost:
                 await call
         assert lost.value.path == "/a"
         assert not lost.value.maybe_applied
 
 
-def test_a_client_that_is_not_closed_before_its_loop_ends_warns() -> None:
+def test_unclosed_client_warns_after_loop_end() -> None:
     async def main(hosts: str) -> None:
         await Client(hosts).start()
 
@@ -47,7 +44,7 @@ def test_a_client_that_is_not_closed_before_its_loop_ends_warns() -> None:
         asyncio.run(main(server.hosts))
 
 
-def test_a_client_that_is_closed_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+def test_closed_client_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
     async def main(hosts: str) -> None:
         async with Client(hosts):
             pass
@@ -57,7 +54,7 @@ def test_a_client_that_is_closed_does_not_warn(recwarn: pytest.WarningsRecorder)
     assert not [warning for warning in recwarn if issubclass(warning.category, ResourceWarning)]
 
 
-def test_a_call_waits_for_a_connection_for_exactly_its_operation_timeout() -> None:
+def test_call_waits_for_connection_for_operation_timeout() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, operation_timeout=3.0) as zk:
             server.refuse_connections()
@@ -79,9 +76,7 @@ def test_a_call_waits_for_a_connection_for_exactly_its_operation_timeout() -> No
     simulate(main)
 
 
-async def test_calls_made_meanwhile_are_sent_in_order_once_there_is_a_connection(
-    server: Server, connect: Connect
-) -> None:
+async def test_calls_made_offline_are_sent_in_order_on_connection(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -94,7 +89,7 @@ async def test_calls_made_meanwhile_are_sent_in_order_once_there_is_a_connection
     assert (made, value, read) == ("/a", b"2", stat)
 
 
-async def test_a_read_whose_reply_was_lost_is_sent_again(server: Server, connect: Connect) -> None:
+async def test_read_with_lost_reply_is_repeated(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a", b"v")
     reads: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -116,9 +111,7 @@ async def test_a_read_whose_reply_was_lost_is_sent_again(server: Server, connect
             assert fault.seen == 2, op
 
 
-async def test_a_write_whose_reply_was_lost_may_have_happened_and_is_not_sent_again(
-    server: Server, connect: Connect
-) -> None:
+async def test_write_with_lost_reply_is_in_doubt_and_not_repeated(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     await zk.create("/b")
@@ -148,9 +141,7 @@ async def _transaction(zk: Client) -> None:
         t.create("/t")
 
 
-async def test_a_write_that_was_lost_on_its_way_has_not_happened_though_nobody_can_know(
-    server: Server, connect: Connect
-) -> None:
+async def test_lost_write_is_in_doubt_although_not_applied(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
 
     with server.fault(drop_request(), "create"), pytest.raises(ConnectionLossError) as caught:
@@ -160,7 +151,7 @@ async def test_a_write_that_was_lost_on_its_way_has_not_happened_though_nobody_c
     assert await zk.exists("/a") is None
 
 
-async def test_calls_of_a_session_that_ended_say_so(server: Server, connect: Connect) -> None:
+async def test_calls_of_expired_session_fail(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     states = zk.states()
@@ -178,7 +169,7 @@ async def test_calls_of_a_session_that_ended_say_so(server: Server, connect: Con
     assert await zk.exists("/a") is None
 
 
-async def test_a_client_with_another_operation_timeout_is_the_same_client(server: Server, connect: Connect) -> None:
+async def test_other_operation_timeout_keeps_same_client(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     other = zk.with_operation_timeout(1.0)
 
@@ -191,7 +182,7 @@ async def test_a_client_with_another_operation_timeout_is_the_same_client(server
         other.get("/here")
 
 
-async def test_a_client_with_another_operation_timeout_may_be_made_before_the_start(server: Server) -> None:
+async def test_other_operation_timeout_can_be_set_before_start(server: Server) -> None:
     zk = Client(server.hosts)
     other = zk.with_operation_timeout(1.0)
 
@@ -199,7 +190,7 @@ async def test_a_client_with_another_operation_timeout_may_be_made_before_the_st
         assert await other.exists("/") is not None
 
 
-def test_a_lost_connection_is_still_only_that() -> None:
+def test_lost_connection_raises_connection_loss() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         task: Coroutine[Any, Any, Any] = zk.set("/", b"")

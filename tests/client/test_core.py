@@ -1,4 +1,4 @@
-"""The core of a client: views that share it and copy nothing, its background tasks, its listeners, its statistics."""
+"""The core of a client: views that share it without copies, background tasks, listeners, statistics."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ import logging
 from typing import Any
 
 import pytest
-from support.simulation import Connect, client_of, simulate, with_client
+from support.simulation import Connect, client_of, run_simulation, simulate, with_client
 
 from zoolet.client import AuthFailedError, Client, ClosedError, SessionExpiredError, State, serializers
 from zoolet.protocol.errors import NoWatcherError
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 # --- views ---
 
 
-async def test_views_are_one_client_and_differ_in_serializer_and_operation_timeout(
-    server: Server, connect: Connect
-) -> None:
+async def test_views_differ_in_serializer_and_operation_timeout_only(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     typed = zk.with_serializer(serializers.json)
     hasty = typed.with_operation_timeout(0.0)
@@ -30,7 +27,7 @@ async def test_views_are_one_client_and_differ_in_serializer_and_operation_timeo
     assert (await hasty.get("/a"))[0] == {"x": 1}
     assert {view.session_id for view in (zk, typed, hasty)} == set(server.sessions())
     assert zk.statistics() == typed.statistics() == hasty.statistics()
-    assert zk.rng is typed.rng is hasty.rng
+    assert zk._core is typed._core is hasty._core
     assert (zk.serializer, typed.serializer, hasty.serializer) == (
         serializers.raw,
         serializers.json,
@@ -38,28 +35,28 @@ async def test_views_are_one_client_and_differ_in_serializer_and_operation_timeo
     )
 
 
-def test_a_view_that_was_made_before_the_start_is_started_with_its_client() -> None:
+def test_view_made_before_start_starts_with_client() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         client = client_of(server)
         view = client.with_serializer(serializers.json)
         async with client:
             assert view.state is State.CONNECTED
             assert await view.create("/a", [1]) == "/a"
-            with pytest.raises(RuntimeError, match="started before"):
+            with pytest.raises(RuntimeError, match="has already been started"):
                 await view.start()
 
     simulate(main)
 
 
-def test_a_view_has_no_attributes_beside_its_core_and_what_views_differ_in() -> None:
+def test_view_has_only_core_and_differing_attributes() -> None:
     view = Client("127.0.0.1:1").with_operation_timeout(1.0)
     slots = [slot for kind in type(view).__mro__ for slot in getattr(kind, "__slots__", ())]
 
-    assert set(slots) == {"_acl", "_core", "_of_recipe", "_operation_timeout", "_serializer"}
+    assert set(slots) == {"_acl", "_core", "_of_recipe", "_operation_timeout", "_recipe_view", "_serializer"}
     assert not hasattr(view, "__dict__")
 
 
-async def test_a_watch_made_through_one_view_is_removed_through_another(server: Server, connect: Connect) -> None:
+async def test_watch_of_one_view_is_removed_through_another(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     view = zk.with_operation_timeout(1.0)
     async with view.watch("/a"):
@@ -71,7 +68,7 @@ async def test_a_watch_made_through_one_view_is_removed_through_another(server: 
             await view.remove_watches("/a")
 
 
-async def test_a_watch_stays_at_the_server_while_another_view_needs_it(server: Server, connect: Connect) -> None:
+async def test_server_watch_stays_while_other_view_needs_it(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     view = zk.with_serializer(serializers.json)
     first, second = zk.watch("/a"), view.watch("/a")
@@ -89,7 +86,7 @@ async def test_closing_one_view_closes_all(server: Server, connect: Connect) -> 
     zk = await connect(server.hosts)
     typed, hasty = zk.with_serializer(serializers.json), zk.with_operation_timeout(0.0)
     states = zk.states()
-    task = zk.spawn(asyncio.Event().wait())
+    task = zk._core.spawn(asyncio.Event().wait())
 
     await hasty.aclose()
 
@@ -102,9 +99,7 @@ async def test_closing_one_view_closes_all(server: Server, connect: Connect) -> 
             view.get("/")
 
 
-async def test_a_credential_added_through_one_view_is_every_view_s_after_a_reconnect(
-    server: Server, connect: Connect
-) -> None:
+async def test_credential_of_one_view_serves_all_after_reconnect(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     view = zk.with_operation_timeout(5.0)
     states = zk.states()
@@ -118,7 +113,7 @@ async def test_a_credential_added_through_one_view_is_every_view_s_after_a_recon
 
 
 class Listener:
-    """Collects states; the number of those that it fails for."""
+    """Collects states, and fails for some of them."""
 
     def __init__(self, fails_for: tuple[State, ...] = ()) -> None:
         self.states: list[State] = []
@@ -131,10 +126,10 @@ class Listener:
             raise TypeError("a defect in a listener")
 
 
-async def test_a_listener_of_any_view_is_notified_once_of_each_state(server: Server, connect: Connect) -> None:
+async def test_listener_of_view_gets_each_state_once(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     listener = Listener()
-    zk.with_operation_timeout(1.0).add_listener(listener)
+    zk.with_operation_timeout(1.0)._core.add_listener(listener)
     states = zk.states()
 
     server.drop(zk)
@@ -146,13 +141,13 @@ async def test_a_listener_of_any_view_is_notified_once_of_each_state(server: Ser
     assert listener.states == [State.SUSPENDED, State.CONNECTED, State.CLOSED]
 
 
-def test_a_listener_that_fails_is_logged_and_disturbs_nobody(
+def test_failing_listener_is_logged_and_isolated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
         failing, other = Listener((State.SUSPENDED, State.LOST, State.CONNECTED)), Listener()
-        zk.add_listener(failing)
-        zk.add_listener(other)
+        zk._core.add_listener(failing)
+        zk._core.add_listener(other)
         server.refuse_connections()
         server.drop(zk)
         await zk.wait_for(State.LOST)
@@ -173,17 +168,17 @@ def test_a_listener_that_fails_is_logged_and_disturbs_nobody(
 
 
 async def failing() -> None:
-    """Fail as no request does."""
+    """Fail with an error that no request raises."""
     await asyncio.sleep(0)
     raise TypeError("a defect")
 
 
-async def test_a_background_task_that_fails_is_logged_and_fails_its_owner(
+async def test_failing_background_task_is_logged_and_fails_owner(
     embedded: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[Exception] = []
 
-    task = embedded.spawn(failing(), on_failure=failures.append)
+    task = embedded._core.spawn(failing(), on_failure=failures.append)
     await asyncio.wait([task])
     await asyncio.sleep(0)
 
@@ -198,7 +193,7 @@ async def test_a_background_task_that_fails_is_logged_and_fails_its_owner(
 
 
 @pytest.mark.parametrize("error", [ClosedError(), SessionExpiredError()], ids=["closed", "expired"])
-async def test_a_background_task_that_ends_with_the_session_ends_silently(
+async def test_background_task_ending_with_session_is_silent(
     embedded: Client, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     failures: list[Exception] = []
@@ -206,32 +201,30 @@ async def test_a_background_task_that_ends_with_the_session_ends_silently(
     async def end() -> None:
         raise error
 
-    task = embedded.spawn(end(), on_failure=failures.append)
+    task = embedded._core.spawn(end(), on_failure=failures.append)
     await asyncio.wait([task])
     await asyncio.sleep(0)
 
     assert (task.result(), failures, caplog.records) == (None, [], [])
 
 
-async def test_another_error_of_the_server_s_fails_the_owner_of_a_background_task(embedded: Client) -> None:
+async def test_other_server_error_fails_owner_of_background_task(embedded: Client) -> None:
     failures: list[Exception] = []
 
     async def refused() -> None:
         raise AuthFailedError
 
-    task = embedded.spawn(refused(), on_failure=failures.append)
+    task = embedded._core.spawn(refused(), on_failure=failures.append)
     await asyncio.wait([task])
     await asyncio.sleep(0)
 
     assert isinstance(failures[0], AuthFailedError)
 
 
-async def test_a_background_task_that_is_cancelled_is_neither_logged_nor_a_failure(
-    embedded: Client, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_cancelled_background_task_is_not_a_failure(embedded: Client, caplog: pytest.LogCaptureFixture) -> None:
     failures: list[Exception] = []
 
-    task = embedded.spawn(asyncio.Event().wait(), on_failure=failures.append)
+    task = embedded._core.spawn(asyncio.Event().wait(), on_failure=failures.append)
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
@@ -241,8 +234,8 @@ async def test_a_background_task_that_is_cancelled_is_neither_logged_nor_a_failu
     assert embedded.statistics().background_tasks == 0
 
 
-async def test_a_background_task_that_never_began_is_closed_with_the_client(embedded: Client) -> None:
-    task = embedded.spawn(failing())  # a coroutine that is neither awaited nor closed would be a warning
+async def test_unstarted_background_task_is_closed_with_client(embedded: Client) -> None:
+    task = embedded._core.spawn(failing())  # a coroutine that is neither awaited nor closed would cause a warning
 
     await embedded.aclose()
     await asyncio.wait([task])
@@ -250,19 +243,19 @@ async def test_a_background_task_that_never_began_is_closed_with_the_client(embe
     assert task.cancelled()
 
 
-async def test_a_background_task_gives_what_its_coroutine_returns(embedded: Client) -> None:
-    assert await embedded.spawn(asyncio.sleep(0, "done")) == "done"
+async def test_background_task_returns_result_of_coroutine(embedded: Client) -> None:
+    assert await embedded._core.spawn(asyncio.sleep(0, "done")) == "done"
 
 
 # --- statistics ---
 
 
-def test_statistics_say_what_is_under_way() -> None:
+def test_statistics_count_waiting_and_sent_requests() -> None:
     async def main(server: Server, zk: Client) -> None:
         begun = zk.statistics()
         calls = [zk.create("/a"), zk.get("/a")]
         waiting = zk.statistics()
-        zk.flush()
+        zk._core.flush()
         sent = zk.statistics()
         await asyncio.gather(*calls)
         answered = zk.statistics()
@@ -277,9 +270,9 @@ def test_statistics_say_what_is_under_way() -> None:
     with_client(main)
 
 
-def test_statistics_count_watches_and_background_tasks_and_know_a_lost_connection() -> None:
+def test_statistics_count_watches_tasks_and_lost_connections() -> None:
     async def main(server: Server, zk: Client) -> None:
-        task = zk.spawn(asyncio.Event().wait())
+        task = zk._core.spawn(asyncio.Event().wait())
         async with zk.watch("/a"), zk.watch_exists("/b"):
             inside = zk.statistics()
         server.refuse_connections()
@@ -297,14 +290,14 @@ def test_statistics_count_watches_and_background_tasks_and_know_a_lost_connectio
     with_client(main)
 
 
-def test_a_client_that_was_not_started_has_statistics_too() -> None:
+def test_unstarted_client_has_statistics() -> None:
     statistics: Any = Client("127.0.0.1:1").statistics()
 
     assert (statistics.idle, statistics.connected, statistics.keeps_connecting) == (True, False, False)
 
 
 @pytest.mark.parametrize("name", ["\0b", "\u0001", "\ud800b", "."])
-def test_each_character_of_a_name_below_a_known_parent_is_checked(name: str) -> None:
+def test_each_character_of_name_below_known_parent_is_checked(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await zk.exists("/known") is None  # reads remember the paths that they have checked
 
@@ -312,3 +305,26 @@ def test_each_character_of_a_name_below_a_known_parent_is_checked(name: str) -> 
             await zk.exists(f"/known/{name}")
 
     with_client(main)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "longest", "warns"),
+    [(4000.0, 40_000, True), (1000, 40_000, True), (999.0, 40_000, False), (4000.0, 4_000_000, False)],
+)
+def test_session_timeout_in_milliseconds_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture, timeout: float, longest: int, warns: bool
+) -> None:
+    async def main(sim: Simulation) -> None:
+        config = {"maxSessionTimeout": longest}
+        async with sim.server(config=config) as server, client_of(server, timeout) as zk:
+            server.drop(zk)
+            await zk.wait_for(State.SUSPENDED)
+            await zk.wait_for(State.CONNECTED)
+
+    run_simulation(main)
+
+    text = (
+        f"timeout={timeout:g} is in seconds, but the server granted only 40 s; "
+        f"if you meant milliseconds, use timeout={timeout / 1000:g}"
+    )
+    assert [record.getMessage() for record in caplog.records if "seconds" in record.getMessage()] == [text] * warns

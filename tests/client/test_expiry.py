@@ -1,4 +1,4 @@
-"""How long a session lives: pings, silent servers, and how long it is certain to be valid."""
+"""The lifetime of a session: pings, silent servers, and the time for which it is certainly valid."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import pytest
 from support.simulation import Connect, client_of, simulate
 
 from zoolet.client import Client, State
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 
-def test_an_idle_session_lives_on_by_pings_alone() -> None:
+def test_pings_keep_idle_session_alive() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, 6.0) as zk:
             session_id, states = zk.session_id, zk.states()
@@ -30,7 +29,7 @@ def test_an_idle_session_lives_on_by_pings_alone() -> None:
     simulate(main)
 
 
-def test_a_busy_session_needs_no_pings() -> None:
+def test_busy_session_sends_no_pings() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, 6.0) as zk:
             for _ in range(100):
@@ -42,7 +41,7 @@ def test_a_busy_session_needs_no_pings() -> None:
     simulate(main)
 
 
-def test_a_server_that_falls_silent_is_left_after_two_thirds_of_the_timeout() -> None:
+def test_silent_server_is_left_after_two_thirds_of_timeout() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, 6.0) as zk:
             states = zk.states()
@@ -60,7 +59,7 @@ def test_a_server_that_falls_silent_is_left_after_two_thirds_of_the_timeout() ->
     simulate(main)
 
 
-def test_what_is_reported_of_the_session_s_life_is_never_too_long() -> None:
+def test_reported_session_lifetime_is_never_too_long() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, 6.0) as zk:
             assert 5.9 < zk.valid_for() <= 6.0
@@ -81,7 +80,7 @@ def test_what_is_reported_of_the_session_s_life_is_never_too_long() -> None:
     simulate(main)
 
 
-async def test_nothing_is_certain_before_the_start_and_after_the_end(server: Server, connect: Connect) -> None:
+async def test_session_validity_is_zero_before_start(server: Server, connect: Connect) -> None:
     assert Client(server.hosts).valid_for() == 0.0
     zk = await connect(server.hosts)
     assert zk.valid_for() > 9.0

@@ -11,19 +11,17 @@ from support.simulation import Connect
 
 from zoolet.client import blocking
 from zoolet.client.blocking.recipes import Election, Lock, NodeCache, Party
-from zoolet.server import Server
+from zoolet.testing import Server
 
 
-async def test_a_forked_child_cannot_use_the_client_and_does_not_disturb_the_parent(
-    server: Server, connect: Connect
-) -> None:
+async def test_forked_child_cannot_use_client_or_disturb_parent(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     session_id = zk.session_id
     await zk.create("/here", ephemeral=True)
     copy = zk.with_operation_timeout(1.0)
     hear, tell = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 and later say what this test is about
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about exactly this
         child = os.fork()
     if child == 0:
         signal.alarm(10)
@@ -43,16 +41,18 @@ async def test_a_forked_child_cannot_use_the_client_and_does_not_disturb_the_par
     os.close(tell)
     with os.fdopen(hear) as lines:
         *errors, closed = json.loads(lines.read())
-    os.waitpid(child, 0)  # noqa: ASYNC222 - it has said all it had to say
+    os.waitpid(child, 0)  # noqa: ASYNC222 - the child has already written everything
 
     assert closed == "closed"
     assert len(errors) == 3
-    assert all(text.startswith("RuntimeError: this Client belongs to the process") for text in errors)
+    assert all(
+        text.startswith("RuntimeError: this Client belongs to the parent of this forked process") for text in errors
+    )
     assert await zk.ephemerals() == ["/here"]
     assert zk.session_id == session_id
 
 
-def test_a_forked_child_leaves_blocks_quietly_and_the_parent_keeps_its_lock(
+def test_forked_child_leaves_blocks_and_parent_keeps_lock(
     zoolet: Server,
 ) -> None:
     hear, tell = os.pipe()

@@ -1,4 +1,4 @@
-"""A hook for each request: what it is called with, when, and that it harms nothing."""
+"""A hook for each request: its arguments, the moments of its calls, and that its errors do no harm."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from support.simulation import client_of, simulate, with_client
 
 from zoolet.client import Client, NodeExistsError, RequestInfo, blocking
-from zoolet.server import Server
-from zoolet.server.testing import Simulation, delay
+from zoolet.testing import Server, Simulation, delay
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
 
@@ -30,7 +29,7 @@ class Recorder:
         return lambda error: self.ended.append((request.operation, type(error) if error is not None else None))
 
 
-def test_the_errors_that_recipes_and_compound_calls_work_with_are_expected() -> None:
+def test_errors_used_by_recipes_and_compound_calls_are_expected() -> None:
     unexpected: list[BaseException] = []
 
     def hook(request: RequestInfo) -> Any:
@@ -49,7 +48,7 @@ def test_the_errors_that_recipes_and_compound_calls_work_with_are_expected() -> 
     assert [type(error) for error in unexpected] == [NodeExistsError]
 
 
-def test_each_request_is_reported_when_it_is_made_and_when_it_is_done() -> None:
+def test_request_is_reported_at_start_and_at_end() -> None:
     hook = Recorder()
 
     async def main(server: Server, zk: Client) -> None:
@@ -77,7 +76,7 @@ def test_each_request_is_reported_when_it_is_made_and_when_it_is_done() -> None:
     with_client(main, on_request=hook)
 
 
-def test_the_requests_of_recipes_and_views_are_reported_too() -> None:
+def test_hook_reports_requests_of_recipes_and_views() -> None:
     hook = Recorder()
 
     async def main(server: Server, zk: Client) -> None:
@@ -89,7 +88,7 @@ def test_the_requests_of_recipes_and_views_are_reported_too() -> None:
 
 
 @pytest.mark.parametrize("when", ["beginning", "end"])
-def test_a_hook_that_fails_is_logged_and_harms_nothing(when: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_hook_is_logged_and_isolated(when: str, caplog: pytest.LogCaptureFixture) -> None:
     def hook(request: RequestInfo) -> Any:
         def ended(error: BaseException | None) -> None:
             raise KeyError(when)
@@ -104,17 +103,17 @@ def test_a_hook_that_fails_is_logged_and_harms_nothing(when: str, caplog: pytest
     assert "the hook on_request failed" in caplog.text
 
 
-def test_an_error_that_nobody_awaits_is_reported_with_a_hook_too() -> None:
+def test_unawaited_error_is_reported_despite_hook() -> None:
     async def run(sim: Simulation, server: Server) -> None:
         async with client_of(server, on_request=Recorder()) as zk:
             zk.delete("/nothing")
             await asyncio.sleep(1)
 
-    with pytest.raises(RuntimeError, match="exception was never retrieved"):  # by the loop, which logs it elsewhere
+    with pytest.raises(RuntimeError, match="exception was never retrieved"):  # other loops log it
         simulate(run)
 
 
-def test_a_thread_s_context_is_that_of_its_requests() -> None:
+def test_requests_run_in_context_of_their_thread() -> None:
     hook = Recorder()
     with Server() as server, blocking.Client(server.hosts, on_request=hook) as zk:
         WHO.set("a thread")
@@ -123,7 +122,7 @@ def test_a_thread_s_context_is_that_of_its_requests() -> None:
     assert ("create", "/a", "a thread") in hook.began
 
 
-def test_a_path_is_what_the_client_names_it() -> None:
+def test_hook_paths_exclude_chroot() -> None:
     hook = Recorder()
 
     async def run(sim: Simulation, server: Server) -> None:

@@ -1,4 +1,4 @@
-"""Connect strings, and the order in which their hosts are tried."""
+"""Connection strings, and the order of attempts to reach their hosts."""
 
 from __future__ import annotations
 
@@ -32,35 +32,36 @@ from zoolet.client.wire.hosts import Address, Hosts
         ("zk-1.example.org:2181", [("zk-1.example.org", 2181)], ""),
     ],
 )
-def test_a_connect_string_is_read(text: str, addresses: list[tuple[str, int]], chroot: str) -> None:
+def test_connect_string_is_parsed(text: str, addresses: list[tuple[str, int]], chroot: str) -> None:
     assert Hosts.parse(text) == Hosts(tuple(Address(*one) for one in addresses), chroot)
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "name no server"),
-        ("  ", "name no server"),
-        (",,", "name no server"),
-        ("/app", "name no server"),
-        (":2181", "is not an address"),
-        ("a:x", "is not an address"),
-        ("a:-1", "is not an address"),
-        ("a:1:2", "is not an address"),
-        ("::1", "is not an address"),
-        ("[::1", "is not an address"),
-        ("[]:1", "is not an address"),
-        ("[::1]x", "is not an address"),
-        ("a b:1", "is not an address"),
-        ("a:0", "0 is not a port"),
-        ("a:65536", "65536 is not a port"),
-        ("a:1/x/", "bad chroot '/x/'"),
-        ("a:1//x", "bad chroot '//x'"),
-        ("a:1/../x", "bad chroot '/../x'"),
-        ("a:1/x\0", "bad chroot"),
+        ("", "hosts must be a string like"),
+        ("  ", "hosts must be a string like"),
+        (",,", "hosts must be a string like"),
+        ("/app", "hosts must be a string like"),
+        (":2181", "server must be host:port"),
+        ("a:x", "server must be host:port"),
+        ("a:-1", "server must be host:port"),
+        ("a:1:2", "server must be host:port"),
+        ("::1", "server must be host:port"),
+        ("[::1", "server must be host:port"),
+        ("[]:1", "server must be host:port"),
+        ("[::1]x", "server must be host:port"),
+        ("a b:1", "server must be host:port"),
+        ("a:0", "a port from 1 to 65535, not 'a:0'"),
+        ("a:65536", "a port from 1 to 65535, not 'a:65536'"),
+        ("b:1, a:x", "not 'a:x' in 'b:1, a:x'"),
+        ("a:1/x/", "invalid chroot '/x/'"),
+        ("a:1//x", "invalid chroot '//x'"),
+        ("a:1/../x", "invalid chroot '/../x'"),
+        ("a:1/x\0", "invalid chroot"),
     ],
 )
-def test_a_connect_string_that_is_invalid_is_refused_by_name(text: str, why: str) -> None:
+def test_invalid_connect_string_is_refused_with_reason(text: str, why: str) -> None:
     with pytest.raises(ValueError) as caught:
         Hosts.parse(text)
 
@@ -69,7 +70,7 @@ def test_a_connect_string_that_is_invalid_is_refused_by_name(text: str, why: str
 
 
 @pytest.mark.parametrize("hosts", [None, 5, b"a:1", ["a:1"], ("a", 1)])
-def test_hosts_that_are_no_string_are_refused(hosts: Any) -> None:
+def test_non_string_hosts_are_refused(hosts: Any) -> None:
     with pytest.raises(TypeError, match="hosts must be a string"):
         Hosts.parse(hosts)
 
@@ -78,7 +79,7 @@ def test_addresses_are_shown_as_they_are_written() -> None:
     assert [str(one) for one in Hosts.parse("a,[::1]:5").addresses] == ["a:2181", "[::1]:5"]
 
 
-def test_the_order_of_hosts_is_drawn_once_and_kept() -> None:
+def test_host_order_is_drawn_once() -> None:
     hosts = Hosts.parse("a,b,c,d,e")
     turn = hosts.in_turn(Random(1))
 
@@ -88,7 +89,7 @@ def test_the_order_of_hosts_is_drawn_once_and_kept() -> None:
     assert sorted(first) == list(hosts.addresses)
 
 
-def test_different_clients_begin_with_different_hosts() -> None:
+def test_clients_start_with_different_hosts() -> None:
     hosts = Hosts.parse("a,b,c,d,e")
 
     assert {next(hosts.in_turn(Random(seed))).host for seed in range(50)} == set("abcde")

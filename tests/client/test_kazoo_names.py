@@ -1,4 +1,4 @@
-"""Names of kazoo's lead to ours."""
+"""The names of kazoo's methods lead to zoolet's methods."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from kazoo.client import KazooClient
 from zoolet.client import Client, blocking
 from zoolet.client.wire.kazoo_names import KAZOO_NAMES, no_such_attribute
 
+PROPERTIES = ("connected", "client_state", "client_id")
 PAGE = (Path(__file__).parents[2] / "docs" / "coming-from-kazoo.md").read_text()
 
 
 @pytest.mark.parametrize("kind", [Client, blocking.Client])
-def test_an_attribute_of_kazoo_s_client_is_an_error_that_says_ours(kind: type) -> None:
+def test_kazoo_attribute_error_names_our_method(kind: type) -> None:
     client = kind("127.0.0.1:1")
     missing = [name for name in KAZOO_NAMES if not hasattr(kind, name)]
 
@@ -22,17 +23,20 @@ def test_an_attribute_of_kazoo_s_client_is_an_error_that_says_ours(kind: type) -
 
     assert len(missing) > 30
     assert messages == {
-        name: f"a zoolet Client has no attribute {name!r}; what kazoo calls so is {KAZOO_NAMES[name]} here"
+        name: f"zoolet's Client has no {name}{'()' if name not in PROPERTIES else ''}; use {KAZOO_NAMES[name]} instead"
         for name in missing
     }
-    with pytest.raises(AttributeError, match=r"Lock.* is lock"):
+    with pytest.raises(AttributeError, match=r"no Lock\(\); use lock\(path\) or recipes\.Lock\(zk, path\) instead"):
         client.Lock  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'nonsense'\Z"):
         client.nonsense  # noqa: B018
 
 
-def test_the_names_are_kazoo_s_and_stand_in_the_page() -> None:
+def test_kazoo_names_exist_and_are_in_page() -> None:
     kazoo = KazooClient()
 
     assert [name for name in KAZOO_NAMES if not hasattr(kazoo, name)] == []
-    assert [name for name, ours in KAZOO_NAMES.items() if f"| `{name}` | {ours} |" not in PAGE] == []
+    asynchronous = [name for name in KAZOO_NAMES if name.endswith("_async")]
+    others = {name: ours for name, ours in KAZOO_NAMES.items() if name not in asynchronous}
+    assert [name for name, ours in others.items() if f"| `{name}` | {ours} |" not in PAGE] == []
+    assert f"| {', '.join(f'`{name}`' for name in asynchronous)} | the method without `_async`: " in PAGE

@@ -1,4 +1,4 @@
-"""The client's operations: bodies that are written by hand are those of their records, and each has its op code."""
+"""The client's operations: handwritten bodies equal the encoded records, and each operation has its op code."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ from zoolet.protocol.enums import AddWatchMode, CreateMode, WatcherType
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.protocol.paths import is_valid_name
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(is_valid_name)
 node_paths = st.lists(names.filter(lambda name: "/" not in name), max_size=4).map(lambda parts: "/" + "/".join(parts))
-"""Valid paths of any nodes, the root too."""
+"""Valid paths of any nodes, including the root."""
 versions = ints
 watcher_types = st.sampled_from(WatcherType)
 
@@ -98,11 +97,11 @@ CALLS: Final[dict[str, tuple[Callable[[Client, str, bytes, int, WatcherType], An
         lambda p, d, v, t: r.RemoveWatchesRequest(p, t),
     ),
 }
-"""By name: the call, its op code, and the record of its request; of a path, data, a version, and a WatcherType."""
+"""By name: the call, its op code, and its request record, made from a path, data, a version and a WatcherType."""
 
 
 def with_chroot(main: Callable[[Client], None], chroot: str) -> None:
-    """Run with a connected client; its calls are never sent, for *main* does not wait."""
+    """Run with a connected client; its calls are never sent, because *main* does not wait."""
 
     async def run(sim: Simulation, server: Server) -> None:
         async with Client(server.hosts + chroot) as zk:
@@ -113,7 +112,7 @@ def with_chroot(main: Callable[[Client], None], chroot: str) -> None:
 
 @pytest.mark.slow
 @chroots
-def test_the_request_of_an_operation_is_its_record(chroot: str) -> None:
+def test_operation_request_equals_its_record(chroot: str) -> None:
     def main(zk: Client) -> None:
         @settings(max_examples=effort(5, 20) * len(CALLS), deadline=None)
         @given(
@@ -137,7 +136,7 @@ def test_the_request_of_an_operation_is_its_record(chroot: str) -> None:
 
 @chroots
 @pytest.mark.parametrize("name", CALLS)
-def test_the_request_of_an_operation_of_the_root_is_its_record(name: str, chroot: str) -> None:
+def test_root_operation_request_equals_its_record(name: str, chroot: str) -> None:
     make, op, expected = CALLS[name]
 
     def main(zk: Client) -> None:
@@ -151,7 +150,7 @@ def test_the_request_of_an_operation_of_the_root_is_its_record(name: str, chroot
     with_chroot(main, chroot)
 
 
-def test_the_configuration_is_read_whatever_the_chroot() -> None:
+def test_configuration_is_read_with_any_chroot() -> None:
     def main(zk: Client) -> None:
         call: Any = zk.get_config()
         call.cancel()
@@ -163,8 +162,8 @@ def test_the_configuration_is_read_whatever_the_chroot() -> None:
 
 @some
 @given(path=node_paths, number=st.integers(0, 5))
-def test_the_request_about_a_watch_is_its_record(path: str, number: int) -> None:
-    body = ops.watch_request(r.GetACLRequest(path).encode(), number)  # the record of a path
+def test_watch_request_equals_its_record(path: str, number: int) -> None:
+    body = ops.watch_request(r.GetACLRequest(path).encode(), number)  # any record of a single path
 
     assert body == r.AddWatchRequest(path, number).encode()
     assert body == r.CheckWatchesRequest(path, number).encode()
@@ -215,7 +214,7 @@ WATCHES: Final[dict[str, tuple[Callable[[Client, str], Watcher], Callable[[str],
 
 @chroots
 @pytest.mark.parametrize("name", WATCHES)
-def test_the_requests_of_a_watcher_are_their_records(monkeypatch: pytest.MonkeyPatch, name: str, chroot: str) -> None:
+def test_watcher_requests_equal_their_records(monkeypatch: pytest.MonkeyPatch, name: str, chroot: str) -> None:
     make, expected = WATCHES[name]
     submit = Session.submit
     submitted: list[Any] = []
@@ -244,9 +243,9 @@ def test_the_requests_of_a_watcher_are_their_records(monkeypatch: pytest.MonkeyP
 
 @some
 @given(data=st.none() | st.binary(max_size=20), version=versions, mzxid=longs)
-def test_a_read_s_reply_is_a_value_and_a_stat(data: bytes | None, version: int, mzxid: int) -> None:
+def test_read_reply_decodes_to_value_and_stat(data: bytes | None, version: int, mzxid: int) -> None:
     stat = r.Stat(1, mzxid, 3, 4, version, 6, 7, 8, 9, 10, 11)
-    body = r.GetDataResponse(data, stat).encode()  # type: ignore[arg-type] # null is on the wire, too
+    body = r.GetDataResponse(data, stat).encode()  # type: ignore[arg-type] # the wire format allows null
 
     assert ops.decode_raw(b"x" + body, 1, len(body) + 1) == (data or b"", stat)
 
@@ -255,7 +254,7 @@ def test_a_read_s_reply_is_a_value_and_a_stat(data: bytes | None, version: int, 
 
 
 @pytest.mark.parametrize("name", ["getData", "setData", "addWatch", "sync"])
-def test_an_operation_is_named_as_the_table_names_it_or_by_its_code(name: str) -> None:
+def test_operation_is_named_by_table_or_by_code(name: str) -> None:
     code = ops.code_of(name)
 
     assert OPERATIONS[code].name == name
@@ -263,13 +262,13 @@ def test_an_operation_is_named_as_the_table_names_it_or_by_its_code(name: str) -
 
 
 @pytest.mark.parametrize("operation", ["", "nonsense", 9999, -1000])
-def test_an_operation_that_does_not_exist_is_refused(operation: str | int) -> None:
-    with pytest.raises(ValueError, match="unknown or means several"):
+def test_unknown_operation_is_refused(operation: str | int) -> None:
+    with pytest.raises(ValueError, match="unknown or stands for several"):
         ops.code_of(operation)
 
 
-def test_a_result_of_another_kind_than_was_read_is_malformed() -> None:
+def test_result_of_other_kind_than_requested_is_malformed() -> None:
     body = wire.result(OpCode.CREATE, r.CreateResponse("/a").encode()) + wire.END
 
-    with pytest.raises(MarshallingError, match="a result of another kind: CreateResponse"):
+    with pytest.raises(MarshallingError, match="unexpected result of type CreateResponse"):
         ops.decode_multi_read([("get", "/a")], raw)(body, 0, len(body))

@@ -1,4 +1,4 @@
-"""Read-only servers: read from, and left for one that takes writes."""
+"""Read-only servers: clients read from them, and leave them for a server that accepts writes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from support.states import until
 
 from zoolet.client import Client, ConnectionLossError, State
 from zoolet.protocol.errors import NotReadOnlyError
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 
-def test_a_client_of_a_read_only_server_looks_for_one_that_takes_writes() -> None:
+def test_client_of_read_only_server_looks_for_writable_one() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
         reader.populate({"/a": b"v"})
         reader.set_read_only(True)
@@ -32,7 +31,7 @@ def test_a_client_of_a_read_only_server_looks_for_one_that_takes_writes() -> Non
                 await zk.set("/a", b"")
 
             async with sim.server(port) as writer:
-                writer.populate(dict.fromkeys(("/1", "/2", "/3"), b""))  # it knows all that the other one knew
+                writer.populate(dict.fromkeys(("/1", "/2", "/3"), b""))  # the same nodes as on the first server
                 began = sim.time()
                 async for state in states:
                     if state is State.CONNECTED:
@@ -45,7 +44,7 @@ def test_a_client_of_a_read_only_server_looks_for_one_that_takes_writes() -> Non
     simulate(main)
 
 
-def test_an_unexpected_error_of_the_probe_is_logged_and_it_is_repeated(
+def test_unexpected_probe_error_is_logged_and_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_connection = asyncio.open_connection
@@ -73,7 +72,7 @@ def test_an_unexpected_error_of_the_probe_is_logged_and_it_is_repeated(
     assert "label empty or too long" in caplog.text
 
 
-def test_a_client_that_wants_to_write_does_not_stay_with_a_read_only_server() -> None:
+def test_writing_client_does_not_stay_with_read_only_server() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
         reader.set_read_only(True)
         with pytest.raises(ConnectionLossError):
@@ -83,7 +82,7 @@ def test_a_client_that_wants_to_write_does_not_stay_with_a_read_only_server() ->
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_turns_read_only_is_read_from_and_written_to_again_afterwards(connect: Connect) -> None:
+async def test_daemon_serves_reads_in_read_only_mode_and_writes_after(connect: Connect) -> None:
     with DaemonProcess("-Dzookeeper.tickTime=100") as daemon:
         zk = await connect(daemon.hosts, timeout=2.0, read_only=True)
         await zk.create("/a", b"1")

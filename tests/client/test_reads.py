@@ -1,4 +1,4 @@
-"""Reading: get, exists, children, counts, reads in one request, the configuration, and what the session has seen."""
+"""Reads: get, exists, children, counts, several reads in one request, the configuration, and the last seen zxid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from zoolet.client import Client, NoNodeError, Stat, ZooKeeperError
 
 
-async def test_get_gives_the_value_and_the_stat(zk: Client) -> None:
+async def test_get_returns_value_and_stat(zk: Client) -> None:
     await zk.create("/a", b"value")
 
     value, stat = await zk.get("/a")
@@ -18,7 +18,7 @@ async def test_get_gives_the_value_and_the_stat(zk: Client) -> None:
     assert stat.czxid == stat.mzxid == stat.pzxid > 0
 
 
-async def test_exists_gives_the_stat_or_none(zk: Client) -> None:
+async def test_exists_returns_stat_or_none(zk: Client) -> None:
     await zk.create("/a", b"value")
 
     there, missing = await zk.exists("/a"), await zk.exists("/b")
@@ -27,7 +27,7 @@ async def test_exists_gives_the_stat_or_none(zk: Client) -> None:
     assert missing is None
 
 
-async def test_children_gives_names_not_paths(zk: Client) -> None:
+async def test_children_returns_names_not_paths(zk: Client) -> None:
     await zk.create("/a/x", parents=True)
     await zk.create("/a/y")
 
@@ -57,7 +57,7 @@ async def test_sync_returns_nothing_for_nodes_there_and_missing(zk: Client) -> N
     assert await zk.sync("/nowhere") is None
 
 
-async def test_who_am_i_names_the_address_and_every_credential(zk: Client) -> None:
+async def test_whoami_names_address_and_credentials(zk: Client) -> None:
     await zk.add_auth("digest", b"bob:secret")
 
     found = {(one.scheme, one.user) for one in await zk.who_am_i()}
@@ -66,7 +66,7 @@ async def test_who_am_i_names_the_address_and_every_credential(zk: Client) -> No
     assert ("digest", "bob") in found
 
 
-async def test_several_reads_go_in_one_request_and_each_has_its_own_outcome(zk: Client) -> None:
+async def test_multi_read_returns_result_of_each_read(zk: Client) -> None:
     await zk.create("/a", b"1")
     await zk.create("/a/x")
 
@@ -78,19 +78,19 @@ async def test_several_reads_go_in_one_request_and_each_has_its_own_outcome(zk: 
     assert missing.path == "/nowhere"
 
 
-async def test_get_config_reads_the_ensemble_s_configuration_whatever_the_chroot(zk: Client) -> None:
+async def test_get_config_reads_ensemble_configuration_for_any_chroot(zk: Client) -> None:
     value, stat = await zk.get_config()
 
     assert isinstance(value, bytes)
     assert isinstance(stat, Stat)
 
 
-async def test_a_server_that_stands_alone_refuses_to_be_reconfigured(zk: Client) -> None:
+async def test_standalone_server_refuses_reconfiguration(zk: Client) -> None:
     with pytest.raises(ZooKeeperError):
         await zk.reconfig(joining="server.5=127.0.0.1:1:2;3")
 
 
-async def test_the_highest_zxid_grows_with_what_is_seen(zk: Client) -> None:
+async def test_last_zxid_grows_with_replies(zk: Client) -> None:
     stat = (await zk.create_and_stat("/a"))[1]
 
     assert zk.last_zxid == stat.czxid

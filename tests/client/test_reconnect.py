@@ -1,4 +1,4 @@
-"""Which server a client connects to, and which session it has there."""
+"""Reconnection: which server a client connects to, and which session it gets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.simulation import Connect, with_client
 from support.states import until
 
 from zoolet.client import Backoff, Client, State
-from zoolet.server import Server
+from zoolet.testing import Server
 
 # --- which server ---
 
@@ -26,7 +26,7 @@ async def test_dead_servers_are_passed_over(server: Server, connect: Connect) ->
     assert zk.state is State.CONNECTED
 
 
-async def test_the_next_server_takes_over_when_one_goes_and_the_session_is_a_new_one(connect: Connect) -> None:
+async def test_next_server_takes_over_with_new_session(connect: Connect) -> None:
     async with Server() as first, Server() as second:
         zk = await connect(f"{first.hosts},{second.hosts}")
         mine, other = (first, second) if first.sessions() else (second, first)
@@ -63,7 +63,7 @@ async def test_names_are_resolved_at_every_attempt(connect: Connect, monkeypatch
         await zk.aclose()
 
 
-async def test_a_server_that_lost_everything_is_gone_on_with_in_a_new_session(connect: Connect) -> None:
+async def test_reconnect_to_empty_server_opens_new_session(connect: Connect) -> None:
     async with Server() as before:
         port = before.port
         zk = await connect(before.hosts, timeout=0.2)
@@ -77,7 +77,7 @@ async def test_a_server_that_lost_everything_is_gone_on_with_in_a_new_session(co
             await zk.wait_for(State.CONNECTED)
 
 
-def test_a_back_off_with_a_last_try_does_not_end_the_client() -> None:
+def test_backoff_with_last_try_keeps_client_connecting() -> None:
     async def main(server: Server, zk: Client) -> None:
         server.refuse_connections()
         server.drop(zk)
@@ -94,7 +94,7 @@ def test_a_back_off_with_a_last_try_does_not_end_the_client() -> None:
 # --- forks, and loops ---
 
 
-def test_the_client_runs_on_uvloop_too() -> None:
+def test_client_runs_on_uvloop() -> None:
     async def main(server: Server) -> None:
         async with Client(server.hosts) as zk, zk.watch("/", recursive=True) as events:
             await zk.create("/a", b"v")

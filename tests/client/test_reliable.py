@@ -1,4 +1,4 @@
-"""What recipes share: repeating, waiting for the first of several events, following, supervised blocks."""
+"""The common parts of recipes: repeating, waiting for the first of several events, following, supervised blocks."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from zoolet.client import (
 from zoolet.client.aio.reliable import create_protected, repeat
 from zoolet.client.aio.supervision import Follower, SupervisedBlock, first_event
 from zoolet.client.aio.watcher import Watcher
-from zoolet.server import Server
-from zoolet.server.testing import lose_reply
+from zoolet.testing import Server, lose_reply
 
 DEFECT: Final = TypeError("a defect")
 
 
 def attempts(*outcomes: Any) -> Callable[[], Awaitable[Any]]:
-    """Return a request that has one outcome after the other: a result, or an error that is raised."""
+    """Return a request that has these outcomes in turn: results are returned, errors are raised."""
     left = list(outcomes)
 
     async def attempt() -> Any:
@@ -45,14 +44,14 @@ def attempts(*outcomes: Any) -> Callable[[], Awaitable[Any]]:
 # --- repeat ---
 
 
-def test_a_request_is_repeated_until_the_server_has_answered() -> None:
+def test_request_is_repeated_until_answered() -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await repeat(attempts(ConnectionLossError(), SessionExpiredError(), ConnectionLossError(), "v")) == "v"
 
     with_client(main)
 
 
-def test_an_error_that_means_that_nothing_is_left_to_do_ends_the_repeating_with_none() -> None:
+def test_error_without_work_left_returns_none() -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await repeat(attempts(ConnectionLossError(), NoNodeError()), done=(NoNodeError,)) is None
 
@@ -60,7 +59,7 @@ def test_an_error_that_means_that_nothing_is_left_to_do_ends_the_repeating_with_
 
 
 @pytest.mark.parametrize("error", [NoNodeError("/a"), ClosedError(), DEFECT], ids=["an answer", "closed", "a defect"])
-def test_any_other_error_ends_the_repeating(error: Exception) -> None:
+def test_other_error_stops_repetition(error: Exception) -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(type(error)):
             await repeat(attempts(ConnectionLossError(), error))
@@ -68,7 +67,7 @@ def test_any_other_error_ends_the_repeating(error: Exception) -> None:
     with_client(main)
 
 
-def test_a_delete_whose_replies_are_lost_is_repeated() -> None:
+def test_delete_with_lost_replies_is_repeated() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a")
         with server.fault(lose_reply(), "delete", times=1, strict=True):
@@ -83,7 +82,7 @@ def test_a_delete_whose_replies_are_lost_is_repeated() -> None:
 
 
 @pytest.mark.parametrize("which", ["/a", "/b"])
-def test_the_first_event_of_any_watch_is_enough(which: str) -> None:
+def test_first_event_of_any_watch_is_enough(which: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with zk.watch("/a") as a, zk.watch_exists("/b") as b:
             waiting = asyncio.create_task(first_event(a, b))
@@ -97,7 +96,7 @@ def test_the_first_event_of_any_watch_is_enough(which: str) -> None:
     with_client(main)
 
 
-def test_closing_the_client_ends_the_wait_for_several_events() -> None:
+def test_close_stops_wait_for_several_events() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with zk.watch("/a") as a, zk.watch("/b") as b:
             waiting = asyncio.create_task(first_event(a, b))
@@ -111,25 +110,25 @@ def test_closing_the_client_ends_the_wait_for_several_events() -> None:
     with_client(main)
 
 
-def test_of_several_watches_that_fail_together_no_error_is_left_behind() -> None:
+def test_watches_failing_together_leave_no_unread_error() -> None:
     async def main(server: Server, zk: Client) -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
         async with zk.watch("/a") as a, zk.watch("/b") as b:
             waiting = asyncio.create_task(first_event(a, b))
             await asyncio.sleep(1)
-            a.fail(KeyError("a"))
-            b.fail(KeyError("b"))
+            a._fail(KeyError("a"))
+            b._fail(KeyError("b"))
             with pytest.raises(KeyError):
                 await waiting
         del waiting, a, b
-        gc.collect()  # a task whose error nobody has retrieved complains when it goes
+        gc.collect()  # deleting a task with an unretrieved error would log a complaint
         assert complaints == []
 
     with_client(main)
 
 
-def test_a_wait_for_several_events_that_is_cancelled_leaves_no_task() -> None:
+def test_cancelled_wait_for_several_events_leaves_no_task() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with zk.watch("/a") as a, zk.watch("/b") as b:
             before = asyncio.all_tasks()
@@ -151,7 +150,7 @@ def test_a_wait_for_several_events_that_is_cancelled_leaves_no_task() -> None:
 
 
 class Following:
-    """A follower of a node's data, and what it saw; a step fails when it is asked to."""
+    """Follows a node's data and records it; single steps can be made to fail."""
 
     def __init__(self, client: Client, path: str = "/a") -> None:
         self.client = client
@@ -200,7 +199,7 @@ def following(main: Callable[[Server, Client], Coroutine[Any, Any, None]]) -> No
     with_client(run)
 
 
-def test_a_follower_begins_complete_and_yields_now_and_after_each_change() -> None:
+def test_follower_starts_complete_and_yields_each_change() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Following(zk) as it:
             seen = list(it.seen)
@@ -215,7 +214,7 @@ def test_a_follower_begins_complete_and_yields_now_and_after_each_change() -> No
 
 
 @pytest.mark.parametrize("error", [ConnectionLossError(), SessionExpiredError(), WatchOverflowError("/a", 1)])
-def test_a_step_that_breaks_after_the_first_complete_one_is_done_again(error: Exception) -> None:
+def test_step_failing_after_first_complete_one_is_repeated(error: Exception) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Following(zk) as it:
             it.fails = [error, error]
@@ -226,7 +225,7 @@ def test_a_step_that_breaks_after_the_first_complete_one_is_done_again(error: Ex
     following(main)
 
 
-def test_an_answer_of_the_server_s_that_fails_the_first_step_is_raised_by_the_start() -> None:
+def test_server_error_of_first_step_is_raised_by_start() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(NoNodeError):
             await Following(zk, "/missing").follower.start()
@@ -234,7 +233,7 @@ def test_an_answer_of_the_server_s_that_fails_the_first_step_is_raised_by_the_st
     following(main)
 
 
-def test_an_unexpected_error_of_the_first_step_is_raised_by_the_start() -> None:
+def test_start_raises_unexpected_error_of_first_step() -> None:
     async def main(server: Server, zk: Client) -> None:
         it = Following(zk)
         it.fails = [DEFECT]
@@ -245,7 +244,7 @@ def test_an_unexpected_error_of_the_first_step_is_raised_by_the_start() -> None:
     following(main)
 
 
-def test_an_unexpected_error_after_the_first_complete_step_is_raised_by_the_changes(
+def test_changes_raise_unexpected_error_of_later_step(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -268,7 +267,7 @@ def test_an_unexpected_error_after_the_first_complete_step_is_raised_by_the_chan
     assert "a defect" in caplog.text
 
 
-def test_closing_the_client_is_raised_by_the_changes() -> None:
+def test_changes_raise_close_of_client() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Following(zk) as it:
             changes = it.follower.changes()
@@ -285,7 +284,7 @@ def test_closing_the_client_is_raised_by_the_changes() -> None:
     following(main)
 
 
-def test_stopping_ends_the_changes() -> None:
+def test_stop_finishes_changes() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Following(zk) as it:
             changes = it.follower.changes()
@@ -299,7 +298,7 @@ def test_stopping_ends_the_changes() -> None:
     following(main)
 
 
-def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+def test_cancelled_start_leaves_nothing() -> None:
     async def main(server: Server, zk: Client) -> None:
         it = Following(zk)
         starting = asyncio.create_task(it.follower.start())
@@ -315,7 +314,7 @@ def test_a_start_that_is_cancelled_leaves_nothing() -> None:
 # --- protected creates ---
 
 
-def test_a_protected_create_accepts_the_node_of_its_own_earlier_try() -> None:
+def test_protected_create_accepts_node_of_earlier_attempt() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/id-1")
 
@@ -326,7 +325,7 @@ def test_a_protected_create_accepts_the_node_of_its_own_earlier_try() -> None:
     with_client(main)
 
 
-def test_a_protected_create_that_cannot_be_looked_for_may_have_been_applied() -> None:
+def test_protected_create_without_lookup_is_in_doubt() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(lose_reply(), "create", times=1, strict=True):
             call = zk.with_operation_timeout(1).create("/a", ephemeral=True, protected=True)
@@ -362,12 +361,12 @@ class Supervised:
 
 
 async def fail(error: Exception = DEFECT) -> None:
-    """Fail a bit later."""
+    """Fail after a short delay."""
     await asyncio.sleep(0.1)
     raise error
 
 
-def test_a_task_that_fails_cancels_its_block_which_raises_the_error() -> None:
+def test_failing_task_cancels_block_with_its_error() -> None:
     async def main(server: Server, zk: Client) -> None:
         others: list[asyncio.Task[Any]] = []
 
@@ -389,7 +388,7 @@ def test_a_task_that_fails_cancels_its_block_which_raises_the_error() -> None:
     with_client(main)
 
 
-def test_only_the_first_error_of_a_block_is_raised() -> None:
+def test_only_first_error_of_block_is_raised() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def run() -> None:
             async with asyncio.timeout(5), Supervised(zk) as block:
@@ -403,7 +402,7 @@ def test_only_the_first_error_of_a_block_is_raised() -> None:
     with_client(main)
 
 
-def test_the_end_of_a_block_ends_its_tasks() -> None:
+def test_end_of_block_cancels_its_tasks() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Supervised(zk) as block:
             task = block.spawn(asyncio.Event().wait())
@@ -415,7 +414,7 @@ def test_the_end_of_a_block_ends_its_tasks() -> None:
     with_client(main)
 
 
-def test_the_error_of_a_block_itself_is_its_own() -> None:
+def test_error_of_block_takes_precedence() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def run() -> None:
             async with Supervised(zk) as block:
@@ -432,7 +431,7 @@ def test_the_error_of_a_block_itself_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["alone", "with a failing task"])
-def test_a_cancellation_from_outside_stays_a_cancellation(fails: bool) -> None:
+def test_outside_cancellation_stays_cancellation(fails: bool) -> None:
     async def main(server: Server, zk: Client) -> None:
         async def run() -> None:
             async with Supervised(zk) as block:
@@ -440,7 +439,8 @@ def test_a_cancellation_from_outside_stays_a_cancellation(fails: bool) -> None:
                 await asyncio.Event().wait()
 
         outer = asyncio.create_task(run())
-        zk.spawn(asyncio.sleep(0.1)).add_done_callback(lambda _: outer.cancel())  # in the same turn as the failure
+        timer = zk._core.spawn(asyncio.sleep(0.1))  # finishes in the same iteration as the failure
+        timer.add_done_callback(lambda _: outer.cancel())
         await asyncio.wait([outer])
 
         assert outer.cancelled()
@@ -448,7 +448,7 @@ def test_a_cancellation_from_outside_stays_a_cancellation(fails: bool) -> None:
     with_client(main)
 
 
-def test_the_time_of_a_block_that_is_up_stays_a_timeout() -> None:
+def test_expired_block_timeout_stays_timeout() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def run() -> None:
             async with asyncio.timeout(1), Supervised(zk) as block:
@@ -461,7 +461,7 @@ def test_the_time_of_a_block_that_is_up_stays_a_timeout() -> None:
     with_client(main)
 
 
-def test_a_task_that_ends_with_the_session_does_not_cancel_the_block() -> None:
+def test_task_ending_with_session_does_not_cancel_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Supervised(zk) as block:
             block.spawn(fail(SessionExpiredError()))
@@ -472,7 +472,7 @@ def test_a_task_that_ends_with_the_session_does_not_cancel_the_block() -> None:
     with_client(main)
 
 
-def test_a_block_that_another_task_leaves_raises_the_failure_at_its_end() -> None:
+def test_block_left_by_other_task_raises_failure_at_end() -> None:
     async def main(server: Server, zk: Client) -> None:
         supervised = Supervised(zk)
         block = await asyncio.create_task(supervised.__aenter__())
@@ -485,7 +485,7 @@ def test_a_block_that_another_task_leaves_raises_the_failure_at_its_end() -> Non
     with_client(main)
 
 
-def test_a_failure_before_the_block_begins_cancels_the_block_when_it_does() -> None:
+def test_failure_before_block_cancels_it_on_entry() -> None:
     async def main(server: Server, zk: Client) -> None:
         block = SupervisedBlock(zk)
         block.fail(DEFECT)

@@ -1,4 +1,4 @@
-"""Serializers: what they write they read, what they cannot read or write is refused, and where a client uses them."""
+"""Serializers: round trips, errors for invalid values, and the places where a client uses them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Do = Callable[[Client], Any]
 
 
 @pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
-async def test_a_codec_writes_and_reads_values_everywhere(hosts: str, connect: Connect, serializer: Serializer) -> None:
+async def test_serializer_converts_values_in_all_operations(
+    hosts: str, connect: Connect, serializer: Serializer
+) -> None:
     zk = await connect(hosts, serializer=serializer)
     value = {"name": "käse", "numbers": [1, 2.5, None, True]}
 
@@ -36,7 +38,7 @@ async def test_a_codec_writes_and_reads_values_everywhere(hosts: str, connect: C
 
 
 @pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
-async def test_an_empty_node_is_none_to_a_codec(hosts: str, connect: Connect, serializer: Serializer) -> None:
+async def test_empty_node_is_none_to_serializer(hosts: str, connect: Connect, serializer: Serializer) -> None:
     zk = await connect(hosts, serializer=serializer)
 
     await zk.create("/a")
@@ -54,9 +56,7 @@ async def test_an_empty_node_is_none_to_a_codec(hosts: str, connect: Connect, se
     ],
     ids=["get", "multi_read", "update", "watch_data"],
 )
-async def test_data_that_the_codec_cannot_read_is_a_clear_error(
-    hosts: str, zk: Client, connect: Connect, read: Do
-) -> None:
+async def test_undecodable_data_raises_clear_error(hosts: str, zk: Client, connect: Connect, read: Do) -> None:
     typed = await connect(hosts, serializer=serializers.json)
     await zk.create("/a", b"\xff{")
 
@@ -68,7 +68,7 @@ async def test_data_that_the_codec_cannot_read_is_a_clear_error(
     assert await typed.children("/") == ["a"]
 
 
-async def test_a_value_that_the_codec_cannot_write_is_refused_at_the_call(hosts: str, connect: Connect) -> None:
+async def test_unwritable_value_is_refused_at_call(hosts: str, connect: Connect) -> None:
     zk = await connect(hosts, serializer=serializers.json)
 
     with pytest.raises(TypeError):
@@ -77,7 +77,7 @@ async def test_a_value_that_the_codec_cannot_write_is_refused_at_the_call(hosts:
         zk.set("/a", float("nan"))
 
 
-async def test_a_codec_that_gives_no_bytes_is_refused_by_name(hosts: str, connect: Connect) -> None:
+async def test_serializer_returning_no_bytes_is_refused_by_name(hosts: str, connect: Connect) -> None:
     zk = await connect(hosts, serializer=Serializer("broken", lambda value: value, bytes))
 
     with pytest.raises(TypeError, match="broken"):
@@ -92,11 +92,11 @@ VALUES: Final = [None, True, 0, -5, 1.5, "", "käse \N{SNOWMAN}", [], [1, [2]], 
 
 @pytest.mark.parametrize("serializer", [serializers.json, serializers.msgpack], ids=lambda serializer: serializer.name)
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_what_a_codec_writes_it_reads(serializer: Serializer, value: Any) -> None:
+def test_serializer_reads_its_own_output(serializer: Serializer, value: Any) -> None:
     assert serializer.read("/a", serializer.encode(value)) == value
 
 
-def test_bytes_stay_bytes_and_msgpack_tells_them_from_text() -> None:
+def test_msgpack_distinguishes_bytes_from_text() -> None:
     assert serializers.msgpack.read("/a", serializers.msgpack.encode({"a": b"\xff", 1: "x"})) == {"a": b"\xff", 1: "x"}
     assert serializers.raw.encode(bytearray(b"ab")) == serializers.raw.encode(memoryview(b"ab")) == b"ab"
     assert serializers.raw.read("/a", None) == b""
@@ -117,7 +117,7 @@ def test_bytes_stay_bytes_and_msgpack_tells_them_from_text() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Serializer) else repr(value[:10]),
 )
-def test_bytes_that_are_not_a_codec_s_are_refused_with_path_and_reason(serializer: Serializer, data: bytes) -> None:
+def test_invalid_bytes_are_refused_with_path_and_reason(serializer: Serializer, data: bytes) -> None:
     with pytest.raises(UndecodableError) as caught:
         serializer.read("/a", data)
 
@@ -127,7 +127,7 @@ def test_bytes_that_are_not_a_codec_s_are_refused_with_path_and_reason(serialize
     assert str(error).startswith(f"/a: the data is not {serializer.name}: ")
 
 
-def test_only_the_beginning_of_long_data_is_shown() -> None:
+def test_long_data_is_shown_truncated() -> None:
     assert len(str(UndecodableError("/a", "JSON", b"x" * 10_000, "why"))) < 120
 
 
@@ -147,6 +147,6 @@ def test_only_the_beginning_of_long_data_is_shown() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Serializer) else type(value).__name__,
 )
-def test_a_value_that_a_codec_cannot_write_is_a_type_or_value_error(serializer: Serializer, value: Any) -> None:
+def test_unwritable_value_is_type_or_value_error(serializer: Serializer, value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         serializer.encode(value)

@@ -1,4 +1,4 @@
-"""The session, without I/O: xids, replies and their order, calls that are cancelled or too late, and broken frames."""
+"""The session, without I/O: xids, replies and their order, cancelled and late calls, and broken frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
 
 
-def test_xids_count_up_and_go_on_after_a_reconnect() -> None:
+def test_xids_continue_after_reconnect() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.ask(Asked(), Asked())
@@ -27,7 +27,7 @@ def test_xids_count_up_and_go_on_after_a_reconnect() -> None:
     assert [xid for xid, _ in driver.heads()] == [3]
 
 
-def test_the_highest_xid_is_followed_by_1() -> None:
+def test_highest_xid_is_followed_by_1() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.last_xid = 2**31 - 3
@@ -41,16 +41,16 @@ def test_the_highest_xid_is_followed_by_1() -> None:
     assert [call.outcome for call in calls] == [b"ok"] * 4
 
 
-def test_replies_out_of_order_break_the_link() -> None:
+def test_replies_out_of_order_break_connection() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.ask(Asked(), Asked())
 
-    with pytest.raises(ConnectionBroken, match="answered request 2, and 1 was next"):
+    with pytest.raises(ConnectionBroken, match="unexpected reply to request 2; expected 1"):
         driver.reply(2)
 
 
-def test_a_reply_for_a_call_that_was_cancelled_is_taken_and_dropped() -> None:
+def test_reply_to_cancelled_call_is_dropped() -> None:
     driver = SessionDriver()
     driver.shake()
     cancelled, other = Asked(), Asked()
@@ -63,7 +63,7 @@ def test_a_reply_for_a_call_that_was_cancelled_is_taken_and_dropped() -> None:
     assert (cancelled.outcome, other.outcome) == (None, b"ok")
 
 
-def test_a_call_that_was_cancelled_before_it_was_sent_is_not_sent() -> None:
+def test_call_cancelled_before_sending_is_not_sent() -> None:
     driver = SessionDriver()
     cancelled = Asked()
     driver.session.submit(cancelled)
@@ -74,7 +74,7 @@ def test_a_call_that_was_cancelled_before_it_was_sent_is_not_sent() -> None:
     assert driver.heads() == []
 
 
-def test_calls_that_are_cancelled_before_they_are_sent_do_not_replace_a_ping() -> None:
+def test_calls_cancelled_before_sending_do_not_replace_ping() -> None:
     driver = SessionDriver()
     driver.shake()
     for now in range(1, 4):  # a ping is due after a third of ten seconds
@@ -86,7 +86,7 @@ def test_calls_that_are_cancelled_before_they_are_sent_do_not_replace_a_ping() -
     assert driver.session.next_due() == pytest.approx(10 / 3)
 
 
-def test_an_error_is_an_answer_with_the_path() -> None:
+def test_error_reply_names_path() -> None:
     driver = SessionDriver()
     driver.shake()
     call = Asked()
@@ -99,7 +99,7 @@ def test_an_error_is_an_answer_with_the_path() -> None:
     assert driver.session.last_zxid == 5
 
 
-def test_a_lost_connection_fails_writes_that_were_sent_and_keeps_everything_else() -> None:
+def test_lost_connection_fails_only_sent_writes() -> None:
     driver = SessionDriver()
     driver.shake()
     write, read, late = Asked(), Asked(OpCode.GET_DATA, idempotent=True), Asked(OpCode.GET_DATA, idempotent=True)
@@ -119,7 +119,7 @@ def test_a_lost_connection_fails_writes_that_were_sent_and_keeps_everything_else
     assert driver.heads() == [(4, OpCode.GET_DATA), (5, OpCode.SET_DATA)]
 
 
-def test_a_call_whose_time_is_up_while_there_is_no_connection_was_not_sent() -> None:
+def test_call_timing_out_offline_was_not_sent() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.lost("x", 0.0)
@@ -135,7 +135,7 @@ def test_a_call_whose_time_is_up_while_there_is_no_connection_was_not_sent() -> 
     assert not call.outcome.maybe_applied
 
 
-def test_frames_that_come_byte_by_byte_are_the_same() -> None:
+def test_frames_split_into_bytes_are_read() -> None:
     driver = SessionDriver()
     driver.shake()
     call = Asked()
@@ -147,9 +147,9 @@ def test_frames_that_come_byte_by_byte_are_the_same() -> None:
     assert call.outcome == b"body"
 
 
-def test_a_claim_of_more_bytes_than_any_reply_has_breaks_the_link() -> None:
+def test_oversized_length_of_reply_breaks_connection() -> None:
     driver = SessionDriver()
     driver.shake()
 
-    with pytest.raises(ConnectionBroken, match="the server sent a malformed message: a frame of 67108865 bytes"):
+    with pytest.raises(ConnectionBroken, match="the server sent a malformed message: invalid frame length 67108865"):
         driver.session.receive(pack_int((64 << 20) + 1), 0.0)

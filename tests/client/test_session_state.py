@@ -1,4 +1,4 @@
-"""The session's states, without I/O: resumed, expired, authenticated, pinged, closed; its watches are set again."""
+"""The session's states, without I/O: resumed, expired, authenticated, pinged, closed; watches are restored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zoolet.protocol.operations import OpCode
 CHANGED = EventType.NODE_DATA_CHANGED
 
 
-def test_a_session_is_gone_on_with_by_its_id_and_password() -> None:
+def test_session_resumes_with_id_and_password() -> None:
     driver = SessionDriver()
     first = driver.shake()
     driver.ask(Asked())
@@ -32,13 +32,13 @@ def test_a_session_is_gone_on_with_by_its_id_and_password() -> None:
     assert driver.states == [State.CONNECTED, State.SUSPENDED, State.CONNECTED]
 
 
-def test_a_session_that_is_over_fails_all_calls_and_begins_again() -> None:
+def test_expired_session_fails_calls_and_restarts() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.lost("x", 0.0)
     call = Asked()
     driver.session.submit(call)
-    driver.session.begin(1.0)
+    driver.session.start(1.0)
     driver.sent()
 
     with pytest.raises(ConnectionBroken, match="expired"):
@@ -51,7 +51,7 @@ def test_a_session_that_is_over_fails_all_calls_and_begins_again() -> None:
     assert driver.states == [State.CONNECTED, State.SUSPENDED, State.LOST, State.CONNECTED]
 
 
-def test_a_read_only_server_s_session_is_not_taken_elsewhere() -> None:
+def test_read_only_session_is_not_resumed_elsewhere() -> None:
     driver = SessionDriver(read_only=True)
     assert driver.shake(read_only=True).read_only is True
     driver.session.lost("x", 0.0)
@@ -62,7 +62,7 @@ def test_a_read_only_server_s_session_is_not_taken_elsewhere() -> None:
     assert driver.states == [State.READ_ONLY, State.SUSPENDED, State.CONNECTED]
 
 
-def test_silence_is_a_ping_after_a_third_of_the_timeout_and_the_end_after_two() -> None:
+def test_ping_after_third_of_timeout_and_loss_after_two_thirds() -> None:
     driver = SessionDriver()
     driver.shake(100.0)
     third = 10 / 3
@@ -74,11 +74,11 @@ def test_silence_is_a_ping_after_a_third_of_the_timeout_and_the_end_after_two() 
     assert driver.session.last_confirmed == pytest.approx(100 + third)
 
     driver.session.tick(100 + 2 * third)
-    with pytest.raises(ConnectionBroken, match=r"nothing was received from the server for 6\.6"):
+    with pytest.raises(ConnectionBroken, match=r"no complete message from the server for 6\.6"):
         driver.session.tick(103.5 + 2 * third + 0.001)
 
 
-def test_it_is_connected_when_all_credentials_are_accepted_and_not_before() -> None:
+def test_session_is_connected_once_all_credentials_are_accepted() -> None:
     driver = SessionDriver()
     driver.session.add_credential("digest", b"a:1", None)
     driver.session.add_credential("digest", b"b:2", None)
@@ -96,7 +96,7 @@ def test_it_is_connected_when_all_credentials_are_accepted_and_not_before() -> N
     assert driver.heads() == [(1, OpCode.SET_DATA)]
 
 
-def test_a_credential_that_was_refused_is_not_tried_again() -> None:
+def test_refused_credential_is_not_retried() -> None:
     driver = SessionDriver()
     driver.shake()
     proving = Asked()
@@ -112,7 +112,7 @@ def test_a_credential_that_was_refused_is_not_tried_again() -> None:
     assert driver.states == [State.CONNECTED, State.SUSPENDED, State.CONNECTED]
 
 
-def test_a_credential_that_was_good_before_and_is_refused_now_ends_everything() -> None:
+def test_credential_refused_on_reconnect_closes_client() -> None:
     driver = SessionDriver()
     driver.session.add_credential("digest", b"a:1", None)
     driver.shake()
@@ -128,7 +128,7 @@ def test_a_credential_that_was_good_before_and_is_refused_now_ends_everything() 
         driver.session.submit(Asked())
 
 
-def test_closing_fails_everything_and_refuses_the_rest() -> None:
+def test_close_fails_calls_and_refuses_later_ones() -> None:
     driver = SessionDriver()
     driver.shake()
     sent, proving = Asked(), Asked()
@@ -145,7 +145,7 @@ def test_closing_fails_everything_and_refuses_the_rest() -> None:
         driver.session.add_credential("digest", b"a:1", None)
 
 
-def test_watches_are_set_again_before_waiting_calls_with_the_zxid_from_before() -> None:
+def test_watches_are_set_again_first_with_earlier_zxid() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.ask(Asked())
@@ -163,7 +163,7 @@ def test_watches_are_set_again_before_waiting_calls_with_the_zxid_from_before() 
     assert int_at(call, 4)[0] == OpCode.SET_DATA
 
 
-def test_a_connection_that_breaks_while_watches_are_set_again_loses_nothing() -> None:
+def test_connection_breaking_while_setting_watches_loses_nothing() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.ask(Asked())
@@ -174,8 +174,8 @@ def test_a_connection_that_breaks_while_watches_are_set_again_loses_nothing() ->
     driver.shake()
     assert len(driver.sent()) == 2
 
-    driver.reply(-8, zxid=90)  # the first
-    driver.reply(-1, zxid=91, body=event(CHANGED, "/0" + "x" * 500))  # a live one, and the second never arrives
+    driver.reply(-8, zxid=90)  # reply to the first request
+    driver.reply(-1, zxid=91, body=event(CHANGED, "/0" + "x" * 500))  # a live event; the second reply never arrives
     driver.session.lost("x", 0.0)
     driver.shake()
     watching = [r.SetWatches.decode(one, 8) for one in driver.sent()]
@@ -183,8 +183,48 @@ def test_a_connection_that_breaks_while_watches_are_set_again_loses_nothing() ->
     assert {reported.relativeZxid for reported in watching} == {50}
 
 
-def test_an_event_is_delivered_in_its_place_and_does_not_move_the_last_zxid() -> None:
-    """Another event of the same transaction may be lost with the connection, and has to be asked for then."""
+def registered_since(driver: SessionDriver) -> set[int]:
+    """Return the zxids of the setWatches requests that were sent since the last call."""
+    sent = [one for one in driver.sent() if int_at(one, 4)[0] == OpCode.SET_WATCHES]
+    return {r.SetWatches.decode(one, 8).relativeZxid for one in sent}
+
+
+def test_loss_while_setting_watches_of_new_session_keeps_zxid() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    driver.ask(Asked())
+    driver.reply(1, zxid=50)
+    driver.session.watches.add(watch(Kind.DATA))
+    driver.session.expired("x")
+    driver.shake(session_id=10)
+    driver.reply(-2, zxid=60)  # the probe
+    first = registered_since(driver)
+
+    driver.session.lost("x", 0.0)
+    driver.shake(session_id=10)
+
+    assert (first, registered_since(driver)) == ({50}, {50})
+
+
+def test_reply_before_registration_does_not_advance_its_zxid() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    driver.ask(Asked())
+    driver.reply(1, zxid=50)
+    driver.session.watches.add(watch(Kind.DATA))
+    driver.ask(Asked())
+    driver.session.rewatch("/a")
+    first = registered_since(driver)
+
+    driver.reply(2, zxid=60)  # the server answers the call, but not the registration
+    driver.session.lost("x", 0.0)
+    driver.shake()
+
+    assert (first, registered_since(driver)) == ({50}, {50})
+
+
+def test_event_is_delivered_in_order_and_keeps_last_zxid() -> None:
+    """Another event of the same transaction may be lost with the connection, and then has to be requested."""
     driver = SessionDriver()
     driver.shake()
     one = watch(Kind.DATA)
@@ -197,7 +237,7 @@ def test_an_event_is_delivered_in_its_place_and_does_not_move_the_last_zxid() ->
     assert driver.session.last_zxid == 0
 
 
-def test_a_session_event_of_the_server_fires_nothing() -> None:
+def test_session_event_of_server_fires_no_watch() -> None:
     driver = SessionDriver()
     driver.shake()
     one = watch(Kind.DATA)
@@ -206,3 +246,18 @@ def test_a_session_event_of_the_server_fires_nothing() -> None:
     driver.reply(-1, zxid=-1, body=event(-1, "/a"))
 
     assert not one.events
+
+
+def test_partial_reply_counts_as_silence() -> None:
+    driver = SessionDriver()
+    driver.shake(100.0)
+    driver.ask(Asked(), now=100.0)
+    reply = frame(r.ReplyHeader(1, 0, 0).encode())
+
+    for number, byte in enumerate(reply[:-1]):
+        driver.session.receive(bytes([byte]), 100.0 + number / 3)
+    with pytest.raises(ConnectionBroken, match=r"no complete message from the server for 6\.7"):
+        driver.session.tick(106.7)
+
+    driver.session.receive(reply[-1:], 106.8)
+    driver.session.tick(113.4)

@@ -1,4 +1,4 @@
-"""Reading subtrees: how many requests are in flight, what is passed over, and names that no node can have."""
+"""Reading subtrees: the number of requests in flight, skipped nodes, and invalid names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError
 
 
 class Children:
-    """A client that knows only children, and counts requests in flight.
+    """A client that supports only ``children()``, and counts requests in flight.
 
     Args:
         tree: The names of the children of each node, or an error.
@@ -35,28 +35,28 @@ class Children:
         return cast(list[str], answer)
 
     async def read(self, root: str) -> dict[str, list[str]]:
-        """Return what a walk through a subtree finds."""
+        """Return the result of a walk through a subtree."""
         return {path: names async for path, names in subtree(cast(Client, self), root)}
 
 
-async def test_a_wide_level_is_read_with_a_bound_on_what_is_in_flight() -> None:
+async def test_wide_level_is_read_with_bounded_requests() -> None:
     names = [f"n{number}" for number in range(3 * MAX_IN_FLIGHT)]
     children = Children({"/": names})
     assert await children.read("/") == {"/": names} | {f"/{name}": [] for name in names}
     assert children.most == MAX_IN_FLIGHT
 
 
-async def test_nodes_that_are_gone_or_secret_are_passed_over() -> None:
+async def test_missing_and_secret_nodes_are_skipped() -> None:
     tree = {"/a": ["gone", "secret", "b"], "/a/gone": NoNodeError(), "/a/secret": NoAuthError(), "/a/b": ["c"]}
     assert await Children(tree).read("/a") == {"/a": ["gone", "secret", "b"], "/a/b": ["c"], "/a/b/c": []}
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "."])
-async def test_a_server_that_names_a_child_as_no_node_can_be_named_ends_the_walk(name: str) -> None:
-    with pytest.raises(MarshallingError, match="no name of a node"):
+async def test_invalid_child_name_from_server_stops_walk(name: str) -> None:
+    with pytest.raises(MarshallingError, match="invalid child name"):
         await Children({"/": [name]}).read("/")
 
 
-async def test_an_error_that_is_not_expected_ends_the_reading() -> None:
+async def test_unexpected_error_stops_reading() -> None:
     with pytest.raises(NoAuthError):
         await ask(Children({"/b": NoAuthError()}).children, ["/a", "/b"], NoNodeError)

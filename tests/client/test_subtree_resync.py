@@ -1,4 +1,4 @@
-"""After an absence: what a recursive watch finds out about the nodes below it, without I/O."""
+"""Resynchronisation of a recursive watch with the nodes below it after an absence, without I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANGED = EventType.NODE_DATA_CHANGED
 
 
 class Tree:
-    """What the server answers: children by path, and the zxids of each node's creation and last change."""
+    """The server's answers: children by path, and the zxids of each node's creation and last change."""
 
     def __init__(self, **nodes: tuple[int, int]) -> None:
         self.nodes = {"/" + name.replace("_", "/"): zxids for name, zxids in nodes.items()}
@@ -36,20 +36,20 @@ class Tree:
 
 
 def watched(path: str, ask: Ask) -> tuple[Registration, SubtreeResync]:
-    """Return a recursive watch whose first listing has begun."""
+    """Return a recursive watch that has started its first listing."""
     one = watch(Kind.RECURSIVE, path)
     one.resync = SubtreeResync(path, one.put, ask)
     one.resync.start(None)
     return one, one.resync
 
 
-def test_the_first_listing_delivers_nothing() -> None:
+def test_first_listing_delivers_no_event() -> None:
     one, _ = watched("/a", Tree(a=(1, 1), a_b=(2, 2)).ask)
 
     assert events(one) == []
 
 
-def test_a_listing_delivers_what_was_created_changed_and_deleted() -> None:
+def test_listing_delivers_all_kinds_of_changes() -> None:
     tree = Tree(a=(1, 1), a_b=(2, 2), a_c=(3, 3), a_c_d=(4, 4))
     one, resync = watched("/a", tree.ask)
 
@@ -65,7 +65,7 @@ def test_a_listing_delivers_what_was_created_changed_and_deleted() -> None:
     ]
 
 
-def test_a_listing_does_not_deliver_again_what_live_events_delivered() -> None:
+def test_listing_does_not_repeat_live_events() -> None:
     tree = Tree(a=(1, 1))
     one, resync = watched("/a", tree.ask)
     tree.nodes = Tree(a=(1, 1), a_b=(11, 11)).nodes
@@ -76,7 +76,7 @@ def test_a_listing_does_not_deliver_again_what_live_events_delivered() -> None:
     assert events(one) == [(CREATED, "/a/b")]
 
 
-def test_a_node_created_by_an_event_without_zxid_is_not_reported_as_deleted() -> None:
+def test_node_from_event_without_zxid_is_not_reported_deleted() -> None:
     tree = Tree(a=(1, 1))
     one, resync = watched("/a", tree.ask)
     tree.nodes = Tree(a=(1, 1), a_b=(11, 11)).nodes
@@ -87,7 +87,7 @@ def test_a_node_created_by_an_event_without_zxid_is_not_reported_as_deleted() ->
     assert (DELETED, "/a/b") not in events(one)
 
 
-def test_a_deletion_during_an_absence_is_delivered_though_its_parent_goes_too() -> None:
+def test_deletion_during_absence_is_delivered_with_its_parent() -> None:
     tree = Tree(m=(1, 1), m_a=(2, 2), m_a_x=(3, 3))
     later: list[Callable[[], None]] = []
     one, resync = watched("/m", lambda path, answered: later.append(lambda: tree.ask(path, answered)))
@@ -96,15 +96,15 @@ def test_a_deletion_during_an_absence_is_delivered_though_its_parent_goes_too() 
 
     del tree.nodes["/m/a/x"]  # while the client is away
     resync.start(10)
-    later.pop(0)()  # the answer about /m, which has /m/a still
+    later.pop(0)()  # the answer about /m, which still contains /m/a
     del tree.nodes["/m/a"]
     one.deliver(Event(DELETED, "/m/a", 12))
-    later.pop(0)()  # the answer about /m/a, which is gone
+    later.pop(0)()  # the answer about /m/a, which no longer exists
 
     assert events(one) == [(DELETED, "/m/a/x"), (DELETED, "/m/a")]
 
 
-def test_an_answer_of_an_earlier_connection_is_ignored() -> None:
+def test_reply_of_earlier_connection_is_ignored() -> None:
     tree = Tree(a=(1, 1))
     late: list[Callable[[r.GetChildren2Response | None], None]] = []
     one, resync = watched("/a", lambda path, answered: late.append(answered))
@@ -117,7 +117,7 @@ def test_an_answer_of_an_earlier_connection_is_ignored() -> None:
     assert resync.children == {"/a": {}}
 
 
-def test_a_listing_runs_until_its_last_answer_or_until_it_is_stopped() -> None:
+def test_listing_runs_until_last_reply_or_stop() -> None:
     late: list[Callable[[r.GetChildren2Response | None], None]] = []
     tree = Tree(a=(1, 1))
     _, resync = watched("/a", lambda path, answered: late.append(answered))
@@ -132,7 +132,7 @@ def test_a_listing_runs_until_its_last_answer_or_until_it_is_stopped() -> None:
     assert (before, answered, again, resync.running) == (True, False, True, False)
 
 
-def test_names_and_paths_that_no_node_can_have_do_not_lead_in_a_circle() -> None:
+def test_invalid_names_and_paths_cause_no_loop() -> None:
     asked: list[str] = []
 
     def ask(path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
@@ -148,22 +148,22 @@ def test_names_and_paths_that_no_node_can_have_do_not_lead_in_a_circle() -> None
     assert events(one) == [(CREATED, "//"), (DELETED, "/x")]
 
 
-def test_a_change_during_a_second_absence_is_delivered_after_a_live_event() -> None:
+def test_change_during_second_absence_follows_live_event() -> None:
     tree = Tree(a=(1, 1), a_p=(2, 2))
     one, resync = watched("/a", tree.ask)
 
     pending: list[tuple[str, Callable[[r.GetChildren2Response | None], None]]] = []
     resync._ask = lambda path, answered: pending.append((path, answered))
     resync.start(2)
-    one.deliver(Event(CHANGED, "/a/p", 5))  # live, while it lists
-    tree.nodes = Tree(a=(1, 1), a_p=(2, 9)).nodes  # and once more while the client is away again
+    one.deliver(Event(CHANGED, "/a/p", 5))  # a live event during the listing
+    tree.nodes = Tree(a=(1, 1), a_p=(2, 9)).nodes  # another change while the client is away again
     resync._ask = tree.ask
     resync.start(2)
 
     assert events(one) == [(CHANGED, "/a/p"), (CHANGED, "/a/p")]
 
 
-def test_a_node_created_during_an_absence_and_changed_live_is_delivered_as_created() -> None:
+def test_node_created_during_absence_and_changed_is_created() -> None:
     tree = Tree(a=(1, 1))
     one, resync = watched("/a", tree.ask)
 

@@ -1,4 +1,4 @@
-"""Time for which the machine was suspended: by two clocks, of which only one counts it."""
+"""Suspension of the machine, measured with two clocks, only one of which advances during the suspension."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from support.simulation import Connect, simulate_clients
 
 from zoolet.client import State
 from zoolet.client.aio.suspension import Suspensions
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 
-def test_what_one_clock_has_counted_and_the_other_has_not_is_the_time_of_suspension() -> None:
+def test_suspension_is_difference_of_both_clocks() -> None:
     clocks = {1: 100.0, 2: 50.0}
     suspensions = Suspensions((1, 2), clocks.__getitem__)
 
@@ -26,17 +25,17 @@ def test_what_one_clock_has_counted_and_the_other_has_not_is_the_time_of_suspens
     assert totals == [0.0, 0.0, 100.0, 100.0, 270.0]
 
 
-def test_where_there_are_no_such_clocks_the_total_is_0() -> None:
+def test_total_is_0_without_suspension_clocks() -> None:
     assert Suspensions(None).total() == 0.0
 
 
-def test_on_this_machine_the_total_is_0_while_it_runs() -> None:
+def test_total_is_0_while_machine_runs() -> None:
     suspensions = Suspensions()
 
     assert {suspensions.total() for _ in range(1_000)} == {0.0}
 
 
-def test_the_total_costs_less_than_what_it_is_added_to() -> None:
+def test_total_is_cheap() -> None:
     suspensions = Suspensions()
     started = time.process_time()
     for _ in range(10_000):
@@ -45,16 +44,21 @@ def test_the_total_costs_less_than_what_it_is_added_to() -> None:
     assert time.process_time() - started < 0.1  # 4 ms
 
 
-def test_an_answer_after_a_suspension_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reply_after_suspension_keeps_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     suspended = 0.0
-    monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
+
+    def total(suspensions: Suspensions) -> float:
+        suspensions.known = suspended
+        return suspended
+
+    monkeypatch.setattr(Suspensions, "total", total)
     seen: list[State] = []
 
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         nonlocal suspended
         zk = await connect(timeout=12.0)
         states = zk.states()
-        suspended = 6.0  # of the 8 after which a silent connection is given up
+        suspended = 6.0  # of the 8 seconds until a silent connection is abandoned
         await zk.exists("/")
         await asyncio.sleep(5)  # a ping is due after 4
         await zk.aclose()

@@ -1,4 +1,4 @@
-"""Transactions: all operations or none, a result or an error for each, and bad paths refused at the call."""
+"""Transactions: all operations or none, a result or an error for each, and invalid paths rejected at the call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoolet.client import BadVersionError, Client, NodeExistsError
 from zoolet.protocol.errors import RuntimeInconsistencyError
 
 
-async def test_a_transaction_does_everything_and_gives_each_result(zk: Client) -> None:
+async def test_transaction_returns_result_of_each_operation(zk: Client) -> None:
     await zk.create("/old")
 
     async with zk.transaction() as t:
@@ -28,7 +28,7 @@ async def test_a_transaction_does_everything_and_gives_each_result(zk: Client) -
     assert len(t) == 5
 
 
-async def test_a_transaction_makes_every_kind_of_node(zk: Client) -> None:
+async def test_transaction_creates_every_kind_of_node(zk: Client) -> None:
     async with zk.transaction() as t:
         t.create("/here", ephemeral=True)
         t.create("/box", container=True)
@@ -39,7 +39,7 @@ async def test_a_transaction_makes_every_kind_of_node(zk: Client) -> None:
     assert await zk.ephemerals() == ["/here"]
 
 
-async def test_a_transaction_that_does_not_hold_does_nothing_and_says_which_operation(zk: Client) -> None:
+async def test_failing_transaction_changes_nothing_and_names_operation(zk: Client) -> None:
     await zk.create("/a")
 
     t = zk.transaction()
@@ -50,12 +50,12 @@ async def test_a_transaction_that_does_not_hold_does_nothing_and_says_which_oper
         await t.commit()
 
     assert caught.value.path == "/a"
-    assert caught.value.__notes__ == ["operation 2 of 3 of a transaction; none was done"]
+    assert caught.value.__notes__ == ["operation 2 of 3 of the transaction failed; none was applied"]
     assert [type(result) for result in t.results] == [type(None), BadVersionError, RuntimeInconsistencyError]
     assert await zk.children("/") == ["a"]
 
 
-async def test_the_error_of_a_transaction_comes_out_of_its_block(zk: Client) -> None:
+async def test_transaction_error_is_raised_by_block(zk: Client) -> None:
     async def make_twice() -> None:
         async with zk.transaction() as t:
             t.create("/a")
@@ -67,7 +67,7 @@ async def test_the_error_of_a_transaction_comes_out_of_its_block(zk: Client) -> 
     assert caught.value.path == "/a"
 
 
-async def test_a_block_that_raises_sends_no_transaction(zk: Client) -> None:
+async def test_failing_block_sends_no_transaction(zk: Client) -> None:
     async def fail() -> None:
         async with zk.transaction() as t:
             t.create("/a")
@@ -79,7 +79,7 @@ async def test_a_block_that_raises_sends_no_transaction(zk: Client) -> None:
     assert await zk.exists("/a") is None
 
 
-async def test_an_empty_transaction_is_nothing(zk: Client) -> None:
+async def test_empty_transaction_sends_nothing(zk: Client) -> None:
     before = zk.statistics().requests_sent
 
     async with zk.transaction() as t:
@@ -99,12 +99,12 @@ async def test_an_empty_transaction_is_nothing(zk: Client) -> None:
     ],
     ids=["check", "create", "set", "delete"],
 )
-async def test_a_transaction_refuses_a_path_that_ends_with_a_slash_at_the_call(add: Callable[[Any], None]) -> None:
+async def test_transaction_refuses_path_with_final_slash_at_call(add: Callable[[Any], None]) -> None:
     with pytest.raises(ValueError, match="end with /"):
         add(Client("127.0.0.1:1").transaction())
 
 
-async def test_a_transaction_refuses_other_bad_paths_at_the_call() -> None:
+async def test_transaction_refuses_bad_paths_at_call() -> None:
     t = Client("127.0.0.1:1").transaction()
 
     for path, error in BAD_PATHS:

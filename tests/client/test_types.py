@@ -1,15 +1,15 @@
-"""What a type checker tells a user of the client."""
+"""The messages of a type checker about programs that use the client."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.rooms import ROOT
+from support.type_checker import checked, kinds_of_errors, revealed
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 from zoolet.client import Client, Event, Stat, State
 
@@ -52,8 +52,8 @@ async def main(zk: Client) -> None:
     stat.version
 """
 REVEALED = [
-    "zoolet.client.aio.client.Client",
-    "tuple[Any, zoolet.protocol.records.Stat]",
+    "zoolet.client.aio.client.Client[bytes]",
+    "tuple[bytes, zoolet.protocol.records.Stat]",
     "zoolet.protocol.records.Stat | None",
     "list[str]",
     "tuple[list[str], zoolet.protocol.records.Stat]",
@@ -62,63 +62,33 @@ REVEALED = [
     "None",
     "list[str]",
     "zoolet.client.wire.states.State",
-    "zoolet.client.wire.transaction.Transaction",
-    "zoolet.client.wire.states.Event",
+    "zoolet.client.wire.transaction.Transaction[bytes]",
+    "tuple[zoolet.protocol.enums.EventType, str, int | None, fallback=zoolet.client.wire.states.Event]",
     "zoolet.client.wire.states.State",
 ]
 
 
-@pytest.fixture(scope="module")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the packages stand as they do when they are installed."""
-    folder = tmp_path_factory.mktemp("typing")
-    (folder / "zoolet").mkdir()
-    for part in ("protocol", "server", "client"):
-        (folder / "zoolet" / part).symlink_to(ROOT / part)
-    return folder
+@pytest.mark.slow
+def test_user_program_is_typed(tmp_path: Path) -> None:
+    messages = checked(tmp_path, PROGRAM)
 
-
-def checked(linked: Path, program: str) -> list[str]:
-    """Return what ``mypy --strict`` says of a program, without the numbers of lines."""
-    (linked / "program.py").write_text(program, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--explicit-package-bases"]
-    command += ["--cache-dir", str(ROOT / ".mypy_cache" / "users"), "--follow-imports=silent", "program.py"]
-    done = subprocess.run(command, cwd=linked, capture_output=True, text=True, timeout=120, check=False)
-    return [re.sub(r"^program.py:\d+: ", "", line) for line in done.stdout.splitlines()]
+    assert messages[-1] == "Success: no issues found in 1 source file"
+    assert revealed(messages) == REVEALED
 
 
 @pytest.mark.slow
-def test_a_user_s_program_is_typed(linked: Path) -> None:
-    pytest.importorskip("mypy")
-
-    *notes, last = checked(linked, PROGRAM)
-
-    assert last == "Success: no issues found in 1 source file"
-    assert [note.removeprefix("note: Revealed type is ").strip('"') for note in notes] == REVEALED
-
-
-@pytest.mark.slow
-def test_a_user_s_mistakes_are_found(linked: Path) -> None:
-    pytest.importorskip("mypy")
-
-    *errors, _ = checked(linked, WRONG)
-
-    assert [re.search(r"\[([a-z-]+)\]$", error)[1] for error in errors if error.startswith("error")] == [  # type: ignore[index]
-        "arg-type",
-        "call-arg",
-        "call-arg",
-        "union-attr",
-    ]
+def test_type_errors_in_user_program_are_found(tmp_path: Path) -> None:
+    assert kinds_of_errors(checked(tmp_path, WRONG)) == ["arg-type", "call-arg", "call-arg", "union-attr"]
 
 
 REVEALED_BLOCKING = {
     "lease.token": "int",
     "lease.lost.wait()": "str",
-    "lease.transaction()": "zoolet.client.blocking.context.BlockingTransaction",
-    "cache.values": "typing.Mapping[str, Any]",
+    "lease.transaction()": "zoolet.client.blocking.context.BlockingTransaction[Any]",
+    "cache.values": "typing.Mapping[str, bytes]",
     "r.Lock(zk, '/l', on_lost='flag').attempt()": "zoolet.client.blocking.recipes.Lease | None",
     "r.DurableLock(zk, '/d', 'me').acquire(timeout=1)": "zoolet.client.blocking.recipes.DurableLease",
-    "r.LockingQueue(zk, '/q').acquire()": "zoolet.client.blocking.recipes.Entry",
+    "r.LockingQueue(zk, '/q').acquire()": "zoolet.client.blocking.recipes.QueueEntry[bytes]",
     "r.Election(zk, '/e').observe().next(timeout=1)": "bytes | None",
     "r.Counter(zk, '/n').add(2, timeout=1)": "int",
     "r.Queue(zk, '/q').put(b'')": "str",
@@ -128,17 +98,15 @@ REVEALED_BLOCKING = {
 
 
 @pytest.mark.slow
-def test_recipes_for_threads_have_types(linked: Path) -> None:
-    pytest.importorskip("mypy")
+def test_recipes_for_threads_have_types(tmp_path: Path) -> None:
     program = (
         "from zoolet.client.blocking import Client, recipes as r\n"
         "with Client('x') as zk, zk.lock('/l') as lease, r.ChildrenCache(zk, '/c') as cache:\n"
     )
 
-    *notes, _ = checked(linked, program + "".join(f"    reveal_type({line})\n" for line in REVEALED_BLOCKING))
+    messages = checked(tmp_path, program + "".join(f"    reveal_type({line})\n" for line in REVEALED_BLOCKING))
 
-    revealed = [note.removeprefix("note: Revealed type is ").strip('"') for note in notes]
-    assert dict(zip(REVEALED_BLOCKING, revealed, strict=True)) == REVEALED_BLOCKING
+    assert dict(zip(REVEALED_BLOCKING, revealed(messages), strict=True)) == REVEALED_BLOCKING
 
 
 WRONG_BLOCKING = """
@@ -154,15 +122,12 @@ def f(zk: Client) -> None:
 
 
 @pytest.mark.slow
-def test_mistakes_with_recipes_for_threads_are_found(linked: Path) -> None:
-    pytest.importorskip("mypy")
+def test_mistakes_with_recipes_for_threads_are_found(tmp_path: Path) -> None:
+    found = kinds_of_errors(checked(tmp_path, WRONG_BLOCKING))
 
-    *errors, _ = checked(linked, WRONG_BLOCKING)
-
-    kinds = [re.search(r"\[([a-z-]+)\]$", error)[1] for error in errors if error.startswith("error")]  # type: ignore[index]
-    assert kinds == ["call-arg", "arg-type", "attr-defined", "arg-type", "arg-type", "arg-type"]
+    assert found == ["call-arg", "arg-type", "attr-defined", "arg-type", "arg-type", "arg-type"]
 
 
-def test_the_stub_of_recipes_for_threads_is_new() -> None:
-    """``make faces`` writes it."""
+def test_stub_of_blocking_recipes_is_current() -> None:
+    """``make faces`` writes the stub."""
     subprocess.run([sys.executable, ROOT / "docs" / "_build" / "faces.py", "--check"], check=True)

@@ -1,4 +1,4 @@
-"""Several watches of one client on one path: a 3.8 server keeps one mode for them, and nobody notices."""
+"""Several watches of one client on one path: a 3.8 server keeps only one mode for them, but users see no difference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.simulation import Connect
 from zoolet.client import Client, EventType
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.recipes import TreeCache
-from zoolet.server import Server
+from zoolet.testing import Server
 
 CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
@@ -28,7 +28,7 @@ TOLD: Final = {"data": CHANGED, "exists": CHANGED, "children": CHILDREN, "persis
 
 @pytest.fixture(params=["3.8", "3.9", "apache"])
 async def pair(request: pytest.FixtureRequest, connect: Connect) -> AsyncIterator[tuple[Client, Client]]:
-    """Two clients of one server, below a chroot of this test's own."""
+    """Two clients of one server, in a chroot of their own."""
     async with AsyncExitStack() as stack:
         if request.param == "apache":
             at = request.getfixturevalue("apache")
@@ -49,7 +49,7 @@ async def eventually(what: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("order", ["cache first", "other first", "other at once", "other ended"])
 @pytest.mark.parametrize("other", OTHERS)
-async def test_a_watch_at_the_root_of_a_tree_cache_silences_neither(
+async def test_watch_at_root_of_tree_cache_silences_neither(
     pair: tuple[Client, Client], other: str, order: str
 ) -> None:
     one, two = pair
@@ -80,7 +80,7 @@ async def test_a_watch_at_the_root_of_a_tree_cache_silences_neither(
             assert (event.type, event.path) == (TOLD[other], "/a")
 
 
-async def test_a_persistent_watch_beside_a_recursive_one_tells_of_children_too(pair: tuple[Client, Client]) -> None:
+async def test_persistent_watch_next_to_recursive_one_reports_children(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with one.watch("/a", recursive=True) as recursive, one.watch("/a") as persistent:
         await two.create("/a/y")
@@ -94,7 +94,7 @@ async def test_a_persistent_watch_beside_a_recursive_one_tells_of_children_too(p
         assert [event.path for event in below] == ["/a/y", "/a/y/deep", "/a/x", "/a"]
 
 
-async def test_what_a_recursive_watch_covers_goes_on_when_it_ends(pair: tuple[Client, Client]) -> None:
+async def test_covered_watch_continues_after_recursive_one(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with AsyncExitStack() as stack:
         async with one.watch("/a", recursive=True):
@@ -107,15 +107,13 @@ async def test_what_a_recursive_watch_covers_goes_on_when_it_ends(pair: tuple[Cl
 
         assert (await asyncio.wait_for(children.next(), 5)).type == CHILDREN
         assert (await asyncio.wait_for(data.next(), 5)).type == CHANGED
-        # It may have been registered again after both: then they are found by comparison, in no order.
+        # If the watch is registered again after both changes, they are found by comparison, in any order.
         seen = {(await asyncio.wait_for(persistent.next(), 5)).type for _ in range(2)}
         assert seen == {CHILDREN, CHANGED}
 
 
 @pytest.mark.parametrize("kind", ["children", "data", "persistent"])
-async def test_a_watch_that_is_being_set_while_a_recursive_one_ends_misses_nothing(
-    pair: tuple[Client, Client], kind: str
-) -> None:
+async def test_watch_set_during_end_of_recursive_one_misses_nothing(pair: tuple[Client, Client], kind: str) -> None:
     one, two = pair
     for _ in range(5):
         async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What the server knows of a client's watches: which it has, when it forgets them, and how they share a path."""
+"""A client's watches on the server: which are registered, when they are removed, and how they share a path."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ from zoolet.client.aio.watcher import Watcher
 from zoolet.client.serializers import UndecodableError
 from zoolet.protocol.enums import WatcherType
 from zoolet.protocol.errors import NoWatcherError
-from zoolet.server import Server
-from zoolet.server.testing import hold
+from zoolet.testing import Server, hold
 
 # --- checks and removals by hand ---
 
 
-async def test_check_watches_says_whether_the_server_has_one(zk: Client) -> None:
+async def test_check_watches_reports_server_watch(zk: Client) -> None:
     async with zk.watch_children("/"):
         assert await zk.check_watches("/", WatcherType.CHILDREN)
     assert not await zk.check_watches("/", WatcherType.CHILDREN)
     assert not await zk.check_watches("/nowhere")
 
 
-async def test_a_watch_that_is_not_there_cannot_be_removed(zk: Client) -> None:
+async def test_missing_watch_cannot_be_removed(zk: Client) -> None:
     with pytest.raises(NoWatcherError) as caught:
         await zk.remove_watches("/a")
 
     assert caught.value.path == "/a"
 
 
-async def test_a_watch_can_be_removed_at_the_server(zk: Client) -> None:
+async def test_watch_is_removed_at_server(zk: Client) -> None:
     async with zk.watch_children("/"):
         await zk.remove_watches("/", WatcherType.CHILDREN)
 
         assert not await zk.check_watches("/", WatcherType.CHILDREN)
 
 
-# --- what the server knows ---
+# --- watches on the server ---
 
 
 @pytest.mark.parametrize("how", ["persistent", "recursive", "data", "exists", "missing", "children"])
-async def test_the_server_has_the_watch_inside_the_block_and_forgets_it_at_the_end(zk: Client, how: str) -> None:
+async def test_server_has_watch_only_inside_block(zk: Client, how: str) -> None:
     await zk.create("/a")
     path = "/gone" if how == "missing" else "/a"
     make: dict[str, Callable[[], Watcher]] = {
@@ -64,7 +63,7 @@ async def test_the_server_has_the_watch_inside_the_block_and_forgets_it_at_the_e
     assert not zk.statistics().registrations
 
 
-async def test_a_block_that_raises_forgets_its_watch(zk: Client) -> None:
+async def test_failing_block_removes_its_watch(zk: Client) -> None:
     with pytest.raises(KeyError):
         async with zk.watch("/a"):
             raise KeyError
@@ -72,7 +71,7 @@ async def test_a_block_that_raises_forgets_its_watch(zk: Client) -> None:
     assert not await zk.check_watches("/a")
 
 
-async def test_a_watch_that_was_never_left_goes_with_its_session(server: Server, connect: Connect) -> None:
+async def test_unclosed_watch_is_removed_with_session(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.watch("/a").__aenter__()
     assert server.watches()
@@ -82,7 +81,7 @@ async def test_a_watch_that_was_never_left_goes_with_its_session(server: Server,
     assert not server.watches()
 
 
-async def test_a_second_watch_of_one_path_keeps_the_server_s_watch_until_it_ends_too(zk: Client) -> None:
+async def test_second_watch_of_path_keeps_server_watch(zk: Client) -> None:
     async with zk.watch("/a") as longer:
         async with zk.watch("/a") as shorter:
             await zk.create("/a")
@@ -94,7 +93,7 @@ async def test_a_second_watch_of_one_path_keeps_the_server_s_watch_until_it_ends
     assert not await zk.check_watches("/a")
 
 
-async def test_watches_of_different_kinds_on_one_path_each_tell(server: Server, connect: Connect) -> None:
+async def test_watches_of_different_kinds_on_path_all_fire(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with (
@@ -113,7 +112,7 @@ async def test_watches_of_different_kinds_on_one_path_each_tell(server: Server, 
     assert not server.watches()
 
 
-async def test_watches_of_different_kinds_on_one_path_each_tell_on_apache_too(apache: str, connect: Connect) -> None:
+async def test_watches_of_different_kinds_on_path_work_on_apache(apache: str, connect: Connect) -> None:
     zk = await connect(apache)
     path = await zk.create("/kinds-", sequential=True)
     async with zk.watch(path) as staying, zk.watch_data(path):
@@ -123,9 +122,7 @@ async def test_watches_of_different_kinds_on_one_path_each_tell_on_apache_too(ap
         assert await rest(zk, staying) == [(CHANGED, path), (CHANGED, path)]
 
 
-async def test_a_watch_that_ends_while_one_that_fires_once_lives_leaves_nothing_behind(
-    server: Server, connect: Connect
-) -> None:
+async def test_watch_ending_before_one_shot_watch_leaves_nothing(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch_data("/a") as once:
@@ -139,7 +136,7 @@ async def test_a_watch_that_ends_while_one_that_fires_once_lives_leaves_nothing_
 
 @pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
 @pytest.mark.parametrize("recursive", [False, True])
-async def test_a_watch_that_fires_once_outlives_one_that_was_there_before_it(
+async def test_one_shot_watch_outlives_earlier_watch(
     hosts: str, zk: Client, make: Callable[[Client, str], Watcher], recursive: bool
 ) -> None:
     await zk.create("/a")
@@ -154,7 +151,7 @@ async def test_a_watch_that_fires_once_outlives_one_that_was_there_before_it(
     assert not await zk.check_watches("/a")
 
 
-async def test_a_watch_that_fires_once_is_set_though_an_earlier_one_ends_meanwhile(zk: Client) -> None:
+async def test_one_shot_watch_is_set_during_end_of_earlier_one(zk: Client) -> None:
     await zk.create("/a")
     staying = await zk.watch("/a").__aenter__()
     once = zk.watch_data("/a")
@@ -167,7 +164,7 @@ async def test_a_watch_that_fires_once_is_set_though_an_earlier_one_ends_meanwhi
     assert not await zk.check_watches("/a")
 
 
-async def test_a_persistent_watch_is_set_though_an_earlier_one_ends_meanwhile(zk: Client) -> None:
+async def test_persistent_watch_is_set_during_end_of_earlier_one(zk: Client) -> None:
     await zk.create("/a")
     before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
     await asyncio.gather(after.__aenter__(), before.__aexit__(None, None, None))
@@ -181,7 +178,7 @@ async def test_a_persistent_watch_is_set_though_an_earlier_one_ends_meanwhile(zk
 
 
 @pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
-async def test_a_watch_that_fires_once_is_set_though_its_like_ends_meanwhile(
+async def test_one_shot_watch_is_set_during_end_of_same_kind(
     zk: Client, make: Callable[[Client, str], Watcher]
 ) -> None:
     await zk.create("/a")
@@ -194,7 +191,7 @@ async def test_a_watch_that_fires_once_is_set_though_its_like_ends_meanwhile(
     assert not waits(after)
 
 
-async def test_a_watch_of_a_path_that_is_entered_as_another_is_left_hears_everything(zk: Client) -> None:
+async def test_watch_entered_while_other_is_left_gets_all_events(zk: Client) -> None:
     await zk.create("/a")
     before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
     await asyncio.gather(before.__aexit__(None, None, None), after.__aenter__())
@@ -206,7 +203,7 @@ async def test_a_watch_of_a_path_that_is_entered_as_another_is_left_hears_everyt
     await after.__aexit__(None, None, None)
 
 
-async def test_the_last_watch_of_a_path_takes_those_with_it_that_ended_before(server: Server, connect: Connect) -> None:
+async def test_last_watch_of_path_removes_those_that_ended(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch_data("/a"):
@@ -216,7 +213,7 @@ async def test_the_last_watch_of_a_path_takes_those_with_it_that_ended_before(se
     assert not server.watches()
 
 
-async def test_a_data_watch_of_undecodable_data_leaves_nothing_at_the_server(server: Server, connect: Connect) -> None:
+async def test_data_watch_of_undecodable_data_leaves_nothing(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts, serializer=serializers.json)
     server.populate({"/a": b"{"})
 
@@ -227,7 +224,7 @@ async def test_a_data_watch_of_undecodable_data_leaves_nothing_at_the_server(ser
     assert not server.watches()
 
 
-async def test_a_registration_that_is_cancelled_leaves_nothing_at_the_server(server: Server, connect: Connect) -> None:
+async def test_cancelled_registration_leaves_nothing_at_server(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     for op, watch in (
@@ -247,7 +244,7 @@ async def test_a_registration_that_is_cancelled_leaves_nothing_at_the_server(ser
             with pytest.raises(asyncio.CancelledError):
                 await entering
         await zk.sync()
-        await zk.sync()  # the removal goes out when the reply has come
+        await zk.sync()  # the removal is sent once the reply has arrived
 
         assert not server.watches()
         assert not zk.statistics().registrations

@@ -1,4 +1,4 @@
-"""The table of watches: whom an event reaches, what is removed at the server, and how watches are set again."""
+"""The table of watches: which watches an event reaches, which are removed on the server, and how they are restored."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ CHILDREN = EventType.NODE_CHILDREN_CHANGED
         (CHILDREN, {Kind.CHILD, Kind.PERSISTENT}),
     ],
 )
-def test_an_event_reaches_the_kinds_it_is_for_and_uses_up_those_that_fire_once(
-    type_: EventType, fired: set[Kind]
-) -> None:
+def test_event_reaches_matching_kinds_and_uses_one_shot_watches(type_: EventType, fired: set[Kind]) -> None:
     watches = {kind: watch(kind) for kind in Kind}
     made = table(*watches.values())
 
@@ -45,7 +43,7 @@ def test_an_event_reaches_the_kinds_it_is_for_and_uses_up_those_that_fire_once(
 @pytest.mark.parametrize(
     ("path", "reached"), [("/a", True), ("/a/b/c", True), ("/", False), ("/ab", False), ("/b/a", False)]
 )
-def test_a_recursive_watch_is_notified_of_its_node_and_all_below(path: str, reached: bool) -> None:
+def test_recursive_watch_covers_node_and_descendants(path: str, reached: bool) -> None:
     one = watch(Kind.RECURSIVE)
 
     table(one).fire(Event(CHANGED, path))
@@ -53,7 +51,7 @@ def test_a_recursive_watch_is_notified_of_its_node_and_all_below(path: str, reac
     assert bool(one.events) is reached
 
 
-def test_the_server_is_asked_to_remove_only_what_nobody_needs_any_more() -> None:
+def test_server_removes_only_unneeded_watches() -> None:
     first, second = watch(Kind.PERSISTENT), watch(Kind.PERSISTENT)
     made = table(first, second)
 
@@ -62,7 +60,7 @@ def test_the_server_is_asked_to_remove_only_what_nobody_needs_any_more() -> None
     assert made.remove(second) is None
 
 
-def test_a_watch_that_has_fired_is_not_removed_at_the_server() -> None:
+def test_fired_watch_is_not_removed_at_server() -> None:
     one = watch(Kind.DATA)
     made = table(one)
     made.fire(Event(CHANGED, "/a"))
@@ -70,17 +68,17 @@ def test_a_watch_that_has_fired_is_not_removed_at_the_server() -> None:
     assert made.remove(one) is None
 
 
-def test_one_event_too_many_drops_all_and_is_delivered_once() -> None:
+def test_overflow_drops_all_events_and_is_raised_once() -> None:
     one = watch(Kind.PERSISTENT, limit=2)
     for _ in range(3):
         one.deliver(Event(CHANGED, "/a"))
 
-    with pytest.raises(WatchOverflowError, match="/a: more than 2 events waited"):
+    with pytest.raises(WatchOverflowError, match="/a: more than 2 events were waiting"):
         one.pop()
     assert one.pop() is None
 
 
-def test_ten_thousand_watches_are_delivered_in_requests_below_128_kib() -> None:
+def test_ten_thousand_watches_fit_requests_below_128_kib() -> None:
     paths = [f"/some/rather/long/path/of/an/application/{number:05d}" for number in range(10_000)]
     kinds = [Kind.DATA, Kind.EXIST, Kind.CHILD, Kind.PERSISTENT, Kind.RECURSIVE]
     made = table(*[watch(kinds[number % 5], path) for number, path in enumerate(paths)])
@@ -104,7 +102,7 @@ def test_ten_thousand_watches_are_delivered_in_requests_below_128_kib() -> None:
     assert delivered[Kind.PERSISTENT] == paths[3::5]
     assert set(delivered[Kind.DATA]) == set(paths[0::5]) | set(
         paths[3::5]
-    )  # those that stay catch up as those that fire
+    )  # persistent watches catch up like watches that fire
     assert set(delivered[Kind.CHILD]) == set(paths[2::5]) | set(paths[3::5])
     assert delivered[Kind.EXIST] == paths[1::5]
 
@@ -116,18 +114,18 @@ def test_names_beyond_ascii_do_not_make_a_request_too_long(name: str) -> None:
     assert all(len(body) + 8 < 128 << 10 for _, body in made.batches(0))
 
 
-def test_a_path_that_is_watched_twice_is_delivered_once() -> None:
+def test_path_watched_twice_is_sent_once() -> None:
     ((op, body),) = table(watch(Kind.DATA), watch(Kind.DATA)).batches(5)
 
     assert op == OpCode.SET_WATCHES
     assert r.SetWatches.decode(body).dataWatches == ["/a"]
 
 
-def test_without_watches_there_is_nothing_to_tell() -> None:
+def test_no_watches_send_nothing() -> None:
     assert WatchTable().batches(5) == []
 
 
-def test_a_watch_whose_node_was_missing_catches_up_by_waiting_for_it_to_come() -> None:
+def test_watch_of_missing_node_waits_for_its_creation() -> None:
     one = watch(Kind.PERSISTENT)
     one.exists = False
 

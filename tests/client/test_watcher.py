@@ -1,4 +1,4 @@
-"""Watchers: what each kind of watch tells, and in which order with replies."""
+"""Watchers: the events of each kind of watch, and their order relative to replies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from support.simulation import Connect
 from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, delivered, next_events, rest
 
 from zoolet.client import Client, NoNodeError
-from zoolet.server import Server
+from zoolet.testing import Server
 
-# --- what they tell ---
+# --- events ---
 
 
-async def test_a_watch_tells_of_all_that_happens_to_its_node(zk: Client) -> None:
+async def test_persistent_watch_reports_all_events_of_node(zk: Client) -> None:
     async with zk.watch("/a") as events:
         await zk.create("/a")
         await zk.set("/a", b"1")
@@ -33,7 +33,7 @@ async def test_a_watch_tells_of_all_that_happens_to_its_node(zk: Client) -> None
         ]
 
 
-async def test_a_watch_does_not_tell_of_other_nodes(zk: Client) -> None:
+async def test_persistent_watch_ignores_other_nodes(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch("/a") as events:
         await zk.create("/ab")
@@ -44,7 +44,7 @@ async def test_a_watch_does_not_tell_of_other_nodes(zk: Client) -> None:
         assert await rest(zk, events) == [(CHILDREN, "/a")]
 
 
-async def test_a_recursive_watch_tells_of_every_node_below_each_for_itself(zk: Client) -> None:
+async def test_recursive_watch_reports_each_node_below(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch("/a", recursive=True) as events:
         await zk.create("/a/x/y", parents=True)
@@ -64,7 +64,7 @@ async def test_a_recursive_watch_tells_of_every_node_below_each_for_itself(zk: C
         ]
 
 
-async def test_a_recursive_watch_of_the_root_tells_of_everything(zk: Client) -> None:
+async def test_recursive_root_watch_reports_everything(zk: Client) -> None:
     async with zk.watch("/", recursive=True) as events:
         await zk.create("/a/b", parents=True)
         await zk.set("/", b"")
@@ -72,7 +72,7 @@ async def test_a_recursive_watch_of_the_root_tells_of_everything(zk: Client) -> 
         assert await next_events(events, 3) == [(CREATED, "/a"), (CREATED, "/a/b"), (CHANGED, "/")]
 
 
-async def test_a_data_watch_gives_what_it_read_and_tells_once(zk: Client) -> None:
+async def test_data_watch_returns_data_and_fires_once(zk: Client) -> None:
     await zk.create("/a", b"1")
     async with zk.watch_data("/a") as watch:
         value, stat = watch.initial
@@ -85,7 +85,7 @@ async def test_a_data_watch_gives_what_it_read_and_tells_once(zk: Client) -> Non
     assert events == [(CHANGED, "/a")]
 
 
-async def test_a_data_watch_tells_of_a_deletion(zk: Client) -> None:
+async def test_data_watch_reports_deletion(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch_data("/a") as watch:
         await zk.delete("/a")
@@ -93,7 +93,7 @@ async def test_a_data_watch_tells_of_a_deletion(zk: Client) -> None:
         assert delivered(await watch.next()) == (DELETED, "/a")
 
 
-async def test_an_exists_watch_waits_for_a_node_to_come(zk: Client) -> None:
+async def test_exists_watch_reports_creation(zk: Client) -> None:
     async with zk.watch_exists("/a") as watch:
         assert watch.initial is None
         await zk.create("/a")
@@ -101,7 +101,7 @@ async def test_an_exists_watch_waits_for_a_node_to_come(zk: Client) -> None:
         assert delivered(await watch.next()) == (CREATED, "/a")
 
 
-async def test_an_exists_watch_of_a_node_that_is_there_waits_for_a_change(zk: Client) -> None:
+async def test_exists_watch_of_existing_node_waits_for_change(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch_exists("/a") as watch:
         assert watch.initial == await zk.exists("/a")
@@ -110,7 +110,7 @@ async def test_an_exists_watch_of_a_node_that_is_there_waits_for_a_change(zk: Cl
         assert delivered(await watch.next()) == (CHANGED, "/a")
 
 
-async def test_a_children_watch_tells_that_one_came_or_went(zk: Client) -> None:
+async def test_children_watch_reports_deleted_child(zk: Client) -> None:
     await zk.create("/a/x", parents=True)
     async with zk.watch_children("/a") as watch:
         assert watch.initial == ["x"]
@@ -120,7 +120,7 @@ async def test_a_children_watch_tells_that_one_came_or_went(zk: Client) -> None:
         assert delivered(await watch.next()) == (CHILDREN, "/a")
 
 
-async def test_a_children_watch_tells_that_its_node_went(zk: Client) -> None:
+async def test_children_watch_reports_deletion_of_node(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch_children("/a") as watch:
         await zk.delete("/a")
@@ -128,16 +128,16 @@ async def test_a_children_watch_tells_that_its_node_went(zk: Client) -> None:
         assert delivered(await watch.next()) == (DELETED, "/a")
 
 
-async def test_a_watch_that_fired_says_so_when_asked_for_more(zk: Client) -> None:
+async def test_fired_watch_rejects_next(zk: Client) -> None:
     async with zk.watch_exists("/a") as watch:
         await zk.create("/a")
         await watch.next()
 
-        with pytest.raises(RuntimeError, match="fires once"):
+        with pytest.raises(RuntimeError, match="has fired or ended"):
             await watch.next()
 
 
-async def test_a_data_watch_of_a_missing_node_is_not_set(zk: Client) -> None:
+async def test_watch_of_missing_node_is_not_set(zk: Client) -> None:
     for watch in (zk.watch_data("/a"), zk.watch_children("/a")):
         with pytest.raises(NoNodeError) as caught:
             await watch.__aenter__()
@@ -153,7 +153,7 @@ async def test_others_changes_are_delivered_too(hosts: str, zk: Client, connect:
         assert await next_events(events, 1) == [(CREATED, "/a")]
 
 
-async def test_events_carry_the_zxid_of_their_change_where_the_server_says_it(server: Server, connect: Connect) -> None:
+async def test_events_carry_zxid_where_server_sends_it(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with zk.watch("/a") as events:
         stat = (await zk.create_and_stat("/a"))[1]
@@ -164,7 +164,7 @@ async def test_events_carry_the_zxid_of_their_change_where_the_server_says_it(se
 # --- order ---
 
 
-async def test_an_event_is_there_before_the_reply_of_the_write_that_caused_it(zk: Client) -> None:
+async def test_event_precedes_reply_of_causing_write(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch("/a") as events:
         for _ in range(20):
@@ -173,9 +173,7 @@ async def test_an_event_is_there_before_the_reply_of_the_write_that_caused_it(zk
             assert delivered(at_once(events.next())) == (CHANGED, "/a")
 
 
-async def test_an_event_is_there_before_the_reply_that_shows_the_change(
-    hosts: str, zk: Client, connect: Connect
-) -> None:
+async def test_event_precedes_reply_that_shows_change(hosts: str, zk: Client, connect: Connect) -> None:
     other = await connect(hosts)
     await zk.create("/a", b"0")
     async with zk.watch("/a") as events:
@@ -188,7 +186,7 @@ async def test_an_event_is_there_before_the_reply_that_shows_the_change(
             await writing
 
 
-async def test_what_a_data_watch_found_and_its_event_leave_no_gap(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_data_watch_leaves_no_gap_before_event(hosts: str, zk: Client, connect: Connect) -> None:
     other = await connect(hosts)
     await zk.create("/n", b"0")
 

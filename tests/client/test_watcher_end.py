@@ -1,4 +1,4 @@
-"""Watchers: how their iteration ends, what happens when too many events wait, and who may wait."""
+"""Watchers: the end of their iteration, too many pending events, and limits on concurrent waiting."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from support.watch_events import CREATED, DEADLINE_S, DELETED, delivered, next_e
 from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
 from zoolet.client.aio.watcher import Watcher
 from zoolet.protocol.errors import ErrorCode
-from zoolet.server import Server
-from zoolet.server.testing import drop_request, error
+from zoolet.testing import Server, drop_request, error
 
 
 async def test_more_events_than_may_wait_are_dropped_and_reported_once(zk: Client) -> None:
@@ -41,7 +40,7 @@ async def test_as_many_events_as_may_wait_are_all_kept(zk: Client) -> None:
         assert len(await rest(zk, events)) == 3
 
 
-async def test_an_overflow_names_the_path_as_the_caller_named_it(zk: Client) -> None:
+async def test_overflow_names_path_without_chroot(zk: Client) -> None:
     async with zk.watch("/a", limit=1) as events:
         await zk.create("/a")
         await zk.delete("/a")
@@ -51,7 +50,7 @@ async def test_an_overflow_names_the_path_as_the_caller_named_it(zk: Client) -> 
     assert caught.value.path == "/a"
 
 
-async def test_closing_the_client_wakes_a_waiter_for_an_event(server: Server, connect: Connect) -> None:
+async def test_close_wakes_waiter_for_event(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with zk.watch("/a") as events, zk.watch_exists("/b") as once:
         waiting = [asyncio.create_task(watch.next()) for watch in (events, once)]
@@ -65,7 +64,7 @@ async def test_closing_the_client_wakes_a_waiter_for_an_event(server: Server, co
                     await task
 
 
-async def test_events_that_wait_are_still_had_after_the_client_was_closed(server: Server, connect: Connect) -> None:
+async def test_queued_events_are_readable_after_close(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with zk.watch("/a") as events:
         await zk.create("/a")
@@ -76,7 +75,7 @@ async def test_events_that_wait_are_still_had_after_the_client_was_closed(server
             await events.next()
 
 
-async def test_an_iteration_that_is_cancelled_can_go_on(zk: Client) -> None:
+async def test_cancelled_iteration_can_continue(zk: Client) -> None:
     async with zk.watch("/a") as events:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
@@ -86,14 +85,14 @@ async def test_an_iteration_that_is_cancelled_can_go_on(zk: Client) -> None:
         assert await next_events(events, 1) == [(CREATED, "/a")]
 
 
-async def test_after_its_block_a_watch_has_no_more_events(zk: Client) -> None:
+async def test_watch_has_no_events_after_block(zk: Client) -> None:
     async with zk.watch("/a") as events:
         await zk.create("/a")
 
     assert [event async for event in events] == []
 
 
-async def test_the_end_of_a_block_ends_an_iteration_in_another_task(zk: Client) -> None:
+async def test_end_of_block_stops_iteration_in_other_task(zk: Client) -> None:
     async def collect(events: Watcher) -> list[Event]:
         return [event async for event in events]
 
@@ -107,7 +106,7 @@ async def test_the_end_of_a_block_ends_an_iteration_in_another_task(zk: Client) 
     assert collecting.result() == []
 
 
-async def test_two_tasks_may_wait_for_the_events_of_one_watch(zk: Client) -> None:
+async def test_two_tasks_may_wait_for_same_watch(zk: Client) -> None:
     async with zk.watch("/a") as events:
         first, second = asyncio.create_task(events.next()), asyncio.create_task(events.next())
         await zk.sync()
@@ -121,7 +120,7 @@ async def test_two_tasks_may_wait_for_the_events_of_one_watch(zk: Client) -> Non
     assert not left
 
 
-async def test_closing_the_client_ends_the_entering_of_a_recursive_watch(server: Server, connect: Connect) -> None:
+async def test_close_stops_entering_of_recursive_watch(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     with server.fault(drop_request(), "getChildren") as fault:
         server.refuse_connections()
@@ -139,9 +138,7 @@ async def test_closing_the_client_ends_the_entering_of_a_recursive_watch(server:
     assert isinstance(entering.exception(), ClosedError)
 
 
-async def test_entering_a_recursive_watch_waits_no_longer_than_its_operation_timeout(
-    server: Server, connect: Connect
-) -> None:
+async def test_entering_recursive_watch_keeps_operation_timeout(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts, operation_timeout=0.05)
     with server.fault(drop_request(), "getChildren") as fault:
         server.refuse_connections()
@@ -156,7 +153,7 @@ async def test_entering_a_recursive_watch_waits_no_longer_than_its_operation_tim
 
 
 @pytest.mark.parametrize("end", [Client.aclose, Client.sync], ids=["with the client", "by itself"])
-def test_a_listing_that_is_throttled_ends_with_its_watch(end: Callable[[Client], Awaitable[None]]) -> None:
+def test_throttled_listing_stops_with_watch(end: Callable[[Client], Awaitable[None]]) -> None:
     async def main(server: Server, zk: Client) -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))

@@ -1,4 +1,4 @@
-"""Watches tell what happened while a client was disconnected or between two sessions; no event is lost."""
+"""Watches report changes made while a client was disconnected or between two sessions; no event is lost."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from support.watch_events import (
 from zoolet.client import Client, EventType, State
 from zoolet.client.aio.watcher import Watcher
 from zoolet.protocol.enums import WatcherType
-from zoolet.server import Server
-from zoolet.server.testing import Simulation, drop_request, hold, withhold_event
+from zoolet.testing import Server, Simulation, drop_request, hold, withhold_event
 
 HOW = pytest.mark.parametrize("expire", [False, True], ids=["drop", "expire"])
 
@@ -48,7 +47,7 @@ HOW = pytest.mark.parametrize("expire", [False, True], ids=["drop", "expire"])
     ],
     ids=["created", "changed", "deleted", "child", "no child", "both gone", "none", "none there", "other", "below"],
 )
-async def test_a_watch_tells_what_happened_meanwhile(
+async def test_persistent_watch_reports_changes_during_absence(
     server: Server,
     connect: Connect,
     expire: bool,
@@ -96,7 +95,7 @@ async def test_a_watch_tells_what_happened_meanwhile(
         "others",
     ],
 )
-async def test_a_recursive_watch_tells_what_happened_below_meanwhile(
+async def test_recursive_watch_reports_changes_during_absence(
     server: Server,
     connect: Connect,
     expire: bool,
@@ -126,7 +125,7 @@ async def test_a_recursive_watch_tells_what_happened_below_meanwhile(
     ],
     ids=["data", "data gone", "comes", "exists changed", "exists gone", "children", "children gone"],
 )
-async def test_a_watch_that_fires_once_tells_what_happened_meanwhile(
+async def test_one_shot_watch_fires_for_change_during_absence(
     server: Server,
     connect: Connect,
     expire: bool,
@@ -144,9 +143,7 @@ async def test_a_watch_that_fires_once_tells_what_happened_meanwhile(
 
 
 @HOW
-async def test_watches_go_on_after_an_absence_in_which_nothing_happened(
-    server: Server, connect: Connect, expire: bool
-) -> None:
+async def test_watches_continue_after_uneventful_absence(server: Server, connect: Connect, expire: bool) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with (
@@ -170,9 +167,7 @@ async def test_watches_go_on_after_an_absence_in_which_nothing_happened(
 
 
 @HOW
-async def test_a_watch_tells_of_a_deletion_once_even_after_an_absence(
-    server: Server, connect: Connect, expire: bool
-) -> None:
+async def test_deletion_after_absence_is_reported_once(server: Server, connect: Connect, expire: bool) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch("/a") as events:
@@ -185,7 +180,7 @@ async def test_a_watch_tells_of_a_deletion_once_even_after_an_absence(
     assert not server.watches()
 
 
-async def test_events_of_an_absence_do_not_show_the_chroot(server: Server, connect: Connect) -> None:
+async def test_events_of_absence_do_not_show_chroot(server: Server, connect: Connect) -> None:
     server.populate({"/app/a": b"", "/apple": b""})
     zk = await connect(server.hosts + "/app")
     async with zk.watch("/a") as events, zk.watch("/", recursive=True) as deep:
@@ -195,7 +190,7 @@ async def test_events_of_an_absence_do_not_show_the_chroot(server: Server, conne
         assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/b")]
 
 
-async def test_absences_one_after_the_other_lose_nothing(server: Server, connect: Connect) -> None:
+async def test_consecutive_absences_lose_no_event(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch("/a") as events, zk.watch("/", recursive=True) as deep:
@@ -205,7 +200,7 @@ async def test_absences_one_after_the_other_lose_nothing(server: Server, connect
             assert await rest(zk, deep) == [(CHANGED, "/a")]
 
 
-async def test_an_absence_during_the_count_of_a_recursive_watch_loses_nothing(server: Server, connect: Connect) -> None:
+async def test_absence_while_counting_recursive_watch_loses_nothing(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.populate({"/a/x": b"", "/a/y": b""})
     async with zk.watch("/a", recursive=True) as deep:
@@ -225,9 +220,9 @@ async def test_an_absence_during_the_count_of_a_recursive_watch_loses_nothing(se
     assert set(found) == {(CHANGED, "/a/x"), (CREATED, "/a/y/z")}
 
 
-async def test_hundreds_of_watches_are_all_had_again(server: Server, connect: Connect) -> None:
+async def test_hundreds_of_watches_are_restored(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
-    paths = [f"/{'long' * 100}-{number:04d}" for number in range(700)]  # more than two batches hold
+    paths = [f"/{'long' * 100}-{number:04d}" for number in range(700)]  # more than fit into two batches
     server.populate(dict.fromkeys(paths, b""))
     watches = [zk.watch_data(path) for path in paths]
     await asyncio.gather(*[watch.__aenter__() for watch in watches])
@@ -243,14 +238,12 @@ async def test_hundreds_of_watches_are_all_had_again(server: Server, connect: Co
 
 @pytest.fixture
 async def apache_relay(apache: str) -> AsyncIterator[Relay]:
-    """A relay before Apache's server."""
+    """A relay in front of Apache's server."""
     async with Relay(apache) as standing:
         yield standing
 
 
-async def test_apache_s_server_too_tells_what_happened_during_an_absence(
-    apache: str, apache_relay: Relay, connect: Connect
-) -> None:
+async def test_apache_reports_changes_during_absence(apache: str, apache_relay: Relay, connect: Connect) -> None:
     zk, other = await connect(apache_relay.hosts), await connect(apache)
     top = await zk.create("/away-", sequential=True)
     for name in ("data", "gone", "parent", "parent/x"):
@@ -270,7 +263,7 @@ async def test_apache_s_server_too_tells_what_happened_during_an_absence(
             other.create(f"{top}/new"),
             other.delete(f"{top}/parent/x"),
         ]
-        apache_relay.drop()  # in the same turn in which the writes go out
+        apache_relay.drop()  # in the same iteration as the writes are sent
         await asyncio.gather(*writes)
         async with asyncio.timeout(DEADLINE_S):
             while await anext(states) is not State.SUSPENDED:
@@ -293,9 +286,7 @@ async def test_apache_s_server_too_tells_what_happened_during_an_absence(
 
 
 @pytest.mark.slow
-async def test_a_tree_of_1600_levels_that_vanishes_is_delivered_whole_and_children_first(
-    server: Server, connect: Connect
-) -> None:
+async def test_deleted_tree_of_1600_levels_is_reported_children_first(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     levels = ["/a" * depth for depth in range(1, 1_602)]
     server.populate(dict.fromkeys(levels, b""))
@@ -308,9 +299,7 @@ async def test_a_tree_of_1600_levels_that_vanishes_is_delivered_whole_and_childr
 
 
 @pytest.mark.slow
-async def test_a_deep_tree_that_vanishes_beside_others_is_all_that_is_delivered(
-    server: Server, connect: Connect
-) -> None:
+async def test_deleted_deep_tree_is_reported_without_its_siblings(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     levels = ["/top" + "/a" * depth for depth in range(1, 1_602)]
     server.populate(dict.fromkeys(["/top/stays", *levels], b""))
@@ -322,7 +311,7 @@ async def test_a_deep_tree_that_vanishes_beside_others_is_all_that_is_delivered(
         assert await rest(zk, events) == [(DELETED, path) for path in reversed(levels)]
 
 
-def test_an_event_of_a_transaction_is_not_missed_when_the_link_breaks_before_it() -> None:
+def test_transaction_event_survives_break_before_it() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         await other.create("/x")

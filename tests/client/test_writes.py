@@ -1,4 +1,4 @@
-"""Writing: create with all its kinds of nodes, set, delete and update, each with what it returns and refuses."""
+"""Writes: create with all kinds of nodes, set, delete and update, with their results and errors."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from support.simulation import Connect
 from zoolet.client import BadVersionError, Client, NodeExistsError, NoNodeError, NotEmptyError, serializers
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import NoChildrenForEphemeralsError
-from zoolet.server import Server
+from zoolet.testing import Server
 
 # --- creating ---
 
 
-async def test_create_gives_the_path(zk: Client) -> None:
+async def test_create_returns_path(zk: Client) -> None:
     assert await zk.create("/a", b"value") == "/a"
 
 
-async def test_a_node_without_a_value_is_empty(zk: Client) -> None:
+async def test_node_without_value_is_empty(zk: Client) -> None:
     await zk.create("/a")
 
     assert (await zk.get("/a"))[0] == b""
 
 
-async def test_create_and_stat_gives_both(zk: Client) -> None:
+async def test_create_and_stat_returns_both(zk: Client) -> None:
     path, stat = await zk.create_and_stat("/a", b"value")
 
     assert path == "/a"
@@ -41,14 +41,14 @@ async def test_sequential_nodes_are_numbered_and_their_paths_returned(zk: Client
     assert second == "/job-0000000001"
 
 
-async def test_the_number_can_be_the_whole_name(zk: Client) -> None:
+async def test_sequence_number_can_be_whole_name(zk: Client) -> None:
     await zk.create("/queue")
 
     assert await zk.create("/queue/", sequential=True) == "/queue/0000000000"
     assert (await zk.create_and_stat("/queue/", sequential=True))[0] == "/queue/0000000001"
 
 
-async def test_an_ephemeral_node_belongs_to_the_session(zk: Client) -> None:
+async def test_ephemeral_node_belongs_to_session(zk: Client) -> None:
     await zk.create("/here", ephemeral=True)
 
     stat = await zk.exists("/here")
@@ -57,7 +57,7 @@ async def test_an_ephemeral_node_belongs_to_the_session(zk: Client) -> None:
     assert stat.ephemeralOwner == zk.session_id
 
 
-async def test_an_ephemeral_node_ends_with_its_session(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_ephemeral_node_is_deleted_with_session(hosts: str, zk: Client, connect: Connect) -> None:
     owner = await connect(hosts)
     await owner.create("/here", ephemeral=True)
     assert await zk.exists("/here") is not None
@@ -67,9 +67,7 @@ async def test_an_ephemeral_node_ends_with_its_session(hosts: str, zk: Client, c
     assert await zk.exists("/here") is None
 
 
-async def test_ephemerals_lists_this_session_s_nodes_that_start_with_a_prefix(
-    hosts: str, zk: Client, connect: Connect
-) -> None:
+async def test_ephemerals_lists_own_nodes_with_prefix(hosts: str, zk: Client, connect: Connect) -> None:
     other = await connect(hosts)
     for path in ("/a/x", "/a/y", "/b"):
         await zk.create(path, ephemeral=True, parents=True)
@@ -80,7 +78,7 @@ async def test_ephemerals_lists_this_session_s_nodes_that_start_with_a_prefix(
     assert await other.ephemerals() == ["/a/z"]
 
 
-async def test_an_ephemeral_node_has_no_children(zk: Client) -> None:
+async def test_ephemeral_node_has_no_children(zk: Client) -> None:
     await zk.create("/here", ephemeral=True)
 
     with pytest.raises(NoChildrenForEphemeralsError) as caught:
@@ -89,17 +87,17 @@ async def test_an_ephemeral_node_has_no_children(zk: Client) -> None:
     assert caught.value.path == "/here/below"
 
 
-async def test_a_container_is_made(zk: Client) -> None:
+async def test_container_is_created(zk: Client) -> None:
     assert await zk.create("/box", b"v", container=True) == "/box"
     assert (await zk.get("/box"))[0] == b"v"
 
 
-async def test_a_node_with_a_ttl_is_made_numbered_or_not(zk: Client) -> None:
+async def test_node_with_ttl_is_created_with_or_without_number(zk: Client) -> None:
     assert await zk.create("/short", ttl=60.0) == "/short"
     assert await zk.create("/short-", ttl=60.0, sequential=True) == "/short-0000000001"
 
 
-async def test_the_ttl_is_in_seconds(server: Server, connect: Connect) -> None:
+async def test_ttl_is_in_seconds(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
 
     await zk.create("/short", ttl=1.5)
@@ -107,7 +105,7 @@ async def test_the_ttl_is_in_seconds(server: Server, connect: Connect) -> None:
     assert server.tree()["/short"].ttl == 1.5
 
 
-async def test_missing_parents_are_made_only_if_asked_for(zk: Client) -> None:
+async def test_missing_parents_are_created_only_on_request(zk: Client) -> None:
     with pytest.raises(NoNodeError):
         await zk.create("/a/b/c")
     assert await zk.create("/a/b/c", b"v", parents=True) == "/a/b/c"
@@ -115,7 +113,7 @@ async def test_missing_parents_are_made_only_if_asked_for(zk: Client) -> None:
     assert (await zk.get("/a/b"))[0] == b""
 
 
-async def test_a_protected_node_has_a_name_of_its_own(zk: Client) -> None:
+async def test_protected_node_has_unique_name(zk: Client) -> None:
     first = await zk.create("/locks/lock-", b"v", ephemeral=True, sequential=True, protected=True, parents=True)
     second = await zk.create("/locks/lock-", b"v", ephemeral=True, sequential=True, protected=True)
 
@@ -126,12 +124,12 @@ async def test_a_protected_node_has_a_name_of_its_own(zk: Client) -> None:
     assert len(await zk.children("/locks")) == 2
 
 
-async def test_a_protected_node_without_a_parent_is_refused(zk: Client) -> None:
+async def test_protected_node_without_parent_is_refused(zk: Client) -> None:
     with pytest.raises(NoNodeError):
         await zk.create("/nowhere/lock-", protected=True)
 
 
-async def test_ensure_path_makes_what_is_missing_and_leaves_what_is_there(zk: Client) -> None:
+async def test_ensure_path_makes_missing_and_keeps_existing_nodes(zk: Client) -> None:
     await zk.create("/a", b"mine")
 
     await zk.ensure_path("/a/b/c")
@@ -141,7 +139,7 @@ async def test_ensure_path_makes_what_is_missing_and_leaves_what_is_there(zk: Cl
     assert await zk.exists("/a/b/c") is not None
 
 
-async def test_many_who_ensure_the_same_path_do_not_disturb_each_other(zk: Client) -> None:
+async def test_concurrent_ensure_path_calls_succeed(zk: Client) -> None:
     await asyncio.gather(*[zk.ensure_path("/a/b/c/d") for _ in range(10)])
 
     assert await zk.children("/a/b/c") == ["d"]
@@ -150,7 +148,7 @@ async def test_many_who_ensure_the_same_path_do_not_disturb_each_other(zk: Clien
 # --- changing ---
 
 
-async def test_set_replaces_the_value_and_gives_the_new_stat(zk: Client) -> None:
+async def test_set_replaces_value_and_returns_stat(zk: Client) -> None:
     await zk.create("/a", b"old")
 
     stat = await zk.set("/a", b"new", version=0)
@@ -159,7 +157,7 @@ async def test_set_replaces_the_value_and_gives_the_new_stat(zk: Client) -> None
     assert await zk.get("/a") == (b"new", stat)
 
 
-async def test_a_write_with_another_version_is_refused(zk: Client) -> None:
+async def test_write_with_wrong_version_is_refused(zk: Client) -> None:
     await zk.create("/a")
     await zk.set("/a", b"1")
 
@@ -169,7 +167,7 @@ async def test_a_write_with_another_version_is_refused(zk: Client) -> None:
         assert caught.value.path == "/a"
 
 
-async def test_delete_removes_a_node(zk: Client) -> None:
+async def test_delete_removes_node(zk: Client) -> None:
     await zk.create("/a")
 
     assert await zk.delete("/a", version=0) is None
@@ -177,7 +175,7 @@ async def test_delete_removes_a_node(zk: Client) -> None:
     assert await zk.exists("/a") is None
 
 
-async def test_a_node_with_children_is_removed_only_recursively(zk: Client) -> None:
+async def test_node_with_children_is_deleted_only_recursively(zk: Client) -> None:
     await zk.create("/a/b/c", parents=True)
     await zk.create("/a/d")
 
@@ -189,7 +187,7 @@ async def test_a_node_with_children_is_removed_only_recursively(zk: Client) -> N
     assert await zk.exists("/a") is None
 
 
-async def test_a_deep_tree_is_removed(zk: Client) -> None:
+async def test_deep_tree_is_deleted(zk: Client) -> None:
     await zk.ensure_path("/d" * 120)
 
     await zk.delete("/d", recursive=True)
@@ -197,7 +195,7 @@ async def test_a_deep_tree_is_removed(zk: Client) -> None:
     assert await zk.children("/") == []
 
 
-async def test_what_others_make_during_a_recursive_delete_is_removed_too(hosts: str, connect: Connect) -> None:
+async def test_recursive_delete_removes_nodes_created_meanwhile(hosts: str, connect: Connect) -> None:
     zk, other = await connect(hosts), await connect(hosts)
     await zk.create("/a/b", parents=True)
     deleting = asyncio.create_task(zk.delete("/a", recursive=True))
@@ -206,7 +204,7 @@ async def test_what_others_make_during_a_recursive_delete_is_removed_too(hosts: 
         for number in range(50):
             await other.create(f"/a/{number}")
 
-    with suppress(NoNodeError):  # the delete may come after all of it
+    with suppress(NoNodeError):  # the delete may run after all creates
         await disturb()
     await deleting
 
@@ -216,7 +214,7 @@ async def test_what_others_make_during_a_recursive_delete_is_removed_too(hosts: 
 # --- updating ---
 
 
-async def test_update_gives_the_new_value_and_stat(zk: Client) -> None:
+async def test_update_returns_new_value_and_stat(zk: Client) -> None:
     await zk.create("/n", b"1")
 
     value, stat = await zk.update("/n", lambda old: old + b"!")
@@ -225,7 +223,7 @@ async def test_update_gives_the_new_value_and_stat(zk: Client) -> None:
     assert await zk.get("/n") == (b"1!", stat)
 
 
-async def test_update_awaits_what_the_function_gives(zk: Client) -> None:
+async def test_update_awaits_async_function(zk: Client) -> None:
     await zk.create("/n", b"1")
 
     async def longer(old: bytes) -> bytes:
@@ -247,7 +245,7 @@ async def test_no_update_is_lost_under_contention(hosts: str, connect: Connect) 
     assert (await clients[0].get("/n"))[0] == 30
 
 
-async def test_an_update_whose_function_fails_writes_nothing(zk: Client) -> None:
+async def test_update_with_failing_function_writes_nothing(zk: Client) -> None:
     await zk.create("/n", b"1")
 
     def fail(old: bytes) -> bytes:
@@ -258,7 +256,7 @@ async def test_an_update_whose_function_fails_writes_nothing(zk: Client) -> None
     assert (await zk.get("/n"))[1].version == 0
 
 
-async def test_an_update_of_a_missing_node_says_so(zk: Client) -> None:
+async def test_update_of_missing_node_raises(zk: Client) -> None:
     with pytest.raises(NoNodeError):
         await zk.update("/n", lambda old: old)
 
@@ -266,7 +264,7 @@ async def test_an_update_of_a_missing_node_says_so(zk: Client) -> None:
 # --- creating ---
 
 
-async def test_a_node_that_exists_is_not_made_again(zk: Client) -> None:
+async def test_existing_node_is_not_created_again(zk: Client) -> None:
     await zk.create("/a", b"first")
 
     for again in (zk.create("/a"), zk.create_and_stat("/a"), zk.create("/a", parents=True)):
@@ -274,3 +272,23 @@ async def test_a_node_that_exists_is_not_made_again(zk: Client) -> None:
             await again
         assert caught.value.path == "/a"
     assert (await zk.get("/a"))[0] == b"first"
+
+
+@pytest.mark.parametrize("path", ["/x/y", "/x/y/z", "/top/"])
+async def test_create_below_missing_node_names_parent(embedded: Client, path: str) -> None:
+    parent = path.rpartition("/")[0]
+    creating = embedded.create(path, sequential=path.endswith("/"))
+    error = rf"^{path}: parent {parent} does not exist; create it with parents=True or ensure_path\(\)$"
+
+    with pytest.raises(NoNodeError, match=error) as caught:
+        await creating
+    assert caught.value.path == path
+
+
+async def test_transaction_below_missing_node_names_parent(embedded: Client) -> None:
+    transaction = embedded.transaction()
+    transaction.create("/x")
+    transaction.create("/y/z")
+
+    with pytest.raises(NoNodeError, match=r"^/y/z: parent /y does not exist"):
+        await transaction.commit()

@@ -1,4 +1,4 @@
-"""One daemon for all tests of this folder; kazoo clients that end with their test."""
+"""One daemon for all tests in this folder, and kazoo clients that are stopped after each test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def daemon() -> Iterator[DaemonProcess]:
 
 @pytest.fixture
 def kazoo(daemon: DaemonProcess) -> Iterator[Callable[..., KazooClient]]:
-    """A function that returns a started client; takes a chroot and ``KazooClient``'s own keywords."""
+    """A function that returns a started client; takes a chroot and the keywords of ``KazooClient``."""
     clients: list[KazooClient] = []
 
     def connect(chroot: str = "", **options: Any) -> KazooClient:
@@ -41,7 +41,7 @@ def kazoo(daemon: DaemonProcess) -> Iterator[Callable[..., KazooClient]]:
 
 @pytest.fixture
 def base(kazoo: Callable[..., KazooClient]) -> str:
-    """The path of a node that only this test knows."""
+    """The path of a new node for this test alone."""
     path = f"/test-{uuid.uuid4().hex}"
     kazoo().create(path)
     return path
@@ -49,7 +49,7 @@ def base(kazoo: Callable[..., KazooClient]) -> str:
 
 @pytest.fixture
 def background() -> Callable[..., Future[Any]]:
-    """A function that runs another in a thread; what blocks forever is freed when its client stops."""
+    """A function that runs a function in a thread; one that blocks forever is released when its client stops."""
 
     def run(function: Callable[..., Any], *args: Any) -> Future[Any]:
         future: Future[Any] = Future()

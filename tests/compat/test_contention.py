@@ -1,4 +1,4 @@
-"""kazoo's Lock keeps processes apart, also when its holders are killed; benchmarks/contention.py does the work."""
+"""kazoo's Lock excludes other processes even if holders are killed; benchmarks/contention.py runs the processes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,14 @@ def contention(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("contention")
 
 
-def test_four_processes_count_under_one_lock_without_losing_an_update(
-    daemon: DaemonProcess, contention: ModuleType
-) -> None:
+def test_four_processes_under_one_lock_lose_no_update(daemon: DaemonProcess, contention: ModuleType) -> None:
     result = contention.contend(daemon.hosts, processes=4, rounds=50)
 
     assert result.count == 200
     assert result.broken == []
 
 
-def test_lock_of_a_killed_holder_moves_on_within_session_timeout_and_tick(
-    daemon: DaemonProcess, contention: ModuleType
-) -> None:
+def test_lock_of_killed_holder_moves_within_timeout_and_tick(daemon: DaemonProcess, contention: ModuleType) -> None:
     result = contention.contend(
         daemon.hosts, processes=4, rounds=60, kill_every=0.1, kills=3, session_timeout=1.5, tick=0.2
     )

@@ -1,6 +1,6 @@
-"""One data directory, used by Apache ZooKeeper and by zoolet in turn: nothing is lost, and counters go on.
+"""One data directory, used by Apache ZooKeeper and zoolet in turn: no data is lost, and counters continue.
 
-``ZOOLET_NODES=10000`` makes it a long run.
+``ZOOLET_NODES=10000`` selects a long run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LISTS: Final = (
 
 @asynccontextmanager
 async def turn(folder: Path, port: int, release: str | None) -> AsyncIterator[None]:
-    """Run Apache, or zoolet for None, on a directory and a port."""
+    """Run Apache's server, or zoolet if *release* is None, on a directory and a port."""
     if release is None:
         options = ("--data-dir", str(folder), "-DsnapCount=300")
         daemon = DaemonProcess(*options)
@@ -65,7 +65,7 @@ async def create_one(client: Client, path: str, kind: str, random: Random) -> st
 
 
 async def change(client: Client, random: Random, count: int, parents: list[str]) -> None:
-    """Make nodes of all kinds, change and delete some, and make transactions."""
+    """Create nodes of all kinds, change and delete some, and run transactions."""
     kinds = ("plain", "plain", "plain", "sequential", "sequential", "container", "ttl", "ephemeral")
     for _ in range(0, count, AT_ONCE):
         creates = []
@@ -120,7 +120,7 @@ async def test_apache_and_zoolet_take_turns(tmp_path: Path, release: str) -> Non
     for number in range(TURNS):
         who = (None, release)[number % 2]
         async with turn(tmp_path, port, who):
-            if owner is None:  # one client with ephemeral nodes outlives all turns
+            if owner is None:  # one client with ephemeral nodes stays connected through all turns
                 owner = Client(f"127.0.0.1:{port}", timeout=30.0, auth=(("digest", b"user:secret"),))
                 await owner.start()
                 await owner.create("/counted", b"")
@@ -151,7 +151,7 @@ async def test_apache_and_zoolet_take_turns(tmp_path: Path, release: str) -> Non
 def test_apache_starts_on_a_directory_after_every_kind_of_end(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, release: str
 ) -> None:
-    options = ("--data-dir", str(tmp_path), "-Dzoolet.fsync=interval")  # a new epoch at every start
+    options = ("--data-dir", str(tmp_path), "-Dzoolet.fsync=interval")  # every start begins a new epoch
     with ApacheLoader(release) as apache:
         for number, how in enumerate([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]):
             server = DaemonProcess(*options)

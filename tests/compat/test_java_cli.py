@@ -34,7 +34,7 @@ quit
 
 
 @pytest.mark.slow
-def test_the_java_command_line_does_all_that_it_offers() -> None:
+def test_java_command_line_works_completely() -> None:
     require_apache()
     jars = ":".join(str(jar) for pattern in (*NEEDED, "jline*.jar") for jar in sorted(JARS.glob(pattern)))
 

@@ -10,11 +10,11 @@ from kazoo.exceptions import AuthFailedError, BadVersionError, InvalidACLError, 
 from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
 from support.kazoo_clients import drop, record_states
 
-WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
+WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 
 
-def test_digest_node_is_closed_to_a_stranger(kazoo: Connect, base: str) -> None:
+def test_digest_node_is_closed_to_stranger(kazoo: Connect, base: str) -> None:
     owner, stranger = kazoo(), kazoo()
     acl = [make_digest_acl("ann", "secret", all=True)]
 
@@ -24,7 +24,7 @@ def test_digest_node_is_closed_to_a_stranger(kazoo: Connect, base: str) -> None:
         stranger.get(f"{base}/closed")
 
 
-def test_digest_node_is_open_to_who_knows_the_password(kazoo: Connect, base: str) -> None:
+def test_digest_node_is_open_with_password(kazoo: Connect, base: str) -> None:
     owner, friend = kazoo(), kazoo()
     owner.create(f"{base}/closed", b"data", acl=[make_digest_acl("ann", "secret", all=True)])
 
@@ -34,7 +34,7 @@ def test_digest_node_is_open_to_who_knows_the_password(kazoo: Connect, base: str
     assert friend.set(f"{base}/closed", b"more").version == 1
 
 
-def test_digest_node_is_closed_to_a_wrong_password(kazoo: Connect, base: str) -> None:
+def test_digest_node_is_closed_to_wrong_password(kazoo: Connect, base: str) -> None:
     owner, stranger = kazoo(), kazoo()
     owner.create(f"{base}/closed", acl=[make_digest_acl("ann", "secret", all=True)])
 
@@ -44,7 +44,7 @@ def test_digest_node_is_closed_to_a_wrong_password(kazoo: Connect, base: str) ->
         stranger.get(f"{base}/closed")
 
 
-def test_auth_data_is_sent_again_after_a_dropped_connection(kazoo: Connect, base: str) -> None:
+def test_auth_data_is_resent_after_dropped_connection(kazoo: Connect, base: str) -> None:
     client = kazoo(auth_data=[("digest", "ann:secret")])
     states = record_states(client)
     client.create(f"{base}/closed", b"data", acl=CREATOR_ALL_ACL)
@@ -56,7 +56,7 @@ def test_auth_data_is_sent_again_after_a_dropped_connection(kazoo: Connect, base
     assert client.get(f"{base}/closed")[0] == b"data"
 
 
-def test_creator_acl_becomes_the_digest_of_the_creator(kazoo: Connect, base: str) -> None:
+def test_creator_acl_becomes_digest_of_creator(kazoo: Connect, base: str) -> None:
     client = kazoo(auth_data=[("digest", "ann:secret")])
 
     client.create(f"{base}/closed", acl=CREATOR_ALL_ACL)
@@ -83,7 +83,7 @@ def test_read_permission_does_not_include_write(kazoo: Connect, base: str) -> No
         client.set(f"{base}/read-only", b"more")
 
 
-def test_create_needs_permission_on_the_parent(kazoo: Connect, base: str) -> None:
+def test_create_needs_permission_on_parent(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.create(f"{base}/parent", acl=[make_acl("world", "anyone", read=True, write=True, delete=True)])
 
@@ -91,7 +91,7 @@ def test_create_needs_permission_on_the_parent(kazoo: Connect, base: str) -> Non
         client.create(f"{base}/parent/child")
 
 
-def test_delete_needs_permission_on_the_parent_and_not_on_the_node(kazoo: Connect, base: str) -> None:
+def test_delete_needs_permission_on_parent_only(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.create(f"{base}/parent", acl=[make_acl("world", "anyone", create=True, delete=True)])
     client.create(f"{base}/parent/child", acl=[make_digest_acl("ann", "secret", all=True)])
@@ -101,7 +101,7 @@ def test_delete_needs_permission_on_the_parent_and_not_on_the_node(kazoo: Connec
     assert client.exists(f"{base}/parent/child") is None
 
 
-def test_set_acls_raises_the_acl_version_and_closes_the_node(kazoo: Connect, base: str) -> None:
+def test_set_acls_raises_acl_version_and_closes_node(kazoo: Connect, base: str) -> None:
     client, stranger = kazoo(auth_data=[("digest", "ann:secret")]), kazoo()
 
     stat = client.set_acls(base, [make_digest_acl("ann", "secret", all=True)], version=0)
@@ -111,7 +111,7 @@ def test_set_acls_raises_the_acl_version_and_closes_the_node(kazoo: Connect, bas
         stranger.get(base)
 
 
-def test_set_acls_with_a_wrong_version_is_refused(kazoo: Connect, base: str) -> None:
+def test_set_acls_with_wrong_version_is_refused(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     with pytest.raises(BadVersionError):
@@ -131,7 +131,7 @@ def test_transaction_without_permission_applies_nothing(kazoo: Connect, base: st
     assert client.exists(f"{base}/new") is None
 
 
-def test_unknown_scheme_fails_and_ends_the_connection(kazoo: Connect) -> None:
+def test_unknown_scheme_fails_authentication(kazoo: Connect) -> None:
     client = kazoo()
 
     with pytest.raises(AuthFailedError):

@@ -8,11 +8,11 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
+WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 
 
-def test_chroot_client_sees_its_part_as_the_whole(kazoo: Connect, base: str) -> None:
+def test_chroot_client_sees_only_its_part(kazoo: Connect, base: str) -> None:
     client, inside = kazoo(), kazoo(base)
 
     path = inside.create("/node", b"data")
@@ -32,7 +32,7 @@ def test_chroot_client_gets_its_own_paths_in_events(kazoo: Connect, base: str) -
     assert events.get(timeout=WAIT_S).path == "/node"
 
 
-def test_chroot_client_takes_a_lock_against_one_outside(kazoo: Connect, base: str) -> None:
+def test_chroot_client_excludes_client_outside(kazoo: Connect, base: str) -> None:
     client, inside = kazoo(), kazoo(base)
 
     with inside.Lock("/lock"):

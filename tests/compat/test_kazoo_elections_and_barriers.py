@@ -9,7 +9,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
+WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
 Until = Callable[..., None]
@@ -32,9 +32,7 @@ def test_election_has_one_leader_at_a_time(kazoo: Connect, base: str, background
     assert leads_too.is_set()
 
 
-def test_cancelled_candidate_leaves_the_election(
-    kazoo: Connect, base: str, background: Background, until: Until
-) -> None:
+def test_cancelled_candidate_leaves_election(kazoo: Connect, base: str, background: Background, until: Until) -> None:
     one, two = kazoo().Election(f"{base}/election", "one"), kazoo().Election(f"{base}/election", "two")
     leads, resign, leads_too = threading.Event(), threading.Event(), threading.Event()
     first = background(one.run, lambda: (leads.set(), resign.wait(WAIT_S)))
@@ -52,7 +50,7 @@ def test_cancelled_candidate_leaves_the_election(
     assert not leads_too.is_set()
 
 
-def test_barrier_holds_till_it_is_removed(kazoo: Connect, base: str, background: Background) -> None:
+def test_barrier_holds_until_removed(kazoo: Connect, base: str, background: Background) -> None:
     keeper, guest = kazoo().Barrier(f"{base}/barrier"), kazoo().Barrier(f"{base}/barrier")
     keeper.create()
 
@@ -64,7 +62,7 @@ def test_barrier_holds_till_it_is_removed(kazoo: Connect, base: str, background:
     assert waiting.result(WAIT_S) is True
 
 
-def test_barrier_that_does_not_exist_holds_nobody(kazoo: Connect, base: str) -> None:
+def test_missing_barrier_blocks_nobody(kazoo: Connect, base: str) -> None:
     barrier = kazoo().Barrier(f"{base}/barrier")
 
     assert barrier.wait(timeout=0) is True

@@ -24,7 +24,7 @@ def test_party_knows_its_members(kazoo: Connect, base: str) -> None:
     assert (list(two), len(two)) == (["two"], 1)
 
 
-def test_party_loses_a_member_that_stops(kazoo: Connect, base: str) -> None:
+def test_party_loses_stopped_member(kazoo: Connect, base: str) -> None:
     client, party = kazoo(), kazoo().Party(f"{base}/party", "two")
     client.Party(f"{base}/party", "one").join()
     party.join()
@@ -34,7 +34,7 @@ def test_party_loses_a_member_that_stops(kazoo: Connect, base: str) -> None:
     assert list(party) == ["two"]
 
 
-def test_shallow_party_keeps_the_names_in_the_nodes(kazoo: Connect, base: str) -> None:
+def test_shallow_party_keeps_names_in_nodes(kazoo: Connect, base: str) -> None:
     one, two = kazoo().ShallowParty(f"{base}/party", "one"), kazoo().ShallowParty(f"{base}/party", "two")
 
     one.join()
@@ -55,7 +55,7 @@ def acquired(*members: SetPartitioner) -> bool:
 
 
 @pytest.mark.slow
-def test_set_partitioner_divides_a_set_and_divides_it_again(kazoo: Connect, base: str, until: Until) -> None:
+def test_set_partitioner_divides_set_repeatedly(kazoo: Connect, base: str, until: Until) -> None:
     one = partition(kazoo(), f"{base}/set", "one")
     until(lambda: acquired(one))
     alone = sorted(one)

@@ -16,7 +16,7 @@ from kazoo.exceptions import (
 )
 from support.kazoo_clients import record_states
 
-WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
+WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 
 
@@ -42,7 +42,7 @@ def test_sequence_names_rise_with_ten_digits(kazoo: Connect, base: str) -> None:
     assert names == [f"{base}/n-0000000000", f"{base}/n-0000000001", f"{base}/n-0000000002"]
 
 
-def test_create_with_include_data_returns_the_stat(kazoo: Connect, base: str) -> None:
+def test_create_with_include_data_returns_stat(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     path, stat = client.create(f"{base}/node", b"four", include_data=True)
@@ -51,7 +51,7 @@ def test_create_with_include_data_returns_the_stat(kazoo: Connect, base: str) ->
     assert stat.dataLength == 4
 
 
-def test_create_with_makepath_makes_the_parents(kazoo: Connect, base: str) -> None:
+def test_create_with_makepath_creates_parents(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     client.create(f"{base}/a/b/c", makepath=True)
@@ -59,7 +59,7 @@ def test_create_with_makepath_makes_the_parents(kazoo: Connect, base: str) -> No
     assert client.get_children(f"{base}/a") == ["b"]
 
 
-def test_recursive_delete_takes_the_subtree(kazoo: Connect, base: str) -> None:
+def test_recursive_delete_deletes_subtree(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.create(f"{base}/a/b/c", makepath=True)
 
@@ -68,7 +68,7 @@ def test_recursive_delete_takes_the_subtree(kazoo: Connect, base: str) -> None:
     assert client.get_children(base) == []
 
 
-def test_get_children_with_include_data_returns_the_stat(kazoo: Connect, base: str) -> None:
+def test_get_children_with_include_data_returns_stat(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.create(f"{base}/only")
 
@@ -108,7 +108,7 @@ def test_ephemeral_node_takes_no_children(kazoo: Connect, base: str) -> None:
         client.create(f"{base}/ephemeral/child")
 
 
-def test_set_with_a_wrong_version_changes_nothing(kazoo: Connect, base: str) -> None:
+def test_set_with_wrong_version_changes_nothing(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     with pytest.raises(BadVersionError):
@@ -117,7 +117,7 @@ def test_set_with_a_wrong_version_changes_nothing(kazoo: Connect, base: str) -> 
     assert client.get(base)[0] == b""
 
 
-def test_set_with_the_right_version_raises_it_by_one(kazoo: Connect, base: str) -> None:
+def test_set_with_right_version_increments_it(kazoo: Connect, base: str) -> None:
     client = kazoo()
     version = client.set(base, b"one").version
 
@@ -126,7 +126,7 @@ def test_set_with_the_right_version_raises_it_by_one(kazoo: Connect, base: str) 
     assert stat.version == version + 1
 
 
-def test_delete_with_a_wrong_version_leaves_the_node(kazoo: Connect, base: str) -> None:
+def test_delete_with_wrong_version_keeps_node(kazoo: Connect, base: str) -> None:
     client = kazoo()
 
     with pytest.raises(BadVersionError):
@@ -152,14 +152,14 @@ def test_pipelined_requests_are_answered_in_order(kazoo: Connect, base: str) -> 
 
 def test_node_takes_nearly_a_megabyte(kazoo: Connect, base: str) -> None:
     client = kazoo()
-    data = bytes(range(256)) * 4092  # 1,047,552 bytes; with path and header still below jute.maxbuffer, 1,048,575
+    data = bytes(range(256)) * 4092  # 1,047,552 bytes; with path and header just below jute.maxbuffer, 1,048,575
 
     client.set(base, data)
 
     assert client.get(base)[0] == data
 
 
-def test_oversized_request_closes_the_connection_but_not_the_session(kazoo: Connect, base: str) -> None:
+def test_oversized_request_closes_connection_but_not_session(kazoo: Connect, base: str) -> None:
     client = kazoo()
     session = client.client_id
     states = record_states(client)

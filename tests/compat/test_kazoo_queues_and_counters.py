@@ -9,7 +9,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
 
-WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
+WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
 
@@ -37,12 +37,12 @@ def test_two_consumers_share_a_queue_without_overlap(kazoo: Connect, base: str, 
     futures = [background(lambda consumer=consumer: list(iter(consumer.get, None))) for consumer in consumers]
     taken = [item for future in futures for item in future.result(WAIT_S)]
 
-    # A Queue reads, then deletes: who loses the race for the delete tries the next, so nothing is taken twice.
+    # A Queue reads, then deletes. A client that loses the race for the delete tries the next entry; none is taken twice
     assert sorted(taken) == items
 
 
 def quick_retry() -> KazooRetry:
-    """Return a retry policy that does not back off for seconds when two clients want the same."""
+    """Return a retry policy without backoffs of seconds when two clients compete."""
     return KazooRetry(max_tries=-1, delay=0.002, backoff=1)
 
 
@@ -70,9 +70,7 @@ def test_locking_queue_gives_a_released_entry_again(kazoo: Connect, base: str) -
     assert two.get(timeout=WAIT_S) == b"a"
 
 
-def test_locking_queue_gives_the_entry_of_a_stopped_consumer_again(
-    kazoo: Connect, base: str, background: Background
-) -> None:
+def test_locking_queue_redelivers_entry_of_stopped_consumer(kazoo: Connect, base: str, background: Background) -> None:
     client = kazoo()
     one, two = client.LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
     one.put(b"a")

@@ -16,9 +16,9 @@ from kazoo.protocol.states import EventType
 from support.daemon import DaemonProcess
 from support.kazoo_clients import drop, record_states
 
-WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
-TICK_S = 0.2  # the daemon's
-ALLOWANCE_S = 0.25  # what threads and processes may take to notice
+WAIT_S = 10.0  # reached only on failure
+TICK_S = 0.2  # tick of the daemon
+ALLOWANCE_S = 0.25  # allowance for slow threads and processes
 NOWHERE = "127.0.0.1:1"
 Connect = Callable[..., KazooClient]
 CHILD = """
@@ -34,8 +34,8 @@ threading.Event().wait()
 
 
 def start_child(hosts: str, path: str) -> tuple[subprocess.Popen[str], tuple[int, bytes]]:
-    """Start a process that makes an ephemeral node; return it with its session's id and password once the node is
-    there.
+    """Start a process that creates an ephemeral node; once the node exists, return the process with the id and password
+    of its session.
     """
     child = subprocess.Popen([sys.executable, "-c", CHILD, hosts, path], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -62,7 +62,7 @@ def test_ephemerals_are_gone_when_stop_returns(kazoo: Connect, base: str) -> Non
     assert other.get_children(base) == ["stays"]
 
 
-def test_stop_fires_the_watches_on_ephemerals(kazoo: Connect, base: str) -> None:
+def test_stop_fires_watches_on_ephemerals(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     events: queue.Queue[Any] = queue.Queue()
     client.create(f"{base}/ephemeral", ephemeral=True)
@@ -74,9 +74,7 @@ def test_stop_fires_the_watches_on_ephemerals(kazoo: Connect, base: str) -> None
 
 
 @pytest.mark.slow
-def test_ephemerals_of_a_killed_process_go_within_session_timeout_and_tick(
-    kazoo: Connect, base: str, daemon: DaemonProcess
-) -> None:
+def test_ephemerals_of_killed_process_expire_within_timeout(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
     client = kazoo()
     child, _ = start_child(daemon.hosts, f"{base}/ephemeral")
     gone = threading.Event()
@@ -94,9 +92,7 @@ def test_ephemerals_of_a_killed_process_go_within_session_timeout_and_tick(
 
 
 @pytest.mark.slow
-def test_session_of_a_killed_process_is_resumed_with_its_password(
-    kazoo: Connect, base: str, daemon: DaemonProcess
-) -> None:
+def test_session_of_killed_process_is_resumed_with_password(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
     other = kazoo()
     child, (session, password) = start_child(daemon.hosts, f"{base}/ephemeral")
 
@@ -104,7 +100,7 @@ def test_session_of_a_killed_process_is_resumed_with_its_password(
         child.kill()
     heir = kazoo(client_id=(session, password), timeout=4.0)
     time_of_death = time.monotonic() + 1.0 + TICK_S + ALLOWANCE_S
-    threading.Event().wait(time_of_death - time.monotonic())  # that nothing happens cannot be waited for otherwise
+    threading.Event().wait(time_of_death - time.monotonic())  # there is no event to wait for
 
     assert heir.client_id[0] == session
     assert other.exists(f"{base}/ephemeral").ephemeralOwner == session
@@ -121,8 +117,8 @@ def test_session_is_not_resumed_with_a_wrong_password(kazoo: Connect, base: str)
     assert other.exists(f"{base}/ephemeral").ephemeralOwner == session
 
 
-def test_wrong_password_costs_the_owner_its_connection_but_not_its_session(kazoo: Connect) -> None:
-    # ZooKeeperServer.processConnectRequest closes the session's connection before reopenSession looks at the password.
+def test_wrong_password_costs_connection_but_not_session(kazoo: Connect) -> None:
+    # ZooKeeperServer.processConnectRequest closes the session's connection before reopenSession checks the password.
     client = kazoo()
     session = client.client_id
     states = record_states(client)
@@ -164,15 +160,13 @@ def test_session_survives_many_dropped_connections(kazoo: Connect, base: str) ->
 
 
 @pytest.mark.slow
-def test_client_whose_session_was_closed_elsewhere_learns_that_it_is_lost(
-    kazoo: Connect, base: str, daemon: DaemonProcess
-) -> None:
+def test_client_detects_closed_session(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
     client = kazoo()
     session = client.client_id
     states = record_states(client)
     client.create(f"{base}/ephemeral", ephemeral=True)
 
-    client.set_hosts(NOWHERE)  # so that it does not take its session back at once
+    client.set_hosts(NOWHERE)  # keeps it from resuming its session immediately
     drop(client)
     suspended = states.get(timeout=WAIT_S)
     kazoo(client_id=session).stop()

@@ -1,4 +1,4 @@
-"""kazoo's watches, and the recipes that are made of them."""
+"""kazoo's watches, and the recipes built on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kazoo.protocol.states import EventType
 from kazoo.recipe.cache import TreeCache, TreeEvent
 from support.kazoo_clients import drop, record_states
 
-WAIT_S = 10.0  # every wait ends early when the thing happens; only a failure lasts this long
+WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 Until = Callable[..., None]
 
@@ -30,7 +30,7 @@ def test_get_watch_fires_once(kazoo: Connect, base: str) -> None:
     assert events.empty()
 
 
-def test_exists_watch_tells_of_creation(kazoo: Connect, base: str) -> None:
+def test_exists_watch_reports_creation(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     events: queue.Queue[Any] = queue.Queue()
     client.exists(f"{base}/later", watch=events.put)
@@ -91,7 +91,7 @@ def test_children_watch_sees_children_come_and_go(kazoo: Connect, base: str) -> 
     assert [none, one, sorted(two), left] == [[], ["a"], ["a", "b"], ["b"]]
 
 
-def test_children_watch_passes_the_event(kazoo: Connect, base: str) -> None:
+def test_children_watch_passes_event(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     seen: queue.Queue[Any] = queue.Queue()
     client.ChildrenWatch(base, lambda children, event: seen.put(event), send_event=True)

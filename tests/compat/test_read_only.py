@@ -1,4 +1,4 @@
-"""A daemon that is switched to read-only mode and back, as kazoo sees it."""
+"""kazoo with a daemon that is switched to read-only mode and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEADLINE_S = 20
 
 
 def reaches(client: KazooClient, state: KeeperState) -> threading.Event:
-    """Return an event that is set as soon as the client's link is in a state."""
+    """Return an event that is set as soon as the client's connection is in a state."""
     reached = threading.Event()
 
     @client.add_listener
@@ -27,7 +27,7 @@ def reaches(client: KazooClient, state: KeeperState) -> threading.Event:
 
 
 @pytest.mark.slow
-def test_kazoo_reads_on_while_the_daemon_is_read_only_and_writes_again_afterwards() -> None:
+def test_kazoo_reads_in_read_only_mode_and_writes_after() -> None:
     with DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*") as daemon:
         client = KazooClient(daemon.hosts, read_only=True, timeout=5)
         client.start()

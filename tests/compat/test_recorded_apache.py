@@ -1,4 +1,4 @@
-"""A recording of an Apache server, made by the proxy, answers the Java command line as that server did, to the byte."""
+"""A proxy's recording of an Apache server gives the Java command line byte for byte the same answers as that server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.apache import JARS, NEEDED, ApacheZooKeeper, require_apache
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.enums import Xid
 from zoolet.protocol.framing import Frames
-from zoolet.server.testing import Proxy, Recording
+from zoolet.testing import Proxy, Recording
 
 COMMANDS = """\
 create /app one
@@ -38,7 +38,7 @@ quit
 
 
 class Tap:
-    """Passes bytes between a client and a server, and keeps what the server sends, without answers to pings."""
+    """Forwards bytes between a client and a server, and records the server's output."""
 
     def __init__(self, hosts: str) -> None:
         self._target = hosts.split(":")
@@ -57,7 +57,7 @@ class Tap:
 
     @property
     def hosts(self) -> str:
-        """The address for clients."""
+        """The connection string for clients."""
         assert self._server is not None
         return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
@@ -76,7 +76,7 @@ class Tap:
         writer.close()
 
     def frames(self) -> list[bytes]:
-        """Return what the server has sent, frame by frame, without the answers to pings."""
+        """Return the frames that the server has sent, without answers to pings."""
         [stream] = self._streams
         first, *others = Frames(limit=None).feed(bytes(stream))
         return [first, *(payload for payload in others if int_at(payload, 0)[0] != Xid.PING)]
@@ -93,7 +93,7 @@ async def command_line(hosts: str) -> str:
 
 
 @pytest.mark.slow
-async def test_the_java_command_line_gets_the_same_bytes(tmp_path: Path) -> None:
+async def test_java_command_line_gets_same_bytes(tmp_path: Path) -> None:
     require_apache()
     with ApacheZooKeeper() as apache:
         async with Proxy(apache.hosts) as proxy, Tap(proxy.hosts) as tap:
@@ -113,7 +113,7 @@ async def test_the_java_command_line_gets_the_same_bytes(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-async def test_a_recording_of_apache_replays_at_apache(tmp_path: Path) -> None:
+async def test_recording_of_apache_replays_at_apache(tmp_path: Path) -> None:
     require_apache()
     with ApacheZooKeeper() as apache:
         async with Proxy(apache.hosts) as proxy:

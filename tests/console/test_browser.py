@@ -1,37 +1,32 @@
 """The console in a real browser: each view, live updates, many nodes and sessions, hostile names, the token, keyboard,
-and accessibility. Screenshots for the documentation are made here (ZOOLET_SCREENSHOTS=1).
+and accessibility. With ZOOLET_SCREENSHOTS=1 it takes the screenshots for the documentation.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import re
-import shutil
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.apache import skip_unless_required
-from support.daemon import Running, running
+from support.browser import Page
 
 from zoolet.client.blocking import Client
-from zoolet.testing import Cluster, Server, hold
+from zoolet.protocol.errors import ZooKeeperError
+from zoolet.testing import Cluster, Server, hold, lose_reply
 
 pytest.importorskip("h11")
-webdriver = pytest.importorskip("selenium.webdriver")
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+pytest.importorskip("selenium.webdriver")
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
 
 pytestmark = pytest.mark.slow
-TOKEN: Final = "0123456789abcdef"
-SCREENSHOTS: Final = Path(__file__).parents[2] / "docs" / "images"
 HOSTILE: Final = [
     "<script>document.title='stolen'",
     "\"><img src=x onerror=document.title='stolen'>",
@@ -43,131 +38,12 @@ HOSTILE: Final = [
 ]
 
 
-class Page:
-    """A browser that shows a console."""
-
-    def __init__(self, driver: Any, url: str) -> None:
-        self.driver = driver
-        self.url = url
-
-    def open(self, place: str = "overview") -> Page:
-        """Show a view."""
-        if self.driver.current_url.partition("#")[0] != self.url:
-            self.driver.get(self.url)
-        self.driver.execute_script("location.hash = arguments[0]", f"#/{place}")
-        return self
-
-    def text(self) -> str:
-        """Return the text of the page."""
-        return str(self.driver.find_element(By.TAG_NAME, "body").text)
-
-    def until(self, condition: Callable[[], Any], seconds: float = 10.0) -> Any:
-        """Wait until something is so, and return it."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                if result := condition():
-                    return result
-            except Exception as error:
-                if type(error).__name__ not in ("StaleElementReferenceException", "NoSuchElementException"):
-                    raise
-            assert time.monotonic() < deadline, f"not in time; the page shows {self.text()[:2000]!r}"
-            time.sleep(0.02)
-
-    def shows(self, *texts: str, seconds: float = 10.0) -> None:
-        """Wait until the page has texts."""
-        self.until(lambda: all(text in self.text() for text in texts), seconds)
-
-    def find(self, selector: str) -> Any:
-        """Wait for an element."""
-        return self.until(lambda: self.driver.find_element(By.CSS_SELECTOR, selector))
-
-    def click(self, text: str) -> None:
-        """Press the button with a text."""
-        self.until(lambda: self._button(text)).click()
-
-    def _button(self, text: str) -> Any:
-        found = [each for each in self.driver.find_elements(By.TAG_NAME, "button") if each.text == text]
-        return found[-1] if found else None
-
-    def give_token(self, token: str = TOKEN) -> None:
-        """Type the token into its dialog."""
-        self.find("dialog input[type=password]").send_keys(token)
-        self.click("Use it")
-
-    def errors(self) -> list[str]:
-        """Return what the browser's console has logged as errors since the last look."""
-        logged = self.driver.get_log("browser")
-        refused = re.compile(r"/console/api/\S* - .*status of 4\d\d")
-        return [line["message"] for line in logged if line["level"] == "SEVERE" and not refused.search(line["message"])]
-
-    def screenshot(self, name: str) -> None:
-        """Keep a picture for the documentation."""
-        if os.environ.get("ZOOLET_SCREENSHOTS"):
-            SCREENSHOTS.mkdir(exist_ok=True)
-            self.driver.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    """A browser."""
-    browser, control = shutil.which("chromium"), shutil.which("chromedriver")
-    if browser is None or control is None:
-        skip_unless_required("no Chromium (apt-get install chromium chromium-driver)")
-        return
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(control))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
-    """A daemon with a data directory and the console; its port, and the URL."""
-    folder = tmp_path_factory.mktemp("console")
-    file = folder / "token"
-    file.write_text(TOKEN)
-    options = ("--admin-port", "0", "--admin-token-file", str(file), "--data-dir", str(folder / "data"))
-    with running("--port", "0", *options, "-D4lw.commands.whitelist=*") as process:
-        yield process.port(), _admin(process)
-
-
-def _admin(process: Running) -> str:
-    line = process.read_line(1)
-    assert line.startswith("zoolet admin on http://"), line
-    return line.rpartition(" ")[2]
-
-
-@pytest.fixture
-def page(driver: Any, daemon: tuple[int, str]) -> Iterator[Page]:
-    """The console of the daemon, without a token; no test may leave an error in the browser's console."""
-    driver.get("about:blank")
-    driver.get_log("browser")
-    page = Page(driver, daemon[1])
-    driver.get(page.url)
-    driver.execute_script("sessionStorage.clear()")
-    driver.get("about:blank")
-    yield page
-    assert page.errors() == []
-
-
-@pytest.fixture
-def zk(daemon: tuple[int, str]) -> Iterator[Any]:
-    """A client of the daemon."""
-    with Client(f"127.0.0.1:{daemon[0]}") as client:
-        yield client
-
-
 # --- the views ---
 
 
-def test_the_overview_lives(page: Page, zk: Any) -> None:
+def test_overview_updates_live(page: Page, zk: Any) -> None:
     page.open()
-    page.shows("✓ Serving", "Requests and writes a second", "Disk of")
+    page.shows("✓ Serving", "Requests a second", "Disk of")
     before = page.find("dl.facts").text
     zk.create("/live", b"")
     started = time.monotonic()
@@ -180,7 +56,7 @@ def test_the_overview_lives(page: Page, zk: Any) -> None:
     page.screenshot("console-overview")
 
 
-def test_a_node_is_shown_with_its_data_owner_and_history(page: Page, zk: Any) -> None:
+def test_node_is_shown_with_data_owner_and_history(page: Page, zk: Any) -> None:
     zk.create("/app", b"", container=False)
     zk.create("/app/config", b'{"retries": 3, "hosts": ["a", "b"]}')
     zk.create("/app/me", b"me", ephemeral=True)
@@ -195,7 +71,7 @@ def test_a_node_is_shown_with_its_data_owner_and_history(page: Page, zk: Any) ->
     page.shows("Owner", hex(zk.session_id))
 
 
-def test_why_a_node_is_gone(page: Page, daemon: tuple[int, str]) -> None:
+def test_reason_for_missing_node_is_shown(page: Page, daemon: tuple[int, str]) -> None:
     with Client(f"127.0.0.1:{daemon[0]}") as other:
         other.create("/services", b"")
         other.create("/services/a", b"", ephemeral=True)
@@ -207,10 +83,20 @@ def test_why_a_node_is_gone(page: Page, daemon: tuple[int, str]) -> None:
 def test_sessions_and_one_of_them(page: Page, zk: Any) -> None:
     zk.create("/mine", b"", ephemeral=True)
     page.open("sessions")
-    page.shows(hex(zk.session_id), "timeout", "requests")
+    page.shows(hex(zk.session_id), "Last heard (timeout)", "Requests")
     page.screenshot("console-sessions")
     page.open(f"sessions/{hex(zk.session_id)}")
     page.shows("Last heard", "/mine", "● session opened")
+
+
+def test_list_of_sessions_renews_itself_and_finds_names(page: Page, daemon: tuple[int, str], zk: Any) -> None:
+    page.open("sessions")
+    page.shows(hex(zk.session_id))
+    with Client(f"127.0.0.1:{daemon[0]}") as late, late.lock("/named", data=b"billing-7"):
+        page.shows(hex(late.session_id))
+        page.find("#search").send_keys("billing")
+        page.shows("1 session")
+        page.until(lambda: "billing-7" in page.find(".sessions .long").text)
 
 
 def test_locks_show_holders_waiters_in_order_and_deadlocks(page: Page, daemon: tuple[int, str]) -> None:
@@ -222,11 +108,19 @@ def test_locks_show_holders_waiters_in_order_and_deadlocks(page: Page, daemon: t
             for client, path, data in ((two, "/locks/p", b"two"), (one, "/locks/q", b"one")):
                 client.create(path + "/9c7e980a02c6499346ac9bf4e550501a__lock__", data, ephemeral=True, sequential=True)
             page.open("locks")
-            page.shows("A deadlock", "one", "two", "waits for", "token")
+            page.shows("A deadlock", "one", "two", "waits for", "holds it for", "czxid")
             lock = page.find("[data-path='/locks/p']")
             assert "one" in lock.find_element(By.CSS_SELECTOR, ".holders").text
             assert "two" in lock.find_element(By.CSS_SELECTOR, ".waiters").text
             page.screenshot("console-locks")
+            page.open("overview")
+            page.shows("✕ Serving, with 1 deadlock", seconds=15.0)
+            with one.lock("/locks/pp", data=b"other"):
+                page.open("locks/%2Flocks%2Fpp")
+                page.shows("✓ No deadlock here", "1 lock, 0 clients wait")
+            page.open("locks/%2Flocks%2Fp")
+            page.shows("✕ A deadlock", "1 lock, 1 client waits")
+            page.open("locks")
     page.shows("No deadlock")
 
 
@@ -290,17 +184,57 @@ def test_100_000_children_scroll(page: Page, zk: Any) -> None:
     page.shows("10 found among")
 
 
+def test_selected_search_result_is_scrolled_into_view(page: Page, zk: Any) -> None:
+    zk.create("/users", b"")
+    with zk.transaction() as transaction:
+        for number in range(400):
+            transaction.create(f"/users/user-{number:03}", b"")
+    page.open("tree/%2Fusers")
+    page.find("#search").send_keys("user-*" + Keys.ENTER)
+    page.shows("400 found among")
+    page.driver.find_elements(By.CSS_SELECTOR, "[data-test=found] a")[300].click()
+    page.until(lambda: page.driver.find_elements(By.XPATH, "//h2[. = '/users/user-300']"))
+
+    top = page.driver.execute_script(
+        "return document.querySelector('section[aria-label=Node] h2').getBoundingClientRect().top"
+    )
+    height = page.driver.execute_script("return innerHeight")
+    assert 0 <= top < height
+    page.find("[data-test=found] summary").click()
+    page.until(lambda: page.find("[data-test=found] li").is_displayed())
+
+
+def test_failing_view_keeps_others(page: Page) -> None:
+    page.open("tests")
+    page.shows("This server has no such view")
+    page.open("history/0x1")
+    page.shows("History")
+    page.driver.execute_script(
+        "Object.defineProperty(Number.prototype, 'toLocaleString', {get() { throw Error('broken') }})"
+    )
+    page.open("overview")
+    page.shows("This view has failed: broken")
+    page.driver.execute_script(
+        "delete Number.prototype.toLocaleString; Number.prototype.toLocaleString = function() { return String(this) }"
+    )
+    page.open("locks")
+    page.shows("lock")
+    page.open("overview")
+    page.shows("Serving")
+    assert all("broken" in line for line in page.errors())
+
+
 # --- the token ---
 
 
-def test_a_change_needs_the_token_is_asked_once_and_uses_versions(page: Page, zk: Any) -> None:
+def test_change_needs_token_once_and_uses_versions(page: Page, zk: Any) -> None:
     zk.create("/edit", b"before")
     page.open("tree/%2Fedit")
     page.click("Edit…")
     page.give_token("wrong-token-0123456789")
     page.shows("the token is wrong")
     page.give_token()
-    area = page.find("textarea")  # what was to be done goes on
+    area = page.find("textarea")  # the interrupted change continues
     area.send_keys(Keys.CONTROL + "a" + Keys.NULL + "after")
     page.click("Save…")
     page.shows("if nobody has changed it since version 0")
@@ -309,7 +243,7 @@ def test_a_change_needs_the_token_is_asked_once_and_uses_versions(page: Page, zk
     page.shows("409")
     assert zk.get("/edit")[0] == b"meanwhile"
     page.click("Cancel")
-    page.shows("Somebody has changed it meanwhile")
+    page.shows("Somebody has changed the data meanwhile")
     assert page.find("textarea").get_attribute("value") == "after"
     page.click("Cancel")
     page.shows("meanwhile")
@@ -317,17 +251,17 @@ def test_a_change_needs_the_token_is_asked_once_and_uses_versions(page: Page, zk
     page.click("Delete the node")
     page.until(lambda: zk.exists("/edit") is None)
     page.open("history/%2Fedit")
-    page.shows("deleted /edit", "by a person, in the console")
+    page.shows("deleted /edit", "in the console")
 
 
-def test_a_session_is_expired_by_a_person(page: Page, daemon: tuple[int, str]) -> None:
+def test_session_is_expired_by_user(page: Page, daemon: tuple[int, str]) -> None:
     with Client(f"127.0.0.1:{daemon[0]}") as other:
         session = other.session_id
         other.create("/doomed", b"", ephemeral=True)
         page.open(f"sessions/{hex(session)}")
         page.click("Expire…")
         page.give_token()
-        page.shows("Its 1 ephemeral node is deleted")
+        page.shows("Its 1 ephemeral node will be deleted")
         page.click("Expire the session")
         page.shows("This session is not alive.", "✕ session expired")
         page.screenshot("console-expired")
@@ -343,7 +277,7 @@ def test_a_session_is_expired_by_a_person(page: Page, daemon: tuple[int, str]) -
         ({}, 401),
     ],
 )
-def test_what_another_page_sends_is_refused(daemon: tuple[int, str], headers: dict[str, str], status: int) -> None:
+def test_request_of_other_page_is_refused(daemon: tuple[int, str], headers: dict[str, str], status: int) -> None:
     body = json.dumps({"path": "/forged", "base64": ""}).encode()
     request = urllib.request.Request(f"{daemon[1]}console/api/change/create", body, headers)
     with pytest.raises(urllib.error.HTTPError) as caught:
@@ -353,7 +287,7 @@ def test_what_another_page_sends_is_refused(daemon: tuple[int, str], headers: di
     caught.value.close()
 
 
-# --- everybody can use it ---
+# --- accessibility ---
 
 
 def test_keys_lead_everywhere(page: Page, zk: Any) -> None:
@@ -372,7 +306,10 @@ def test_keys_lead_everywhere(page: Page, zk: Any) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1300), ("dark", 360)])
-@pytest.mark.parametrize("view", ["overview", "tree/%2F", "sessions", "locks", "history"])
+@pytest.mark.parametrize(
+    "view",
+    ["overview", "tree/%2F", "tree/%2Fzookeeper%2Fconfig", "sessions", "locks", "history", "history/?kind=delete&at=0"],
+)
 def test_axe_has_no_serious_finding(page: Page, zk: Any, view: str, scheme: str, width: int) -> None:
     axe = Path(pytest.importorskip("axe_core_python").__file__).parent / "axe.min.js"
     page.driver.set_window_size(width, 1000)
@@ -399,7 +336,7 @@ def test_axe_has_no_serious_finding(page: Page, zk: Any, view: str, scheme: str,
 # --- test servers ---
 
 
-def test_faults_are_set_hit_and_released_from_the_page(driver: Any) -> None:
+def test_faults_are_set_hit_and_released_on_page(driver: Any) -> None:
     with Server(admin=True, clock="manual") as server, Client(server.hosts) as zk:
         assert server.admin_url is not None
         page = Page(driver, server.admin_url)
@@ -418,17 +355,45 @@ def test_faults_are_set_hit_and_released_from_the_page(driver: Any) -> None:
         zk.create("/after", b"")
         page.until(lambda: page.driver.find_elements(By.XPATH, "//button[starts-with(., 'Restore that')]"))[0].click()
         page.until(lambda: zk.exists("/after") is None)
+        with server.fault(hold(), "setData", client=zk):
+            setting = threading.Thread(target=zk.set, args=("/held", b"1"))
+            setting.start()
+            page.shows("Held or delayed requests", "waits", f"client={zk.session_id:#x}", "setData /held, by")
+            page.click("Release")
+            setting.join(10)
         page.click("Set the fault")
         page.shows("fault(lose_reply())")
         page.screenshot("console-tests")
         page.click("Heal everything")
         page.until(lambda: "fault(lose_reply())" not in page.text())
+        Select(page.find("form select")).select_by_value("error")
+        page.find("input[placeholder=NO_NODE]").send_keys("NO_AUTH")
+        page.click("Set the fault")
+        page.shows("fault(error(NO_AUTH))")
+        page.click("Heal everything")
+        page.until(lambda: "fault(error(NO_AUTH))" not in page.text())
+        with server.fault(lose_reply(), "create", "/lost"), contextlib.suppress(ZooKeeperError):
+            zk.create("/lost", b"")
+        page.until(lambda: "✕ no reply by lose_reply()" in page.find("[data-test=ops]").text)
+        row = page.until(
+            lambda: next(
+                (
+                    row
+                    for row in page.driver.find_elements(By.CSS_SELECTOR, "[data-test=ops] tbody tr")
+                    if "no reply" in row.text
+                ),
+                None,
+            )
+        )
+        assert "create /lost" in row.text
+        assert hex(zk.session_id) in row.text
+        assert " ping " not in page.find("[data-test=ops]").text
         page.open("overview")
         page.shows("✓ Serving")
     assert page.errors() == [] or all("ERR_CONNECTION" in line for line in page.errors())
 
 
-def test_a_cluster_is_shown_member_by_member(page: Page) -> None:
+def test_cluster_is_shown_member_by_member(page: Page) -> None:
     with Cluster(3, admin=True) as cluster:
         late = cluster.followers[0]
         cluster.populate({"/a": b"old"})
@@ -437,7 +402,14 @@ def test_a_cluster_is_shown_member_by_member(page: Page) -> None:
         assert cluster.admin_url is not None
         page.url = cluster.admin_url
         page.open()
-        page.shows("Members", f"{late.index} follower", "1 transaction")
+        page.shows(
+            "Members",
+            f"{late.index} follower",
+            "1 transaction",
+            "! Serving, with problems in the cluster",
+            "behind by 1 transaction, lags by 1000 s",
+        )
+        assert "good" not in page.find("[data-test=health]").get_attribute("class")
         page.find(f"[data-test=members] a[href='?member={late.index}']").click()
         page.until(lambda: page.driver.current_url.partition("#")[0].endswith(f"?member={late.index}"))
         page.shows("follower, up for")
@@ -445,4 +417,9 @@ def test_a_cluster_is_shown_member_by_member(page: Page) -> None:
         page.driver.execute_script("location.hash = '#/tree//a'")
 
         page.shows("old")
+
+        cluster.partition([0, 1], [2])
+        page.driver.execute_script("location.hash = '#/overview'")
+
+        page.shows("the network is divided: 0 and 1, 2")
         page.driver.get("about:blank")

@@ -1,4 +1,4 @@
-"""The locks that the console finds in its own server, beside those that a client finds there."""
+"""The locks that the console finds in its own server, compared with those that a client finds there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from support.console import as_printed
+from support.engine import make_engine
 
 from zoolet.client import Client
 from zoolet.client.recipes import (
@@ -21,9 +23,27 @@ from zoolet.client.recipes import (
     TryLock,
 )
 from zoolet.client.recipes.overview import Overview, described
+from zoolet.console.local_locks import LocalReader
+from zoolet.console.source import Pace
+from zoolet.server.admin.lock_counts import LockCounts
 from zoolet.testing import Server
 
 pytest.importorskip("h11")
+
+
+LABELS = {"lock": "lock", "read-write lock": "rwlock", "semaphore": "semaphore", "queue": "queue"}
+"""The labels of the metrics by kind. Durable locks are not counted."""
+
+
+def totals(lines: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return the numbers of held locks and of waiters, by the labels of the metrics."""
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    for line in lines:
+        if line["kind"] in LABELS and line["holders"]:
+            label = line["naming"], LABELS[line["kind"]]
+            locks, waiters = counts.get(label, (0, 0))
+            counts[label] = locks + 1, waiters + len(line["waiters"])
+    return counts
 
 
 @pytest.mark.slow
@@ -39,6 +59,8 @@ async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
             await TryLock(a, "/try").attempt(),
             await DurableLock(a, "/durable", "me", ttl=60.0).attempt(),
         ]
+        await a.create("/step/ready", b"", parents=True)
+        await b.create("/step/9c7e980a02c6499346ac9bf4e550501a", b"", ephemeral=True)
         waiting = [
             asyncio.create_task(Lock(b, "/some/lock", data=b"b", naming=naming).acquire()),
             asyncio.create_task(Semaphore(b, "/pool", 1, data=b"b", naming=naming).acquire()),
@@ -47,13 +69,14 @@ async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
         queue = LockingQueue(a, "/jobs")
         await Queue(a, "/plain").put(b"1")
         await queue.put(b"1")
+        held.append((await queue.acquire()).lease)
         server.populate({f"/data/{number}/x": "" for number in range(50)})
 
         while True:
-            shared = described(*await Overview(a, "/").look())["shared"]
-            if sum(len(line["waiters"]) for line in shared) == 2:
+            shared = described(*await Overview(a, "/").read())["shared"]
+            if sum(len(line["waiters"]) for line in shared) == 3:
                 break
-        lines, _ = await Overview(a, "/").look()
+        lines, _ = await Overview(a, "/").read()
         assert all(entry.holds for line in lines for entry in line.holders)
         assert not any(entry.holds for line in lines for entry in line.waiters)
         assert server.admin_url is not None
@@ -61,12 +84,27 @@ async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
         shown = json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read()))
 
         for line in shown["shared"]:
+            assert (line["held"], line["waiting"]) == (len(line["holders"]), len(line["waiters"]))
             for holder in line["holders"]:
-                assert holder.pop("held_since") >= holder["since"]
-        assert shown["shared"] == shared
-        assert {line["kind"] for line in shared} == {"lock", "read-write lock", "semaphore", "queue", "durable lock"}
+                assert holder["held_since"] >= holder["since"]
+            for entry in line["holders"] + line["waiters"]:
+                assert entry["address"].startswith("127.0.0.1:") or entry["session"] is None
+        assert as_printed(shown["shared"]) == shared
+        counts = LockCounts()
+        await counts.refresh(server._engine)
+        counted = {label: (each.locks, each.waiters) for label, each in counts.latest.by_label.items() if each.locks}
+        assert counted == totals(shared)
+        kinds = {"lock", "read-write lock", "semaphore", "queue", "durable lock", "double barrier"}
+        assert {line["kind"] for line in shared} == kinds
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         for lease in held:
             await lease.release()
+
+
+async def test_nodes_deleted_while_reading_locks_are_skipped() -> None:
+    reader = LocalReader(make_engine(), Pace(asyncio.Lock()), lambda node: True)
+
+    assert await reader.lists(["/", "/gone"]) == {"/": ["zookeeper"]}
+    assert [path for path, _, _ in await reader.nodes(["/", "/gone"])] == ["/"]

@@ -1,7 +1,8 @@
-"""The console over HTTP, without a socket: its files, who may read, wrong questions, and streams."""
+"""The console over HTTP, without a socket: its files, permissions, invalid requests, and streams."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gc
 import json
@@ -12,17 +13,16 @@ import pytest
 from support.calls import connected
 from support.console import BEARER, Console, b64
 
+from zoolet.console.local_tree import walk
+from zoolet.console.pages import FILES, MAX_GLOB, MAX_STREAMS
 from zoolet.protocol.acl import ACL, Id
 from zoolet.protocol.operations import OpCode
-from zoolet.protocol.txns import DeleteTxn
-from zoolet.server.admin.http import Request
-from zoolet.server.console.pages import FILES, MAX_STREAMS
 
 # --- files ---
 
 
 @pytest.mark.parametrize("name", FILES)
-async def test_each_file_has_its_type_and_the_policy(name: str) -> None:
+async def test_each_file_has_type_and_policy(name: str) -> None:
     response = await Console().ask(f"/console/{name}")
 
     assert response.content_type == FILES[name]
@@ -35,15 +35,14 @@ async def test_no_other_file_is_given_out(name: str) -> None:
     assert (await Console().refusal(f"/console/{name}")).status == 404
 
 
-async def test_the_root_is_the_page_and_the_rest_is_somebody_else_s() -> None:
+async def test_root_is_page_and_other_paths_are_not() -> None:
     console = Console()
 
     assert b"console/app.js" in (await console.ask("/")).body
-    request = Request("GET", "/metrics", {})
-    assert await console.pages.answer(request, request.path) is None
+    assert str(await console.refusal("/metrics")) == "there is nothing"
 
 
-# --- who may what ---
+# --- permissions ---
 
 
 async def test_on_loopback_reading_is_open_and_changing_is_not() -> None:
@@ -59,7 +58,7 @@ async def test_on_loopback_reading_is_open_and_changing_is_not() -> None:
 @pytest.mark.parametrize(
     "name", ["overview", "samples", "children", "node", "sessions", "locks", "history", "events", "search"]
 )
-async def test_elsewhere_nothing_is_shown_without_the_token(name: str) -> None:
+async def test_other_address_shows_nothing_without_token(name: str) -> None:
     console = Console(is_open=False)
 
     assert (await console.refusal(f"/console/api/{name}")).status == 401
@@ -68,11 +67,11 @@ async def test_elsewhere_nothing_is_shown_without_the_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("header", ["Bearer wrong", "Basic eA==", "Bearer"])
-async def test_a_wrong_token_is_refused_even_where_none_is_needed(header: str) -> None:
+async def test_wrong_token_is_refused_even_if_none_is_needed(header: str) -> None:
     assert (await Console().refusal("/console/api/about", authorization=header)).status == 401
 
 
-async def test_data_that_not_everyone_may_read_needs_the_token() -> None:
+async def test_data_not_readable_by_everyone_needs_token() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/secret", b"hunter2", acl=(ACL(31, Id("ip", "10.0.0.1")),))
@@ -87,7 +86,7 @@ async def test_data_that_not_everyone_may_read_needs_the_token() -> None:
 
 
 async def found(console: Console, query: str, **headers: str) -> list[dict[str, Any]]:
-    """Search, and return the lines."""
+    """Search, and return the lines of the result."""
     stream = (await console.ask(f"/console/api/search?{query}", **headers)).stream
     assert stream is not None
     lines = [json.loads(line) async for line in stream]
@@ -109,11 +108,11 @@ async def test_children_come_in_windows() -> None:
 
     assert window["total"] == 25
     assert [row[0] for row in window["rows"]] == ["10", "11", "12", "13", "14"]
-    assert window["rows"][0] == ["10", 0, 10, "persistent"]
+    assert window["rows"][0] == ["10", 0, 10, "persistent", console.engine.now]
     assert (await console.facts("children?path=/many&offset=99"))["rows"] == []
 
 
-async def test_a_large_list_is_sorted_again_when_it_has_changed() -> None:
+async def test_large_list_is_sorted_again_after_change() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/many", b"")
@@ -127,7 +126,7 @@ async def test_a_large_list_is_sorted_again_when_it_has_changed() -> None:
     assert (first["rows"][0][0], second["rows"][0][0]) == ("0000", "!")
 
 
-async def test_a_node_has_its_owner_watches_quota_and_acl_in_words() -> None:
+async def test_node_has_owner_watches_quota_and_acl() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/e", b'{"a": 1}', 1)
@@ -142,14 +141,7 @@ async def test_a_node_has_its_owner_watches_quota_and_acl_in_words() -> None:
     assert node["acl"] == [{"scheme": "world", "id": "anyone", "permissions": "cdrwa"}]
 
 
-async def test_msgpack_is_shown_as_json() -> None:
-    console = Console()
-    connected(console.engine).create("/m", b"\x81\xa1a\x01")
-
-    assert json.loads((await console.facts("node?path=/m"))["data"]["msgpack"]) == {"a": 1}
-
-
-async def test_of_large_data_the_beginning_is_shown_until_all_is_asked_for() -> None:
+async def test_large_data_shows_beginning_until_all_is_requested() -> None:
     console = Console()
     connected(console.engine).create("/big", bytes(100_000))
 
@@ -157,7 +149,7 @@ async def test_of_large_data_the_beginning_is_shown_until_all_is_asked_for() -> 
     assert len(base64.b64decode((await console.facts("node?path=/big&whole=1"))["data"]["base64"])) == 100_000
 
 
-async def test_a_search_is_by_name_path_and_content() -> None:
+async def test_search_is_by_name_path_and_content() -> None:
     console = Console()
     peer = connected(console.engine)
     for path, data in (("/a", b"x"), ("/a/b.lock", b"needle"), ("/a/c", b"needle"), ("/b", b"")):
@@ -175,7 +167,7 @@ async def test_a_search_is_by_name_path_and_content() -> None:
     assert (await found(console, "name=*&path=/gone"))[-1]["done"] is True
 
 
-async def test_locks_are_those_of_the_command_with_addresses() -> None:
+async def test_locks_equal_those_of_command_with_addresses() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/l", b"")
@@ -188,10 +180,86 @@ async def test_locks_are_those_of_the_command_with_addresses() -> None:
     (line,) = locks["shared"]
     assert (line["path"], line["kind"]) == ("/l", "lock")
     assert [entry["data"] for entry in line["holders"] + line["waiters"]] == ["me", "you"]
-    assert locks["addresses"][line["holders"][0]["session"]].startswith("127.0.0.1")
+    assert line["holders"][0]["address"].startswith("127.0.0.1")
 
 
-async def test_a_session_has_its_nodes_watches_and_life() -> None:
+async def test_locks_are_sorted_by_longest_wait_and_counted() -> None:
+    console = Console()
+    peers = [connected(console.engine) for _ in range(3)]
+    name = "9c7e980a02c6499346ac9bf4e550501a__lock__"
+    for number, path in enumerate(("/idle", "/late", "/long")):
+        peers[0].create(path, b"")
+        console.engine.now = 9_000 - 1_000 * number
+        for peer in peers[: number + 1]:
+            peer.create(f"{path}/{name}", b"", 3)
+    console.engine.now = 10_000
+
+    locks = await console.facts("locks")
+    brief = await console.facts("locks?brief=1")
+
+    assert [line["path"] for line in locks["shared"]] == ["/long", "/late", "/idle"]
+    assert brief["longest"] == {"path": "/long", "since": 7.0}
+    assert (brief["locks"], brief["waiters"], brief["circles"], brief["now"]) == (3, 3, 0, 10.0)
+    assert not {"shared", "deadlocks"} & set(brief)
+
+
+async def test_simultaneous_answers_differ_with_and_without_token() -> None:
+    console = Console(is_open=True)
+    peer = connected(console.engine)
+    peer.create("/secret", b"")
+    name = "/secret/9c7e980a02c6499346ac9bf4e550501a__lock__"
+    peer.create(name, b"password", 3, (ACL(31, Id("digest", "a:b")),))
+
+    bodies = [
+        each.body
+        for headers in ((BEARER, {}), ({}, BEARER))
+        for each in await asyncio.gather(*(console.ask("/console/api/locks", **each) for each in headers))
+    ]
+
+    assert [b"password" in body for body in bodies] == [True, False, False, True]
+
+
+async def test_reader_that_leaves_does_not_cancel_another() -> None:
+    console = Console()
+    leaving = asyncio.ensure_future(console.ask("/console/api/locks"))
+    staying = asyncio.ensure_future(console.facts("locks"))
+    await asyncio.sleep(0)  # both wait for the same work
+    leaving.cancel()
+
+    assert (await staying)["shared"] == []
+
+
+async def test_locks_of_session_show_its_place() -> None:
+    console = Console()
+    peers = [connected(console.engine) for _ in range(4)]
+    sessions = [hex(each) for each in console.engine.sessions.alive]
+    name = "9c7e980a02c6499346ac9bf4e550501a__lock__"
+    for path, order in (("/a", (0, 1, 2)), ("/b", (2, 0)), ("/c", (1,))):
+        peers[0].create(path, b"")
+        for number in order:
+            peers[number].create(f"{path}/{name}", b"", 3)
+
+    async def places(number: int) -> dict[str, int]:
+        answer = await console.facts(f"locks?session={sessions[number]}")
+        assert answer["circles"] == len(answer["deadlocks"]) == (number in (0, 2))
+        return {line["path"]: line["place"] for line in answer["shared"]}
+
+    assert await places(2) == {"/a": 2, "/b": 0}
+    assert await places(1) == {"/a": 1, "/c": 0}
+    assert await places(0) == {"/a": 0, "/b": 1}
+    assert await places(3) == {}
+
+
+async def test_samples_of_a_day_are_by_minute() -> None:
+    console = Console()
+    console.source._samples.rows.hour.extend([(0.0,), (1.0,)])
+    console.source._samples.rows.day.append((1.0,))
+
+    assert (await console.facts("samples"))["rows"] == [[0.0], [1.0]]
+    assert (await console.facts("samples?day=1"))["rows"] == [[1.0]]
+
+
+async def test_session_has_nodes_watches_and_history() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/e", b"", 1)
@@ -209,19 +277,19 @@ async def test_a_session_has_its_nodes_watches_and_life() -> None:
     assert (await console.facts("session?id=0x1"))["alive"] is False
 
 
-async def test_without_a_history_there_is_no_such_view() -> None:
+async def test_missing_history_removes_its_view() -> None:
     console = Console(history=False)
 
     assert "history" not in (await console.facts("about"))["views"]
     assert (await console.refusal("/console/api/history")).status == 409
 
 
-async def test_the_log_files_are_looked_at_when_somebody_asks() -> None:
+async def test_log_files_are_read_on_request() -> None:
     asked: list[Any] = []
 
     def past(*arguments: Any) -> list[Any]:
-        asked.append(arguments)
-        return [(5, 0x17, 1000, OpCode.DELETE, [(OpCode.DELETE, DeleteTxn("/a"))])]
+        asked.append(arguments[:4])
+        return [(5, 1, 0x17, 1000, OpCode.DELETE, [(OpCode.DELETE, "/a", -1)])]
 
     console = Console()
     assert (await console.refusal("/console/api/history?files=1")).status == 409
@@ -248,18 +316,19 @@ async def test_the_log_files_are_looked_at_when_somebody_asks() -> None:
         ("session?id=", 400),
         ("session?id=" + "f" * 17, 400),
         ("history?before=x", 400),
+        ("locks?session=x", 400),
         ("nothing", 404),
         ("change/create", 405),
     ],
 )
-async def test_a_wrong_question_is_refused_with_the_reason(target: str, status: int) -> None:
+async def test_wrong_query_is_refused_with_reason(target: str, status: int) -> None:
     error = await Console().refusal(f"/console/api/{target}")
 
     assert error.status == status
     assert str(error)
 
 
-async def test_only_so_many_pages_listen_at_a_time() -> None:
+async def test_listening_pages_are_limited() -> None:
     console = Console()
     streams = [(await console.ask("/console/api/events")).stream for _ in range(MAX_STREAMS)]
 
@@ -274,16 +343,23 @@ async def test_only_so_many_pages_listen_at_a_time() -> None:
     assert (await console.ask("/console/api/events")).stream is not None
 
 
-def test_a_search_keeps_no_object_for_each_child_of_a_large_node() -> None:
+def test_search_keeps_no_object_for_each_child() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/t")
     for number in range(5000):
         peer.create(f"/t/{number}")
     gc.collect()
-    walk = console.source._walk("/t")
+    nodes = walk(console.engine, "/t")
     before = sys.getallocatedblocks()
 
-    assert [next(walk)[0], next(walk)[0]] == ["/t", "/t/0"]
+    assert [next(nodes)[0], next(nodes)[0]] == ["/t", "/t/0"]
 
     assert sys.getallocatedblocks() - before < 2500
+
+
+async def test_glob_has_at_most_200_characters() -> None:
+    console = Console()
+
+    assert (await console.ask("/console/api/search?name=" + "x" * MAX_GLOB)).stream is not None
+    assert (await console.refusal("/console/api/search?name=" + "x" * (MAX_GLOB + 1))).status == 400

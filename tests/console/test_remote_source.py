@@ -1,80 +1,36 @@
-"""``zoolet console HOSTS``: in front of zoolet and of real servers, what their protocol and commands tell."""
+"""``zoolet console HOSTS``, for zoolet and for real servers: information from their protocol and commands."""
 
 from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import CancelledError, ConnectionClosedError
 from support.apache import RELEASES, ApacheZooKeeper
+from support.console import as_printed
 from support.curator import curator_locks, require_curator
-from support.daemon import Running
+from support.http import answer
+from support.remote_console import console
 
 from zoolet.__main__ import main
 from zoolet.client.blocking import Client
-from zoolet.testing import Server
+from zoolet.console.pages import ConsolePages
+from zoolet.console.remote_source import RemoteSource
+from zoolet.server.admin.http import HttpError, Request, Router, Token
+from zoolet.testing import Cluster, Server
 
 pytest.importorskip("h11")
 pytestmark = pytest.mark.slow
 
 
-class Remote:
-    """A console in a process of its own."""
-
-    def __init__(self, url: str, token: str) -> None:
-        self.url = url
-        self.token = token
-
-    def get(self, name: str) -> Any:
-        """Ask for something."""
-        with urllib.request.urlopen(f"{self.url}console/api/{name}", timeout=10) as response:
-            text = response.read()
-        lines = text.splitlines()
-        return json.loads(text) if len(lines) == 1 else [json.loads(line) for line in lines]
-
-    def change(self, action: str, **arguments: object) -> Any:
-        """Change something, with the token."""
-        headers = {"Authorization": f"Bearer {self.token}"}
-        body = json.dumps(arguments).encode()
-        request = urllib.request.Request(f"{self.url}console/api/change/{action}", body, headers)
-        with urllib.request.urlopen(request, timeout=10) as response:
-            return json.loads(response.read())
-
-    def until(self, name: str, wanted: Any) -> Any:
-        """Ask until something is so."""
-        deadline = time.monotonic() + 10
-        while not wanted(answer := self.get(name)):
-            assert time.monotonic() < deadline, answer
-            time.sleep(0.05)
-        return answer
-
-
-@contextmanager
-def console(hosts: str) -> Iterator[Remote]:
-    """Run the command."""
-    command = [sys.executable, "-m", "zoolet", "console", hosts]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
-        lines = Running(process)
-        try:
-            url = lines.read_line(1).removeprefix("zoolet console on ")
-            yield Remote(url, lines.read_line(1).removeprefix("zoolet console token "))
-        finally:
-            process.terminate()
-            process.communicate(timeout=10)
-
-
-def test_it_shows_what_the_protocol_tells() -> None:
+def test_remote_source_shows_protocol_data() -> None:
     with (
         Server(config={"4lw.commands.whitelist": "*"}) as server,
         Client(server.hosts) as zk,
@@ -101,7 +57,33 @@ def test_it_shows_what_the_protocol_tells() -> None:
             caught.value.close()
 
 
-def test_it_changes_nodes_as_a_client() -> None:
+def test_remote_source_shows_each_of_its_servers() -> None:
+    config = {"4lw.commands.whitelist": "*"}
+    with (
+        Cluster(2, config=config) as cluster,
+        Client(cluster[0].hosts) as one,
+        Client(cluster[1].hosts) as two,
+        console(f"127.0.0.1:1,{cluster[0].hosts},{cluster[1].hosts}") as of,
+    ):
+        one.create("/l", b"")
+        one.create("/l/9c7e980a02c6499346ac9bf4e550501a__lock__", b"me", ephemeral=True, sequential=True)
+        two.create("/l/9c7e980a02c6499346ac9bf4e550501a__lock__", b"you", ephemeral=True, sequential=True)
+        wanted = {hex(one.session_id), hex(two.session_id)}
+
+        answer = of.until("sessions", lambda answer: wanted <= {row["id"] for row in answer["rows"]})
+        since = [row["since"] for row in answer["rows"]]
+        assert since == sorted(since)
+        overview = of.until("overview", lambda answer: answer["connections"] >= 3)
+        assert overview["health"] == ""
+        assert {server["mode"] for server in overview["servers"][1:]} == {"leader", "follower"}
+        assert "refused" in overview["servers"][0]["problem"]
+        locks = of.get(f"locks?session={hex(two.session_id)}")
+        assert [(line["path"], line["place"]) for line in locks["shared"]] == [("/l", 1)]
+        entries = locks["shared"][0]["holders"] + locks["shared"][0]["waiters"]
+        assert all(entry["address"].startswith("127.0.0.1:") for entry in entries)
+
+
+def test_remote_source_changes_nodes_as_client() -> None:
     with Server() as server, Client(server.hosts) as zk, console(server.hosts) as of:
         of.change("create", path="/a", base64=base64.b64encode(b"1").decode())
         of.change("set", path="/a", base64=base64.b64encode(b"2").decode(), version=0)
@@ -115,7 +97,27 @@ def test_it_changes_nodes_as_a_client() -> None:
         assert zk.exists("/a") is None
 
 
-def test_a_server_that_is_lost_is_named_and_found_again() -> None:
+class BadNames:
+    """A client of a server that returns an invalid child name."""
+
+    async def children(self, path: str) -> list[str]:
+        """Return the invalid name."""
+        return ["a/../b"]
+
+
+async def test_invalid_names_are_refused() -> None:
+    source = RemoteSource(cast(Any, BadNames()), (), None, 1.0)
+    pages = ConsolePages(source, Token(None))
+    router = Router(pages.routes(), lambda request: HttpError(404, ""))
+    request = Request("GET", "/console/api/children?path=/", {"host": "localhost"})
+
+    with pytest.raises(HttpError, match="the server returned an invalid child name") as caught:
+        await answer(router, request)
+
+    assert caught.value.status == 409
+
+
+def test_lost_server_is_named_and_found_again() -> None:
     with Server() as server, console(server.hosts) as of:
         server.refuse_connections()
         server.drop("all")
@@ -124,7 +126,7 @@ def test_a_server_that_is_lost_is_named_and_found_again() -> None:
         of.until("overview", lambda answer: answer["health"] == "")
 
 
-def test_a_server_that_is_not_there_ends_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_server_stops_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["console", "127.0.0.1:1", "--timeout", "0.5"]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
 
@@ -144,14 +146,12 @@ def wait_for(lock: Any) -> None:
 
 
 def kazoo_lines(answer: Any) -> list[Any]:
-    """Return the lines of kazoo's locks."""
+    """Return the lines about kazoo locks."""
     return [line for line in answer["shared"] if line["path"].startswith("/kazoo")]
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_in_front_of_a_real_server_it_shows_the_locks_that_the_command_shows(
-    release: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_console_of_real_server_shows_same_locks_as_command(release: str, capsys: pytest.CaptureFixture[str]) -> None:
     require_curator()
     with ApacheZooKeeper(release) as apache, curator_locks(apache.hosts), console(apache.hosts) as of:
         one, two = KazooClient(apache.hosts), KazooClient(apache.hosts)
@@ -169,7 +169,9 @@ def test_in_front_of_a_real_server_it_shows_the_locks_that_the_command_shows(
             assert main(["locks", apache.hosts, "--json"]) == 0
             printed = json.loads(capsys.readouterr().out)
 
-            assert shown["shared"] == printed["shared"]
+            assert as_printed(shown["shared"]) == sorted(
+                printed["shared"], key=lambda line: (line["path"], line["kind"])
+            )
             assert shown["deadlocks"] == printed["deadlocks"]
             assert {line["naming"] for line in shown["shared"]} == {"kazoo", "curator"}
             lines = {line["path"]: line for line in shown["shared"]}

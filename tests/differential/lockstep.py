@@ -1,4 +1,4 @@
-"""Scripts of steps on a :class:`~differential.pair.Pair` that starts again after a difference."""
+"""Scripts of steps on a :class:`~differential.pair.Pair`, which is replaced after a difference."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CONNECTIONS = 3
 
 
 class Lockstep:
-    """A pair that is replaced after a difference, because the two sides are out of step then.
+    """A pair that is replaced after a difference, because then the two sides are out of step.
 
     Args:
-        release: Which real server is compared with.
-        enforce_quota: Refuse writes that exceed a hard limit.
-        admin: Start the admin server of the real one.
+        release: The release of the real server.
+        enforce_quota: Whether to refuse writes that exceed a hard limit.
+        admin: Whether to start the admin server of the real server.
     """
 
     def __init__(self, release: str, *, enforce_quota: bool = False, admin: bool = False) -> None:
@@ -34,18 +34,18 @@ class Lockstep:
 
     @property
     def done(self) -> int:
-        """How many steps there have been."""
+        """The number of steps so far."""
         return self._before + (self.pair.steps if self.pair else 0)
 
     def start(self) -> Pair:
-        """Return the pair, a new one if there is none."""
+        """Return the pair; start a new one if there is none."""
         if self.pair is None:
             self.apache = ApacheZooKeeper(
                 self.release,
                 config={
                     "minSessionTimeout": str(MIN_TIMEOUT),
                     "maxSessionTimeout": str(MAX_TIMEOUT),
-                },  # nothing expires by itself
+                },  # no session expires on its own
                 properties={
                     "zookeeper.DigestAuthenticationProvider.superDigest": digest_id(SUPER.encode()),
                     "znode.container.checkIntervalMs": "3600000",
@@ -57,7 +57,7 @@ class Lockstep:
         return self.pair
 
     def stop(self) -> None:
-        """Stop both sides; the next script starts others."""
+        """Stop both sides; the next script starts new ones."""
         if self.pair is not None and self.apache is not None:
             self._before += self.pair.steps
             self.pair.close()
@@ -65,7 +65,7 @@ class Lockstep:
         self.pair = self.apache = None
 
     def compare(self, script: Iterable[Step]) -> None:
-        """Do the steps, then clear the tree, on both sides.
+        """Run the steps on both sides, and clear both trees.
 
         Raises:
             AssertionError: The two sides differ.

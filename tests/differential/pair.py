@@ -1,14 +1,13 @@
-"""Zoolet and a real ZooKeeper in lockstep: the same bytes go to both, and all that can be seen is compared.
+"""Zoolet and a real ZooKeeper in lockstep: both get the same bytes, and all their visible output is compared.
 
-Both start empty and get the same requests, so zxids and session ids are the same numbers on both sides, and with
-release 3.8 passwords as well; with release 3.9 each side hands out passwords of its own. Only what is random in the
-real one is evened out: the times in Stats, the order of children's names, ephemerals and identities, and the order of
-events where a session ends.
+Both start empty and get the same requests, so zxids and session ids are the same numbers on both sides. Passwords are
+also the same with release 3.8; with release 3.9 each side creates its own. Only random parts of the real server's
+output are normalised: the times in Stats, the order of children's names, ephemerals and identities, and the order of
+events when a session is closed.
 """
 
 from __future__ import annotations
 
-import socket
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 from support.apache import ApacheZooKeeper
 from support.engine import make_engine
 from support.peer import Peer
+from support.wire import Wire
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -30,16 +30,17 @@ from zoolet.server.core.settings import Settings
 
 SUPER = "super:secret"
 MIN_TIMEOUT, MAX_TIMEOUT = 600_000, 1_200_000
-"""Milliseconds; long, so that no session expires by itself."""
+"""Milliseconds; so long that no session expires on its own."""
 OPEN_AT_6 = (OpCode.RECONFIG, OpCode.CREATE_TTL, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER)
+WAIT_S: Final = 8.0
 PING = r.RequestHeader(-2, OpCode.PING).encode()
 PASSWORD: Final = slice(20, 36)
-"""Where the password is in the payload of a ConnectResponse."""
+"""The position of the password in the payload of a ConnectResponse."""
 
 
 @dataclass(frozen=True)
 class Connect:
-    """Open connection *who* again; resume the session of *of*, with its password or a wrong one, or open a new one."""
+    """Reopen connection *who*; resume the session of *of*, with its password or a wrong one, or open a new session."""
 
     who: int
     of: int | None = None
@@ -61,7 +62,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Raw:
-    """Send a frame's payload as it is on connection *who*."""
+    """Send the payload of a frame unchanged on connection *who*."""
 
     who: int
     payload: bytes
@@ -77,53 +78,19 @@ class Drop:
 Step = Connect | Request | Raw | Drop
 
 
-class Link:
-    """A socket to the real server."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=8)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = b""
-
-    def send(self, payload: bytes) -> None:
-        try:
-            self.socket.sendall(frame(payload))
-        except OSError:
-            pass  # it has been closed; reading says so
-
-    def read(self) -> bytes | None:
-        """Return the next payload, or None at the end."""
-        while True:
-            if len(self._buffer) >= 4:
-                (length,) = struct.unpack_from(">i", self._buffer)
-                if len(self._buffer) >= 4 + length:
-                    payload, self._buffer = self._buffer[4 : 4 + length], self._buffer[4 + length :]
-                    return payload
-            try:
-                data = self.socket.recv(1 << 16)
-            except ConnectionError:
-                return None
-            if not data:
-                return None
-            self._buffer += data
-
-    def close(self) -> None:
-        self.socket.close()
-
-
 def is_event(payload: bytes) -> bool:
-    """No request here has xid -1."""
+    """Return whether a payload is an event; no request here has xid -1."""
     return payload[:4] == b"\xff\xff\xff\xff"
 
 
 def closes(op: int, payload: bytes) -> bool:
-    """Return whether the server closes the connection behind this reply: only then is it read to the end."""
+    """Return whether the server closes the connection after this reply; only then it is read to the end."""
     (err,) = struct.unpack_from(">i", payload, 12)
     return op == OpCode.CLOSE_SESSION or (op == OpCode.AUTH and err != 0) or (err == -6 and op not in OPEN_AT_6)
 
 
 def blank_password(payload: bytes | None) -> bytes | None:
-    """Blank the password of a ConnectResponse that accepts; it has 16 bytes, as every reader expects."""
+    """Blank the password in a ConnectResponse, if it accepts; it must have 16 bytes, as every reader expects."""
     if payload is None or not ConnectResponse.decode(payload).timeout_ms:
         return payload
     assert payload[16:20] == b"\0\0\0\x10", payload
@@ -135,7 +102,7 @@ def blank_times(stat: r.Stat) -> None:
 
 
 def even(op: int, payload: bytes) -> object:
-    """Even out what is random in a reply."""
+    """Normalise the random parts of a reply."""
     header = (payload[:4], payload[4:12], payload[12:16])
     body = payload[16:]
     if op in (OpCode.MULTI, OpCode.MULTI_READ) and body:
@@ -173,9 +140,9 @@ class Pair:
     """Both servers, and up to *size* connections to each.
 
     Args:
-        oracle: The real one; nobody else may use it. Zoolet answers as its release does.
-        size: How many connections.
-        options: More of zoolet's :class:`~zoolet.server.core.settings.Settings`.
+        apache: The real server, with no other clients. Zoolet imitates its release.
+        size: Number of connections.
+        options: Further :class:`~zoolet.server.core.settings.Settings` of zoolet.
     """
 
     def __init__(self, apache: ApacheZooKeeper, size: int = 3, **options: Any) -> None:
@@ -192,7 +159,7 @@ class Pair:
             }
         )
         self.engine = make_engine(settings)
-        self.links: list[Link | None] = [None] * size
+        self.links: list[Wire | None] = [None] * size
         self.peers: list[Peer | None] = [None] * size
         self.welcomes: list[tuple[ConnectResponse, ConnectResponse] | None] = [None] * size
 
@@ -205,7 +172,7 @@ class Pair:
     # --- steps ---
 
     def do(self, step: Step) -> tuple[object, object]:
-        """Do one step on both sides and give what each side showed: the real one first."""
+        """Run one step on both sides; return the output of the real server and of zoolet."""
         self.steps += 1
         if isinstance(step, Connect):
             return self._connect(step)
@@ -222,26 +189,26 @@ class Pair:
             payload, op = r.RequestHeader(step.xid, step.op).encode() + step.body, step.op
         else:
             payload, op = step.payload, -99
-        link.send(payload)
+        link.write(payload)
         unordered = op == OpCode.CLOSE_SESSION
         real = [self._real(step.who, link, op, unordered)]
         ours = [self._ours(step.who, peer, op, peer.feed(frame(payload)), unordered)]
         return self._with_others(step.who, real, ours, unordered)
 
     def _with_others(self, who: int, real: list[object], ours: list[object], unordered: bool) -> tuple[object, object]:
-        """Add what the other connections heard: a ping on each makes sure that it has all arrived."""
+        """Add the output on the other connections; a ping on each ensures that everything has arrived."""
         for other, (link, peer) in enumerate(zip(self.links, self.peers, strict=True)):
             if other != who and link is not None and peer is not None:
-                link.send(PING)
+                link.write(PING)
                 real.append(self._real(other, link, OpCode.PING, unordered))
                 ours.append(self._ours(other, peer, OpCode.PING, peer.pop_output() + peer.feed(frame(PING)), unordered))
         return real, ours
 
-    def _real(self, who: int, link: Link, op: int, unordered: bool) -> object:
+    def _real(self, who: int, link: Wire, op: int, unordered: bool) -> object:
         """Read up to the reply, or to the end if the connection is closed with it."""
         seen: list[object] = []
         events: list[bytes] = []
-        while (payload := link.read()) is not None:
+        while (payload := link.next_payload()) is not None:
             if is_event(payload):
                 (events if unordered else seen).append(payload)
                 continue
@@ -293,9 +260,9 @@ class Pair:
             ).encode()
             for side in (0, 1)
         ]
-        link = Link(self.apache.port)
-        link.send(asked[0])
-        answer = link.read()
+        link = Wire(self.apache.port, 0, wait=WAIT_S)
+        link.write(asked[0])
+        answer = link.next_payload()
         welcome = ConnectResponse.decode(answer) if answer else None
         if welcome and not session:
             self.engine.sessions._next_id = welcome.session_id

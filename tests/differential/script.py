@@ -1,4 +1,4 @@
-"""Requests for scripts, as short as they can be written; null paths and null elements are allowed everywhere."""
+"""Short functions for the requests of scripts; null paths and null elements are allowed everywhere."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def remove_watches(path: str | None, kind: int) -> Operation:
 
 
 def strings(paths: Sequence[str | None] | None) -> bytes:
-    """Write a vector of strings, any of which may be null."""
+    """Encode a vector of strings, including null strings."""
     if paths is None:
         return NULL
     return struct.pack(">i", len(paths)) + b"".join(map(put_str, paths))
 
 
 def set_watches(since: int, *lists: Sequence[str | None] | None) -> Operation:
-    """Three lists make a setWatches, five a setWatches2."""
+    """Return a setWatches for three lists, or a setWatches2 for five."""
     op = {3: OpCode.SET_WATCHES, 5: OpCode.SET_WATCHES2}[len(lists)]
     return op, struct.pack(">q", since) + b"".join(map(strings, lists))
 
@@ -85,10 +85,10 @@ def reads(*operations: Operation) -> Operation:
 
 
 def by(who: int, operation: Operation) -> Request:
-    """Send it on connection *who*."""
+    """Return the request that sends an operation on connection *who*."""
     return Request(who, *operation)
 
 
 def script(*operations: Operation) -> list[Request]:
-    """Send them on the first connection."""
+    """Return the requests that send operations on the first connection."""
     return [by(0, operation) for operation in operations]

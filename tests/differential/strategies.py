@@ -2,11 +2,11 @@
 malformed.
 
 A script has one of three topics: anything, watches of all kinds on a few paths, or quotas. Null paths are everywhere,
-except for those that stop the real 3.8.0: a watch on one that stays, and one in a multi.
+except where they stop the real 3.8.0: in a watch that stays, and in a multi.
 
-Left out is what stops the real server or what it leaves open (spec 05, appendices B and D); the pitfall tests cover
-those. A stats node of a quota, for one, is only ever written with a text that parses, and no quota is ephemeral: the
-order in which a session's ephemeral nodes go is open, and so would be what the quota counts.
+Steps that stop the real server or whose result is undefined (spec 05, appendices B and D) are left out; the pitfall
+tests cover them. For example, a stats node of a quota is only written with a valid text, and no quota is ephemeral: the
+order in which a session's ephemeral nodes are deleted is undefined, and with it the quota's counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from zoolet.protocol.codec import NULL, Record, put_str
 from zoolet.protocol.operations import OpCode
 
 MIN_STEPS = 20
-"""Steps in a script, at the least."""
+"""Minimum number of steps in a script."""
 who = st.integers(0, CONNECTIONS - 1)
 
 plain_paths = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/z", "/a/x/p", "/e", "/e/f", "/a/x/p/q"])
@@ -153,7 +153,7 @@ sets = st.builds(r.SetDataRequest, paths, datas, versions)
 checks = st.builds(r.CheckVersionRequest, paths, versions)
 gets = st.builds(r.GetDataRequest, paths, bools)
 lists = st.builds(r.GetChildrenRequest, paths, bools)
-bmp_paths = paths.filter(lambda path: "😀" not in path)  # events answer in plain UTF-8 here, in CESU-8 there
+bmp_paths = paths.filter(lambda path: "😀" not in path)  # zoolet's events use plain UTF-8, ZooKeeper's CESU-8
 path_lists = [st.lists(bmp_paths, max_size=3)] * 6
 some_paths = st.one_of(*path_lists, st.none())
 nullable_paths = st.one_of(*path_lists, st.none(), st.lists(st.one_of(bmp_paths, bmp_paths, st.none()), max_size=3))
@@ -163,7 +163,7 @@ zxids = st.integers(-1, 60)
 def ttl_creates(draw: st.DrawFn) -> r.CreateTTLRequest:
     mode, ttl = draw(flags), draw(st.one_of(ttls, st.integers(-5, -1)))
     if 0 <= mode <= 4 and ttl < 0:
-        ttl = 7  # this would stop the real server
+        ttl = 7  # a negative TTL would stop the real server
     return r.CreateTTLRequest(draw(paths), draw(datas), draw(acls), mode, ttl)
 
 
@@ -193,7 +193,7 @@ OPERATIONS: dict[int, st.SearchStrategy[Record]] = {
     OpCode.CHECK_WATCHES: st.builds(
         r.CheckWatchesRequest,
         paths.filter(bool),
-        st.integers(0, 7),  # release 3.8 never finds one on an empty path
+        st.integers(0, 7),  # release 3.8 never finds a watch on an empty path
     ),
     OpCode.REMOVE_WATCHES: st.builds(r.RemoveWatchesRequest, paths, st.integers(0, 7)),
     OpCode.RECONFIG: st.builds(r.ReconfigRequest, st.none(), st.just("1"), st.none(), st.just(-1)),
@@ -210,7 +210,7 @@ COMMON = [
 MULTI_WRITES = {
     OpCode.CREATE: creates,
     OpCode.CREATE2: creates,
-    # 3.9 takes a container with the flag of an ephemeral node for one, until the end of the transaction
+    # 3.9 treats a container with the flag of an ephemeral node as ephemeral until the end of the transaction
     OpCode.CREATE_CONTAINER: st.builds(r.CreateRequest, paths, datas, acls, flags.filter(lambda n: n not in (1, 3))),
     OpCode.CREATE_TTL: ttl_create,
     OpCode.DELETE: deletes,
@@ -222,18 +222,18 @@ WITHOUT_PATH: Final = frozenset({OpCode.PING, OpCode.WHO_AM_I, OpCode.RECONFIG})
 
 
 def with_null_path(body: bytes) -> bytes:
-    """Replace the path that a request starts with by null."""
+    """Replace the path at the start of a request by null."""
     return body if body[:4] == NULL else NULL + body[4 + int.from_bytes(body[:4], "big") :]
 
 
 def stands_null_paths(release: str, op: int) -> bool:
-    """Return whether a release answers a null path in such a request and goes on."""
+    """Return whether a release answers a null path in this request and keeps working."""
     return op not in WITHOUT_PATH and not (release == "3.8" and op == OpCode.ADD_WATCH)
 
 
 @st.composite
 def operations_of_multi(draw: st.DrawFn, release: str, op: OpCode) -> Operation:
-    """One operation of a multi or a multiRead; now and then one that does not belong, or with a null path."""
+    """One operation of a multi or a multiRead, sometimes a wrong one or one with a null path."""
     own, others = (MULTI_WRITES, MULTI_READS) if op == OpCode.MULTI else (MULTI_READS, MULTI_WRITES)
     odd = draw(st.integers(0, 39))
     if odd == 0:
@@ -252,7 +252,7 @@ def multis(draw: st.DrawFn, release: str) -> Operation:
     op = draw(st.sampled_from([OpCode.MULTI, OpCode.MULTI, OpCode.MULTI, OpCode.MULTI_READ]))
     operations = draw(st.lists(operations_of_multi(release, op), max_size=4))
     if op == OpCode.MULTI_READ and operations and operations[0][0] in MULTI_WRITES:
-        operations.insert(0, read("/"))  # what is answered to writes alone is not the same
+        operations.insert(0, read("/"))  # the answer to a multiRead with only writes differs
     return together(*operations, op=op)
 
 
@@ -298,7 +298,7 @@ changed_data = st.sampled_from([b"", b"x"])
 
 @st.composite
 def watch_requests(draw: st.DrawFn, release: str) -> Request:
-    """Set, look for or remove a watch, or change something that is watched."""
+    """Set, check or remove a watch, or change a watched node."""
     path = draw(watched)
     maybe_null = draw(st.sampled_from([path] * 9 + [None])) if release != "3.8" else path
     watching = [
@@ -364,7 +364,7 @@ some_data = st.sampled_from([b"", b"1", b"22", b"z" * 12, None])
 
 @st.composite
 def quota_operations(draw: st.DrawFn) -> Operation:
-    """Create, change or delete a node that belongs to a quota or that one counts."""
+    """Create, change or delete a node of a quota, or a node that a quota counts."""
     quota, below, version = draw(quota_paths), draw(nodes_below), draw(st.sampled_from([-1, -1, -1, 0, 5]))
     limits, stats = quota + "/zookeeper_limits", quota + "/zookeeper_stats"
     kind = draw(st.sampled_from([OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER]))
@@ -387,7 +387,7 @@ def quota_operations(draw: st.DrawFn) -> Operation:
 
 @st.composite
 def quota_requests(draw: st.DrawFn) -> Request:
-    """One or several operations, or a look at the stats."""
+    """One or several operations, or a read of the stats."""
     kind = draw(st.integers(0, 9))
     if kind < 5:
         return sent(draw, draw(quota_operations()))
@@ -419,7 +419,7 @@ QUOTA_START: Final[list[Step]] = [
     by(0, create("/zookeeper/quota/a/zookeeper_stats")),
     by(0, create("/zookeeper/quota/a/x/zookeeper_stats")),
 ]
-"""What a script may start with: nodes, watches, a quota in a quota."""
+"""Possible first steps of a script: nodes, watches, nested quotas."""
 
 
 # --- scripts ---
@@ -445,7 +445,7 @@ raws = st.builds(Raw, who, st.sampled_from([b"", b"\0\0", b"\0\0\0\1\0\0\0"]))
 
 
 def anything(usual: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
-    """One step: a usual one, or something about a session or a connection."""
+    """One step: a usual one, or a step that affects a session or a connection."""
     return st.integers(0, 99).flatmap(
         lambda n: (
             usual
@@ -466,7 +466,7 @@ def anything(usual: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
 
 
 def scripts(usual: st.SearchStrategy[Step], start: Sequence[Step] = ()) -> st.SearchStrategy[list[Step]]:
-    """Scripts of such steps, behind some of those that one may start with."""
+    """Scripts of these steps, after some of the possible first steps."""
     chosen = st.lists(st.sampled_from([True, True, True, False]), min_size=len(start), max_size=len(start))
     head = chosen.map(lambda which: [step for step, taken in zip(start, which, strict=True) if taken])
     return st.builds(operator.add, head, st.lists(usual, min_size=MIN_STEPS, max_size=60))

@@ -1,4 +1,4 @@
-"""ZooKeeper's HTTP commands, of zoolet and of a real server in the same state: the same keys, and equal facts."""
+"""HTTP commands to zoolet and to a real server in the same state return the same keys and equal facts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EQUAL: Final = {
     "watch_summary": ("num_connections", "num_paths", "num_total_watches"),
     "zabstate": ("voting", "zabstate"),
 }
-"""What both have to say alike; session ids differ."""
+"""Commands whose answers must be equal; session ids differ."""
 
 
 @pytest.fixture(scope="module", params=RELEASES)
@@ -66,14 +66,14 @@ def real(pair: Pair, name: str) -> dict[str, Any]:
 
 
 def shape(value: Any) -> Any:
-    """Return the names in an answer, at every depth; tables by session or path are blank."""
+    """Return the names in an answer at every depth; tables by session or path are blanked."""
     if isinstance(value, dict):
         return {name: shape(each) for name, each in value.items() if not name.startswith(("/", *"0123456789"))}
     return [shape(value[0])] if isinstance(value, list) and value else type(value).__name__
 
 
 @pytest.mark.parametrize("command", COMPARED, ids=lambda command: command.name)
-def test_a_command_has_the_keys_of_a_real_server(pair: Pair, command: Any) -> None:
+def test_command_has_keys_of_real_server(pair: Pair, command: Any) -> None:
     theirs, ours = real(pair, command.name), execute(command, Observed(pair.engine, file=""), {})
     if command.name == "monitor":
         theirs = {name: value for name, value in theirs.items() if "_per_namespace" not in name}
@@ -96,7 +96,7 @@ def test_every_command_of_a_real_server_is_there(pair: Pair) -> None:
     assert theirs <= {command.name for command in COMMANDS}
 
 
-def test_a_snapshot_of_one_server_restores_the_other(pair: Pair) -> None:
+def test_snapshot_of_one_server_restores_other(pair: Pair) -> None:
     if pair.apache.release == "3.8":
         pytest.skip("3.8 has no such commands")
     theirs = _request(pair, "snapshot")

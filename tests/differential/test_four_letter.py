@@ -1,12 +1,13 @@
-"""Four-letter commands, to zoolet and to a real ZooKeeper in the same state: the same answers.
+"""Four-letter commands to zoolet and to a real ZooKeeper in the same state return the same answers.
 
-What can differ without harm is evened out: versions, times, sizes of files, counts of packets and of connections (those
-that asked before may not be closed yet), and the order of lines where the real server has none.
+Legitimate differences are normalised: versions, times, sizes of files, numbers of packets, numbers of connections
+(earlier ones may still be open), and the order of lines where the real server defines none.
 """
 
 from __future__ import annotations
 
 import re
+import resource
 import socket
 from collections.abc import Iterator
 
@@ -17,7 +18,8 @@ from differential.script import add_watch, by, children, create, exists, read, r
 from support.apache import RELEASES
 from support.peer import Peer
 
-from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.admin.descriptors import raise_limit
+from zoolet.server.admin.four_letter_commands import four_letter_commands
 
 pytestmark = pytest.mark.slow
 STATE = (
@@ -32,7 +34,7 @@ STATE = (
     "zk_connection_drop_probability",
     "zk_max_file_descriptor_count",
 )
-"""What mntr says of the state that both sides share."""
+"""Metrics in mntr about the state that both sides share."""
 TREE: list[Step] = [by(0, create("/a", b"1")), by(1, create("/b", b"xyz", 1)), by(1, create("/a/c", b"", 2))]
 SET: list[Step] = [by(0, read("/a", True)), by(1, exists("/none", True)), by(1, children("/a", True))]
 FIRED: list[Step] = [*SET, by(2, write("/a", b"2")), by(2, create("/none")), by(2, create("/a/d"))]
@@ -71,7 +73,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module", params=RELEASES)
 def fresh(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """Both sides as they start."""
+    """Both sides in their initial state."""
     yield from prepared(request.param, "nothing")
 
 
@@ -82,29 +84,29 @@ def ask_real(pair: Pair, word: bytes) -> str:
 
 
 def ask(pair: Pair, word: bytes) -> str:
-    """Ask zoolet, from a connection of its own that ends with the answer."""
+    """Send a command to zoolet on a new connection; return the answer."""
     return Peer(pair.engine, four_letter_commands=four_letter_commands("*")).feed(word).decode()
 
 
 def watchers(answer: str) -> dict[str, set[str]]:
-    """Read an answer to wchc or wchp: what stands at the margin, and what is indented below it."""
+    """Parse an answer to wchc or wchp: each unindented line with the indented lines below it."""
     assert answer.endswith("\n")
     entries = re.split(r"\n(?!\t)", answer.rstrip("\n"))
     return {head: set(below) for head, *below in (entry.split("\n") for entry in entries)}
 
 
 def figures(answer: str) -> dict[str, str]:
-    """Read an answer to mntr."""
+    """Parse an answer to mntr."""
     return {name: value for name, _, value in (line.partition("\t") for line in answer.splitlines())}
 
 
 def keys(answer: str) -> list[str]:
-    """Read the keys of an answer to conf or envi, in order."""
+    """Return the keys in an answer to conf or envi, in order."""
     return [line.partition("=")[0] for line in answer.splitlines()]
 
 
 def shape(answer: str) -> str:
-    """Blank what an answer to srvr says of more than the state that both sides share."""
+    """Blank everything in an answer to srvr except the state that both sides share."""
     answer = re.sub(r"(?m)^(Zookeeper version: ).*", r"\1", answer)
     return re.sub(r"(?m)^((?:Latency min/avg/max|Received|Sent|Connections): ).*", r"\1", answer)
 
@@ -118,24 +120,34 @@ def test_watches_are_listed_alike(pair: Pair, word: bytes) -> None:
     assert watchers(ask(pair, word)) == watchers(ask_real(pair, word))
 
 
-def test_mntr_tells_the_same_of_the_state(pair: Pair) -> None:
+@pytest.fixture
+def raised_limit() -> Iterator[None]:
+    """Raise the limit of open files like ``zoolet serve``; the JVM raises its own."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raise_limit()
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("raised_limit")
+def test_mntr_reports_same_state(pair: Pair) -> None:
     ours, real = figures(ask(pair, b"mntr")), figures(ask_real(pair, b"mntr"))
 
     assert {name: ours.get(name) for name in STATE} == {name: real.get(name) for name in STATE}
 
 
-def test_mntr_has_the_same_figures(fresh: Pair) -> None:
+def test_mntr_has_same_metrics(fresh: Pair) -> None:
     ours = {name for name in figures(ask(fresh, b"mntr")) if "zoolet_" not in name}
 
     assert ours == {name for name in figures(ask_real(fresh, b"mntr")) if "_per_namespace" not in name}
 
 
-def test_srvr_says_the_same(pair: Pair) -> None:
+def test_srvr_has_same_lines(pair: Pair) -> None:
     assert shape(ask(pair, b"srvr")) == shape(ask_real(pair, b"srvr"))
 
 
 @pytest.mark.parametrize("word", [b"conf", b"envi"])
-def test_keys_and_their_order_are_the_same(fresh: Pair, word: bytes) -> None:
+def test_keys_and_order_are_equal(fresh: Pair, word: bytes) -> None:
     assert keys(ask(fresh, word)) == keys(ask_real(fresh, word))
 
 
@@ -156,11 +168,11 @@ def test_keys_and_their_order_are_the_same(fresh: Pair, word: bytes) -> None:
         b"\xff\xf4\xff\xfd",
     ],
 )
-def test_an_answer_is_the_same_to_the_byte(fresh: Pair, word: bytes) -> None:
+def test_answer_has_same_bytes(fresh: Pair, word: bytes) -> None:
     assert ask(fresh, word) == ask_real(fresh, word)
 
 
-def test_the_trace_mask_is_remembered(fresh: Pair) -> None:
+def test_trace_mask_is_kept(fresh: Pair) -> None:
     mask = b"stmk\0\0\0\0\0\0\0\x07"
     ask_real(fresh, mask)
     ask(fresh, mask)

@@ -1,9 +1,8 @@
-"""The same bytes to zoolet and to a real ZooKeeper, 3.8.0 and 3.9.4: no difference that a client could see.
+"""The same bytes to zoolet and to a real ZooKeeper, 3.8.0 and 3.9.4, cause no difference that a client could see.
 
-``ZOOLET_DIFFERENTIAL_STEPS`` sets how many steps are done with each seed (default 600 with release 3.8, 400 with
-3.9; 2,500 and 1,200 in a full run).
-``ZOOLET_DIFFERENTIAL_FRESH=1`` adds a seed that nobody has tried: `make differential`, for a search that may find
-something does not belong into every run.
+``ZOOLET_DIFFERENTIAL_STEPS`` sets the number of steps per seed (default 600 with release 3.8, 400 with 3.9; 2,500 and
+1,200 in a full run). ``ZOOLET_DIFFERENTIAL_FRESH=1`` adds a new random seed, as `make differential` does: a search that
+may find something new does not belong in every run.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def lockstep(request: pytest.FixtureRequest) -> Iterator[Lockstep]:
 
 @pytest.fixture(scope="module", params=RELEASES)
 def enforcing(request: pytest.FixtureRequest) -> Iterator[Lockstep]:
-    """A pair that refuses what exceeds a quota."""
+    """A pair that refuses writes that exceed a quota."""
     made = Lockstep(request.param, enforce_quota=True)
     yield made
     made.stop()
@@ -52,7 +51,7 @@ def run(lockstep: Lockstep, scripts: SearchStrategy[list[Step]], seed: int, enou
     reported = before
 
     @settings(
-        max_examples=enough // MIN_STEPS + 1,  # so many are enough even if all are short
+        max_examples=enough // MIN_STEPS + 1,  # this many are enough even if all are short
         deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck), print_blob=False, report_multiple_bugs=False,
     )  # fmt: skip

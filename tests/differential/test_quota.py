@@ -1,4 +1,4 @@
-"""Quotas, enforced, on zoolet and on a real ZooKeeper: the same script, no difference."""
+"""Enforced quotas: a script on zoolet and on a real ZooKeeper shows no difference."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ SCRIPT: list[Operation] = [
     read(STATS),
     create("/a/c", b"333"),
     read(STATS),
-    create("/a/d", b"4444"),  # exactly the limit of both
+    create("/a/d", b"4444"),  # exactly both limits
     read(STATS),
     create("/a/e"),  # one node too many
     write("/a/d", b"55555"),  # one byte too many
-    write("/a/d", b"55555", 7),  # and the wrong version: the quota is looked at first
+    write("/a/d", b"55555", 7),  # also the wrong version: the quota is checked first
     write("/a/d", b"4"),
     read(STATS),
     delete("/a/c"),
     read(STATS),
-    together(create("/a/f", b"1"), create("/a/g", b"2"), create("/a/h", b"3")),  # together they may exceed it
+    together(create("/a/f", b"1"), create("/a/g", b"2"), create("/a/h", b"3")),  # a transaction may exceed the limit
     read(STATS),
     together(delete("/a/f"), create("/none/x")),  # fails: nothing is counted
     read(STATS),
-    write(LIMITS, b"count=1,bytes=1"),  # soft: nothing is refused
+    write(LIMITS, b"count=1,bytes=1"),  # soft limits: no write is refused
     create("/a/i", b"x" * 50),
     read(STATS),
     write(LIMITS, b"nonsense"),
@@ -60,7 +60,7 @@ SCRIPT: list[Operation] = [
 
 
 @pytest.mark.parametrize(("number", "step"), list(enumerate(SCRIPT)))
-def test_a_step_of_the_quota_script_shows_no_difference(pair: Pair, number: int, step: Operation) -> None:
+def test_step_of_quota_script_shows_no_difference(pair: Pair, number: int, step: Operation) -> None:
     real, ours = pair.do(by(0, step))
 
     assert ours == real, number

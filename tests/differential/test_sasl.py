@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5 on zoolet's daemon and on a real ZooKeeper, over sockets: the same transcript."""
+"""SASL DIGEST-MD5 over sockets: zoolet's daemon and a real ZooKeeper give the same transcript."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHO_AM_I = (OpCode.WHO_AM_I, b"")
 GET_ROOT = (OpCode.GET_DATA, b"\0\0\0\1/\0")
 Token = bytes | None
 Step = Token | Callable[[bytes], bytes]
-"""A token, or what makes one of the server's challenge."""
+"""A token, or a function that makes one from the server's challenge."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class Sides:
     ours: int
 
     def same(self, *steps: Step) -> None:
-        """Send tokens to both, then a whoAmI and a read, and compare what they answer.
+        """Send tokens to both servers, then a whoAmI and a read, and compare the answers.
 
         Raises:
-            AssertionError: They differ.
+            AssertionError: The answers differ.
         """
         assert transcript(self.ours, steps) == transcript(self.real, steps)
 
 
 def transcript(port: int, steps: tuple[Step, ...]) -> list[object]:
-    """Send tokens on a connection of their own; return the replies, their random parts blanked."""
+    """Send tokens on a new connection; return the replies with their random parts blanked."""
     seen: list[object] = []
     with ExitStack() as closing:
         client = Client(port)
@@ -72,15 +72,15 @@ def response(
     change: Callable[[bytes], bytes] = bytes,
     **directive: str,
 ) -> Callable[[bytes], bytes]:
-    """Make a response that differs from a right one.
+    """Return a function that makes a response with deviations.
 
     Args:
-        user: Who logs in.
+        user: The user name.
         password: The password.
-        without: The directives that are left out.
-        unproved: Change or leave out directives only after the proof was made.
-        change: What is done to the bytes in the end.
-        directive: Other text of a directive, ``-`` written as ``_``.
+        without: Directives to leave out.
+        unproved: Whether to apply the deviations only after the proof is computed.
+        change: Function that changes the final bytes.
+        directive: Different text of a directive, with ``_`` for ``-`` in its name.
     """
     given_directives = {name.replace("_", "-"): text for name, text in directive.items()}
 
@@ -104,12 +104,12 @@ def quoted(text: str) -> str:
 
 
 def swap(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
-    """Make what replaces some bytes."""
+    """Return a function that replaces some bytes."""
     return lambda token: token.replace(old, new)
 
 
 def padded(size: int) -> Callable[[bytes], bytes]:
-    """Make what appends a directive that nobody knows, to so many bytes."""
+    """Return a function that appends an unknown directive, up to a length of *size* bytes."""
     return lambda token: token + b",foo=" + b"x" * (size - len(token) - 5)
 
 
@@ -135,7 +135,7 @@ def sides(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module", params=RELEASES)
 def forgiving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """Servers that keep a connection whose login failed."""
+    """Servers that keep a connection open after a failed login."""
     yield from servers(request.param, tmp_path_factory.mktemp("sasl"), allowSaslFailedClients="true")
 
 
@@ -161,7 +161,7 @@ def forgiving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         (b"", response(), None),
     ],
 )
-def test_an_exchange_shows_no_difference(sides: Sides, steps: tuple[Step, ...]) -> None:
+def test_exchange_shows_no_difference(sides: Sides, steps: tuple[Step, ...]) -> None:
     sides.same(*steps)
 
 
@@ -175,7 +175,7 @@ def test_an_exchange_shows_no_difference(sides: Sides, steps: tuple[Step, ...]) 
         (b"", response(), b""),
     ],
 )
-def test_a_connection_that_outlives_its_login_shows_no_difference(forgiving: Sides, steps: tuple[Step, ...]) -> None:
+def test_connection_outliving_its_login_shows_no_difference(forgiving: Sides, steps: tuple[Step, ...]) -> None:
     forgiving.same(*steps)
 
 
@@ -218,7 +218,7 @@ def test_a_connection_that_outlives_its_login_shows_no_difference(forgiving: Sid
         ("response", ""),
     ],
 )
-def test_a_directive_with_another_text_shows_no_difference(sides: Sides, name: str, text: str, unproved: bool) -> None:
+def test_directive_with_other_text_shows_no_difference(sides: Sides, name: str, text: str, unproved: bool) -> None:
     sides.same(b"", response(unproved=unproved, **{name: text}))
 
 
@@ -226,7 +226,7 @@ def test_a_directive_with_another_text_shows_no_difference(sides: Sides, name: s
 @pytest.mark.parametrize(
     "name", ["charset", "username", "realm", "nonce", "nc", "cnonce", "digest-uri", "maxbuf", "qop"]
 )
-def test_a_missing_directive_shows_no_difference(sides: Sides, name: str, unproved: bool) -> None:
+def test_missing_directive_shows_no_difference(sides: Sides, name: str, unproved: bool) -> None:
     sides.same(b"", response(without=(name,), unproved=unproved))
 
 
@@ -234,7 +234,7 @@ def test_a_missing_directive_shows_no_difference(sides: Sides, name: str, unprov
     "name",
     [b"charset", b"username", b"realm", b"nonce", b"nc", b"cnonce", b"digest-uri", b"maxbuf", b"qop", b"response"],
 )
-def test_a_directive_that_is_there_twice_shows_no_difference(sides: Sides, name: bytes) -> None:
+def test_duplicate_directive_shows_no_difference(sides: Sides, name: bytes) -> None:
     def twice(token: bytes) -> bytes:
         match = re.search(rb'(?:^|,)(%s=(?:"[^"]*"|[^,]*))' % name, token)
         assert match is not None
@@ -276,12 +276,12 @@ def test_a_directive_that_is_there_twice_shows_no_difference(sides: Sides, name:
         padded(5000),
     ],
 )
-def test_the_form_of_a_response_shows_no_difference(sides: Sides, change: Callable[[bytes], bytes]) -> None:
+def test_form_of_response_shows_no_difference(sides: Sides, change: Callable[[bytes], bytes]) -> None:
     sides.same(b"", response(change=change))
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0", b"\0\0\0\5abc", b"\xff\xff\xff\xfe", b"\0\0\0\1ab"])
-def test_a_sasl_packet_that_does_not_decode_shows_no_difference(sides: Sides, body: bytes) -> None:
+def test_undecodable_sasl_packet_shows_no_difference(sides: Sides, body: bytes) -> None:
     def answers(port: int) -> object:
         with ExitStack() as closing:
             client = Client(port)

@@ -1,7 +1,7 @@
-"""What takes time, on zoolet's daemon and on a real ZooKeeper, over sockets: the same transcript.
+"""Scripts that take time, over sockets: zoolet's daemon and a real ZooKeeper give the same transcript.
 
-Both sides run a script at the same time, each in a thread. A script waits for events and for the end of connections,
-so it takes as long as the slower side needs.
+Both sides run a script at the same time, each in its own thread. A script waits for events and for the end of
+connections, so it takes as long as the slower side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 TICK_MS = 200
 NEVER_USED_MS = 700
 SHORT_TIMEOUT = 500
-"""Milliseconds, of a session that expires."""
+"""Session timeout in milliseconds, for a session that expires."""
 LIMITS = {"tickTime": str(TICK_MS), "minSessionTimeout": "100", "maxSessionTimeout": "600000"}
 PROPERTIES = {
     "zookeeper.extendedTypesEnabled": "true",
@@ -41,7 +41,7 @@ PING = (OpCode.PING, b"")
 
 
 Script = Callable[[Callable[..., Client]], object]
-"""What is done on one side, with a function that makes a client of it; and what it shows."""
+"""A script for one side: takes a function that connects a client, and returns the transcript."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Sides:
     ours: int
 
     def same(self, script: Script) -> Any:
-        """Run a script on both sides, and return what both show.
+        """Run a script on both sides; return the common transcript.
 
         Raises:
-            AssertionError: They differ.
+            AssertionError: The transcripts differ.
         """
         with ExitStack() as connections, ThreadPoolExecutor(2) as threads:
             connect = [partial(self._connect, connections, port) for port in (self.real, self.ours)]
@@ -84,7 +84,7 @@ def sides(request: pytest.FixtureRequest) -> Iterator[Sides]:
 # --- container and TTL nodes ---
 
 
-def test_a_container_goes_when_its_last_child_has_gone(sides: Sides) -> None:
+def test_container_is_deleted_after_last_child(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         made = [client.do(create("/used", b"", 4, op=CONTAINER)), client.do(create("/used/x"))]
@@ -94,7 +94,7 @@ def test_a_container_goes_when_its_last_child_has_gone(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_a_container_made_by_a_transaction_goes_too(sides: Sides) -> None:
+def test_container_created_by_transaction_is_deleted(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(add_watch("/several", RECURSIVE))
@@ -104,7 +104,7 @@ def test_a_container_made_by_a_transaction_goes_too(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_containers_go_from_the_inside_out_each_with_a_zxid_of_its_own(sides: Sides) -> None:
+def test_nested_containers_are_deleted_inside_out_with_own_zxids(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(add_watch("/out", RECURSIVE))
@@ -117,7 +117,7 @@ def test_containers_go_from_the_inside_out_each_with_a_zxid_of_its_own(sides: Si
     sides.same(script)
 
 
-def test_containers_that_are_due_together_go_each_with_a_zxid_of_its_own(sides: Sides) -> None:
+def test_containers_due_together_are_deleted_with_own_zxids(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client, names = connect(), ("a", "b", "c")
         client.do(create("/due"))
@@ -132,7 +132,7 @@ def test_containers_that_are_due_together_go_each_with_a_zxid_of_its_own(sides: 
     sides.same(script)
 
 
-def test_a_container_that_was_never_used_goes_after_a_while(sides: Sides) -> None:
+def test_unused_container_is_deleted_in_time(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(exists("/unused", True))
@@ -142,17 +142,17 @@ def test_a_container_that_was_never_used_goes_after_a_while(sides: Sides) -> Non
         client.do(exists("/unused", True))
         return client.events(1), time.monotonic() - started > NEVER_USED_MS / 1000, client.zxid()
 
-    assert sides.same(script)[1]  # whether it took that long
+    assert sides.same(script)[1]  # whether it took long enough
 
 
-def test_a_ttl_node_goes_when_its_time_is_over_but_not_while_it_has_a_child(sides: Sides) -> None:
+def test_ttl_node_expires_only_without_children(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(add_watch("/brief", RECURSIVE))
         client.do(create_ttl("/brief", 5, 1))
         client.do(create("/brief/x"))
         made = client.events(2)
-        time.sleep(0.4)  # more than two checks
+        time.sleep(0.4)  # longer than two check intervals
         return made, client.do(delete("/brief/x")), client.events(2), client.zxid()
 
     sides.same(script)
@@ -168,10 +168,10 @@ def test_writing_its_data_renews_a_ttl_node(sides: Sides) -> None:
         client.do(read("/renewed", True))
         return client.events(1), time.monotonic() - started > 0.45, client.zxid()
 
-    assert sides.same(script)[1]  # whether it took that long
+    assert sides.same(script)[1]  # whether it took long enough
 
 
-def test_a_sequential_ttl_node_goes_under_its_full_name(sides: Sides) -> None:
+def test_sequential_ttl_node_is_deleted_by_full_name(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(create("/row"))
@@ -184,7 +184,7 @@ def test_a_sequential_ttl_node_goes_under_its_full_name(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_a_container_that_the_client_deletes_first_is_not_deleted_again(sides: Sides) -> None:
+def test_container_deleted_by_client_is_not_deleted_again(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(create("/first", b"", 4, op=CONTAINER))
@@ -198,7 +198,7 @@ def test_a_container_that_the_client_deletes_first_is_not_deleted_again(sides: S
 # --- sessions that expire ---
 
 
-def test_an_expired_session_takes_its_ephemeral_nodes_along_with_one_zxid(sides: Sides) -> None:
+def test_expired_session_deletes_its_nodes_with_one_zxid(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         watcher, owner = connect(), connect(SHORT_TIMEOUT)
         watcher.do(create("/group"))
@@ -216,7 +216,7 @@ def test_an_expired_session_takes_its_ephemeral_nodes_along_with_one_zxid(sides:
     sides.same(script)
 
 
-def test_the_deletion_of_a_node_is_seen_before_the_change_of_its_parent(sides: Sides) -> None:
+def test_deletion_of_node_is_seen_before_change_of_parent(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         watcher, owner = connect(), connect(SHORT_TIMEOUT)
         watcher.do(create("/order"))
@@ -229,7 +229,7 @@ def test_the_deletion_of_a_node_is_seen_before_the_change_of_its_parent(sides: S
     sides.same(script)
 
 
-def test_a_session_without_nodes_takes_a_zxid_when_it_expires(sides: Sides) -> None:
+def test_expiry_of_session_without_nodes_takes_zxid(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         other = connect()
         idle = connect(SHORT_TIMEOUT)
@@ -239,10 +239,10 @@ def test_a_session_without_nodes_takes_a_zxid_when_it_expires(sides: Sides) -> N
             pass
         return closed, ended > before, other.zxid()
 
-    assert sides.same(script)[1]  # never early
+    assert sides.same(script)[1]  # a session never expires early
 
 
-def test_a_session_expires_though_its_connection_is_long_gone(sides: Sides) -> None:
+def test_session_without_connection_expires(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         watcher, owner = connect(), connect(SHORT_TIMEOUT)
         owner.do(create("/left", b"", 1))
@@ -253,7 +253,7 @@ def test_a_session_expires_though_its_connection_is_long_gone(sides: Sides) -> N
     sides.same(script)
 
 
-def test_a_resumed_session_keeps_its_nodes_and_has_the_new_timeout(sides: Sides) -> None:
+def test_resumed_session_keeps_nodes_and_gets_new_timeout(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         watcher, owner = connect(), connect()
         owner.do(create("/kept", b"", 1))
@@ -282,7 +282,7 @@ def test_authentication_does_not_keep_a_session_alive(sides: Sides) -> None:
     assert sides.same(script) == (False, 2)
 
 
-def test_the_timeout_is_between_the_limits(sides: Sides) -> None:
+def test_timeout_is_between_limits(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         return [connect(asked).welcome.timeout_ms for asked in (-1, 0, 99, 100, 601_000)]
 

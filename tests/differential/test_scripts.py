@@ -1,4 +1,4 @@
-"""Short scripts for what random steps seldom reach, on zoolet and on a real ZooKeeper: no difference."""
+"""Short scripts for cases that random steps rarely reach; zoolet and a real ZooKeeper show no difference."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from differential.script import (
 )
 from support.apache import RELEASES
 
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 
 pytestmark = pytest.mark.slow
@@ -45,7 +47,7 @@ def lockstep(request: pytest.FixtureRequest) -> Iterator[Lockstep]:
 
 @pytest.fixture(scope="module")
 def newer() -> Iterator[Lockstep]:
-    """3.9.4 alone: a watch on a null path keeps 3.8.0 from ever closing the connection."""
+    """A pair with 3.9.4 only, because a watch on a null path prevents 3.8.0 from closing the connection."""
     made = Lockstep("3.9")
     yield made
     made.stop()
@@ -57,13 +59,13 @@ def test_watches_on_a_null_path_are_looked_for(lockstep: Lockstep, kind: int) ->
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_another_connection_does_not_find_a_watch_on_a_null_path(newer: Lockstep, kind: int) -> None:
+def test_watch_on_null_path_is_hidden_from_other_connection(newer: Lockstep, kind: int) -> None:
     newer.compare([by(1, add_watch(None, 0)), by(0, check_watches(None, kind)), by(0, remove_watches(None, kind))])
 
 
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_a_watch_that_stays_can_be_on_a_null_path(newer: Lockstep, mode: int, kind: int) -> None:
+def test_persistent_watch_on_null_path_shows_no_difference(newer: Lockstep, mode: int, kind: int) -> None:
     look, remove = check_watches(None, kind), remove_watches(None, kind)
 
     newer.compare(script(add_watch(None, mode), look, create("/a"), write("/a", b""), delete("/a"), remove, remove))
@@ -83,7 +85,7 @@ def test_a_watch_that_stays_can_be_on_a_null_path(newer: Lockstep, mode: int, ki
     ],
 )
 @pytest.mark.parametrize("since", [0, 1 << 40])
-def test_a_null_element_comes_after_what_stands_before_it(
+def test_null_element_follows_earlier_watches(
     lockstep: Lockstep, lists: tuple[list[str | None] | None, ...], since: int
 ) -> None:
     made = [create("/a"), create("/b"), set_watches(since, *lists)]
@@ -98,7 +100,7 @@ def test_a_null_element_comes_after_what_stands_before_it(
         (["/a"], ["/b"], ["/b"], ["/a"], ["/a", None, "/b"]),
     ],
 )
-def test_the_lists_of_watches_that_stay_may_have_null_elements(
+def test_lists_of_persistent_watches_may_have_null_elements(
     newer: Lockstep, lists: tuple[list[str | None] | None, ...]
 ) -> None:
     made = [create("/a"), create("/b"), set_watches(0, *lists), check_watches(None, 3)]
@@ -125,7 +127,7 @@ def test_the_lists_of_watches_that_stay_may_have_null_elements(
         reads(create("/n", flags=9)),
     ],
 )
-def test_a_multi_read_that_fails_shows_no_difference(lockstep: Lockstep, operation: Operation) -> None:
+def test_failing_multi_read_shows_no_difference(lockstep: Lockstep, operation: Operation) -> None:
     lockstep.compare(script(operation, read("/")))
 
 
@@ -153,13 +155,53 @@ def test_a_multi_read_that_fails_shows_no_difference(lockstep: Lockstep, operati
         (OpCode.MULTI, together(NULL_ACL)[1][:-3]),
     ],
 )
-def test_a_null_acl_list_in_a_multi_shows_no_difference(lockstep: Lockstep, operation: Operation) -> None:
+def test_null_acl_list_in_multi_shows_no_difference(lockstep: Lockstep, operation: Operation) -> None:
     lockstep.compare(script(operation, create("/after"), exists("/m"), exists("/n")))
+
+
+NULL_PATHS = [
+    create(None),
+    create(None, flags=9),
+    create(None, acl=None),
+    create(None, op=OpCode.CREATE2),
+    create(None, flags=4, op=OpCode.CREATE_CONTAINER),
+    (OpCode.CREATE_TTL, r.CreateTTLRequest(None, b"", OPEN_ACL_UNSAFE, 5, 7).encode()),
+    write(None, b"1"),
+    delete(None),
+    (OpCode.CHECK, r.CheckVersionRequest(None, -1).encode()),
+]
+
+
+@pytest.mark.parametrize("odd", NULL_PATHS)
+@pytest.mark.parametrize(
+    "others",
+    [
+        ((), ()),
+        ((create("/m"),), ()),
+        ((), (create("/m"),)),
+        ((delete("/none"),), ()),
+        ((), (NULL_ACL,)),
+        ((NULL_ACL,), ()),
+        ((), (read("/"),)),
+        ((read("/"),), ()),
+        ((), ((OpCode.SET_ACL, b""),)),
+        (((OpCode.SET_ACL, b""),), ()),
+        ((), ((OpCode.SET_DATA, b"x"),)),
+        ((create("/m", flags=9),), ()),
+        ((), (create("/m", flags=9),)),
+    ],
+)
+def test_null_path_in_multi_shows_no_difference(
+    lockstep: Lockstep, odd: Operation, others: tuple[tuple[Operation, ...], tuple[Operation, ...]]
+) -> None:
+    before, after = others
+
+    lockstep.compare(script(together(*before, odd, *after), create("/after"), exists("/after"), exists("/m")))
 
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER])
 @pytest.mark.parametrize("flags", [-1, 0, 1, 2, 3, 4, 5, 6, 7])
-def test_the_flags_of_a_create_in_a_multi_show_no_difference(lockstep: Lockstep, op: OpCode, flags: int) -> None:
+def test_flags_of_create_in_multi_show_no_difference(lockstep: Lockstep, op: OpCode, flags: int) -> None:
     odd = create("/x", flags=flags, op=op)
 
     lockstep.compare(script(together(create("/y"), odd, create("/z")), exists("/y"), together(odd), exists("/x")))
@@ -169,7 +211,7 @@ def test_the_flags_of_a_create_in_a_multi_show_no_difference(lockstep: Lockstep,
     "text",
     [b"count=7,bytes=9,foo=3", b"bytes=3", b"count=5", b"", b"bytes=3,count=1", b"count=1,bytes=1=;countHardLimit=-1"],
 )
-def test_the_stats_of_a_quota_are_counted_again_when_they_are_created(lockstep: Lockstep, text: bytes) -> None:
+def test_stats_of_quota_are_counted_when_created(lockstep: Lockstep, text: bytes) -> None:
     made = [*QUOTA, create(STATS, text), read(STATS), create("/a/b", b"22"), read(STATS)]
 
     lockstep.compare(script(*made, write("/a/b", b"4444"), read(STATS), delete("/a/b"), read(STATS)))
@@ -195,14 +237,14 @@ def test_the_stats_of_a_quota_are_counted_again_when_they_are_created(lockstep: 
         b"",
     ],
 )
-def test_the_stats_of_a_quota_keep_what_else_they_say(lockstep: Lockstep, text: bytes) -> None:
+def test_stats_of_quota_keep_other_text(lockstep: Lockstep, text: bytes) -> None:
     made = [*QUOTA, create(STATS), write(STATS, text), read(STATS), create("/a/b", b"22"), read(STATS)]
 
     lockstep.compare(script(*made, write("/a/b", b"4444"), read(STATS), delete("/a/b"), read(STATS)))
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_a_client_that_is_ahead_is_refused_whatever_its_session(lockstep: Lockstep, right: bool) -> None:
+def test_client_ahead_of_server_is_refused(lockstep: Lockstep, right: bool) -> None:
     close = Request(0, OpCode.CLOSE_SESSION, b"")
     ahead = Connect(1, of=0, ahead=1, right=right)
 

@@ -1,4 +1,4 @@
-"""All fuzzers one after the other: ``make fuzz``, with FRAMES=, MINUTES= and SEED= if wanted."""
+"""Run all fuzzers one after the other: ``make fuzz``, optionally with FRAMES=, MINUTES= and SEED=."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS: Final = ("server", "client", "http", "snapshots", "logs", "recordings",
 
 
 def guided(minutes: float) -> int:
-    """Run each target that grows by coverage in a process of its own; return how many have found something."""
+    """Run each coverage-guided target in a separate process; return how many have found something."""
     if importlib.util.find_spec("atheris") is None:
         print("\nno inputs grow by coverage, which is a finding: pip install atheris")
         return 1

@@ -1,9 +1,9 @@
-"""Broken servers for the client's session: whatever bytes come, it goes on or raises ConnectionBroken.
+"""Broken servers for the client's session: whatever bytes arrive, it continues or raises ConnectionBroken.
 
-A session talks to a server in process. What the server says is broken on the way in the same ways in which requests
-are, and now and then a reply or an event is made up. Calls wait at the session all the time, watches of every kind are
-set, and each call must have one outcome. The session is looked at as its shell
-(:mod:`zoolet.client.aio.connection`) would: begin, receive, tick, lost, and once it is closed a new one::
+A session talks to a server in process. The server's output is mutated on the way, in the same ways as requests, and
+sometimes a reply or an event is invented. Calls are always pending, watches of every kind are set, and each call must
+have exactly one outcome. The session is driven like :mod:`zoolet.client.aio.connection` drives it (begin, receive,
+tick, lost), and a closed session is replaced by a new one::
 
     python -m fuzz.clientside [--frames 1000000] [--seed 1]
     python -m fuzz.clientside --replay SEED:EPOCH
@@ -33,17 +33,17 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectResponse
 from zoolet.protocol.operations import OPERATIONS, OpCode
 
-MANUAL_CLOCK_START: Final = 5_000
-"""Frames from a server after which everything starts again."""
+FRAMES_PER_EPOCH: Final = 5_000
+"""Number of frames from a server in one epoch."""
 DEEP: Final = 1_500
-"""Levels of the deepest path that a server makes up; Python allows about a thousand calls in each other."""
+"""Levels of the deepest invented path; Python allows about a thousand nested calls."""
 GUESS: Final = 15_000
-"""Frames per second, for the forecast; nothing depends on it."""
+"""Frames per second, used only for the forecast."""
 _LISTS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
 
 class Call:
-    """A request whose outcome must come once, and only once."""
+    """A request that must have exactly one outcome."""
 
     def __init__(
         self, op: int, body: bytes, deadline: float, idempotent: bool, then: Callable[..., None] | None = None
@@ -86,12 +86,12 @@ class Call:
 
 
 class Shell:
-    """A session, and the server that it is connected to, with a liar between them.
+    """A session and its server, with a liar between them.
 
     Args:
-        rng: Where all choices come from.
+        rng: Source of all choices.
         pool: Valid requests, for calls.
-        number: Of the epoch; it chooses the settings of both sides.
+        number: Number of the epoch, which selects the settings of both sides.
     """
 
     def __init__(self, rng: Random, pool: list[bytes], number: int) -> None:
@@ -144,16 +144,16 @@ class Shell:
 
     def _connect(self) -> engines.Connection:
         connection = engines.connection_to(self.engine, "127.0.0.1")
-        self.session.begin(self.now)
+        self.session.start(self.now)
         return connection
 
     # --- one turn ---
 
     def turn(self) -> None:
-        """Make some calls, answer them, and let the client read the mutated answers.
+        """Make some calls, let the server answer, and let the client read the mutated answers.
 
         Raises:
-            Exception: Anything but ConnectionBroken came out of the session.
+            Exception: The session raised anything but ConnectionBroken.
         """
         rng, session = self.rng, self.session
         self.now += rng.random() * 0.2
@@ -208,7 +208,7 @@ class Shell:
     # --- lies ---
 
     def _lied(self, data: bytes) -> bytes:
-        """Break what the server said, frame by frame, and make up some more."""
+        """Mutate the server's output frame by frame, and add invented frames."""
         rng, parts, at = self.rng, [], 0
         while at < len(data):
             stop = at + 4 + int.from_bytes(data[at : at + 4], "big")
@@ -252,7 +252,7 @@ class Shell:
         if how < 0.6:
             answer = ConnectResponse(rng.choice(frames.INTS), rng.choice(frames.LONGS), rng.randbytes(16), None)
             return [frame(answer.encode())]
-        if how < 0.75 and self.session.inflight:  # an answer to what was asked, with names that no node can have
+        if how < 0.75 and self.session.inflight:  # an answer to a pending call, with names that are invalid
             names = rng.choice((["x"], [""], ["", "/", "..", "a/b"], ["\0"], ["x"] * 50))
             stat = r.Stat(*[rng.choice(frames.LONGS) % 2**31 for _ in range(11)])
             body = r.GetChildren2Response(names, stat).encode()
@@ -261,16 +261,15 @@ class Shell:
 
 
 def event(kind: int, path: str) -> bytes:
-    """Write a notification, frame and all."""
+    """Encode a notification with its frame."""
     return frame(r.ReplyHeader(-1, 7, 0).encode() + r.WatcherEvent(kind, 3, path).encode())
 
 
-def play(seed: int, number: int, pool: list[bytes], count: int = MANUAL_CLOCK_START) -> tuple[int, int, str | None]:
-    """Do one epoch.
+def play(seed: int, number: int, pool: list[bytes], count: int = FRAMES_PER_EPOCH) -> tuple[int, int, str | None]:
+    """Run one epoch.
 
     Returns:
-        How many frames there were, how often the session said that its connection is of no use, and the traceback of
-        what must not be, if it was.
+        The number of frames, the number of ConnectionBroken errors, and the traceback of an unexpected error or None.
     """
     shell = Shell(Random(f"{seed}:client:{number}"), pool, number)
     try:
@@ -278,13 +277,13 @@ def play(seed: int, number: int, pool: list[bytes], count: int = MANUAL_CLOCK_ST
             shell.turn()
             if shell.frames >= count:
                 break
-    except Exception:  # any at all is what is looked for
+    except Exception:  # every other exception is a finding
         return shell.frames, shell.broken, traceback.format_exc()
     return shell.frames, shell.broken, None
 
 
 def fuzz(seed: int, count: int) -> int:
-    """Run, show progress, and return how many findings there were."""
+    """Run, show progress, and return the number of findings."""
     began = shown = time.monotonic()
     pool = frames.pool(Random(seed), 5_000)
     done = broken = found = epoch = 0

@@ -1,4 +1,4 @@
-"""All that the fuzzers know of the inside of a server: how it is driven, and what must be true of it at any time."""
+"""The internals of a server that the fuzzers depend on: how to drive it, and its invariants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fuzz import frames
 from support.engine import make_engine
 
 from zoolet.protocol.paths import QUOTA
-from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
@@ -23,7 +23,7 @@ from zoolet.server.core.settings import Settings
 from zoolet.server.core.watches import RECURSIVE, weight
 
 START: Final = 1_700_000_000_000
-"""The time at which every engine starts, in milliseconds since the epoch."""
+"""The start time of every engine, in milliseconds since the epoch."""
 ANSWERS: Final = four_letter_commands("*")
 HOSTS: Final = ("127.0.0.1", "127.0.0.1", "10.0.0.7", "::1", "fe80::1%eth0")
 
@@ -44,7 +44,7 @@ VARIANTS: Final[tuple[dict[str, Any], ...]] = (
     {"throttle_tokens": 3, "throttle_fill_time": 50, "sessionless_timeout": 500},
     {"container_never_used": 5000, "container_check_interval": 1000, "container_max_per_minute": 120},
 )
-"""The settings that are tried, in turn."""
+"""The settings to try, in turn."""
 
 
 def engine_for(variant: int) -> Engine:
@@ -59,34 +59,34 @@ def connection_to(engine: Engine, host: str) -> ServerConnection:
 
 
 def receive(connection: ServerConnection, data: bytes) -> bool:
-    """Send bytes to a server; return whether it has more to answer. Where it answers little at a time anyway, it has
-    little time, too.
+    """Send bytes to a server; return whether it has more to answer. With a small output limit its time is limited as
+    well.
     """
     clock = count()
     hurried = connection.engine.settings.max_output_per_turn <= 2000
     return connection.receive_data(data, len(data) % 5 if hurried else inf, lambda: next(clock))
 
 
-# --- what is true at any time between two calls ---
+# --- invariants between two calls ---
 
 
 def fail_unless(claim: bool, *what: object) -> None:
-    """Raise AssertionError with what was found; unlike ``assert`` it is there under ``python -O`` too."""
+    """Raise AssertionError unless a claim is true. Unlike ``assert``, this also works under ``python -O``."""
     if not claim:
         raise AssertionError(*what)
 
 
 def same(what: str, kept: object, found: object) -> None:
-    """Compare what a server keeps with what is found by looking at everything."""
+    """Compare a value that the server maintains with the value from a full scan."""
     if kept != found:
         raise AssertionError(f"{what}: the server keeps {kept!r:.2000}, and there is {found!r:.2000}")
 
 
 def check(engine: Engine) -> None:
-    """Compare every index and counter of a server with what it is an index or counter of.
+    """Compare every index and counter of a server with the data that it describes.
 
     Raises:
-        AssertionError: One of them is wrong.
+        AssertionError: An index or a counter is wrong.
     """
     nodes = dict(engine.tree.walk())
     _check_tree(engine, nodes)
@@ -120,7 +120,9 @@ def _check_tree(engine: Engine, nodes: dict[str, Node]) -> None:
     limited = {path[len(QUOTA) : -len(LIMITS)] for path in nodes if path.startswith(QUOTA) and path.endswith(LIMITS)}
     same("nodes with a quota", set(engine.quota._limited), limited - {""})
     same("whether there are quotas", engine.quota.active, bool(limited - {""}))
-    fail_unless(engine.quota._before is None, "a transaction is still open in the quotas")
+    fail_unless(
+        not engine.quota.in_transaction and engine.quota.changes is None, "a transaction is still open in the quotas"
+    )
 
 
 def _check_counts_below(engine: Engine, nodes: dict[str, Node]) -> None:
@@ -138,10 +140,10 @@ def _check_memos(path: str, node: Node) -> None:
     children = node.children
     if children is not None:
         fail_unless(len(children) > 0, "no children, and a table of them", path)
-        if children.encoding is not None:
+        if children.encoding is not None:  # it is completed from what was added and deleted since
             fresh = Children()
             fresh.update(children)
-            same(f"the names below {path}", children.encoding, fresh.encoded())
+            same(f"the names below {path}", children.encoded(), fresh.encoded())
 
 
 def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
@@ -149,7 +151,7 @@ def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
     same("uses of ACLs", acls._uses, dict(Counter(node.acl for node in nodes.values() if node.acl)))
     same("ACLs", acls._lists.keys(), {0, *acls._uses})
     same("keys of ACLs", acls._keys, {entries: key for key, entries in acls._lists.items()})
-    fail_unless(acls._interned is None, "a transaction is still open in the ACLs")
+    fail_unless(not acls.in_transaction and acls.changes is None, "a transaction is still open in the ACLs")
 
 
 def _check_watches(engine: Engine) -> None:
@@ -206,6 +208,6 @@ def _check_sessions(engine: Engine) -> None:
 
 
 def check_gone(engine: Engine, client: ClientConnection) -> None:
-    """Check that a server keeps nothing of a connection that was lost."""
+    """Check that a server keeps nothing of a lost connection."""
     fail_unless(client not in engine.connections and client not in engine.pending_output, "a lost connection is kept")
     fail_unless(not any(client.modes) and client.session is None, "a lost connection has watches or a session")

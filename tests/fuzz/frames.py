@@ -1,7 +1,7 @@
-"""What the fuzzers send: requests that a server can answer, and the same requests broken in all the usual ways.
+"""The input of the fuzzers: requests that a server can answer, and the same requests broken in all the usual ways.
 
-A pool of valid frames is made once; drawing from it and breaking a frame cost about a microsecond each. Names, ids and
-versions come from small sets, so that most requests find a node, a watch or a session to work on.
+A pool of valid frames is made once; drawing from it and breaking a frame take about a microsecond each. Names, ids and
+versions come from small sets, so most requests find a node, a watch or a session to work on.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ MEMBERS: Final = (
 
 
 def acl(*entries: tuple[int, str | None, str | None]) -> AclList:
-    """Make an ACL list of perms, scheme and id."""
+    """Build an ACL list from perms, scheme and id."""
     return tuple(ACL(perms, Id(scheme, name)) for perms, scheme, name in entries)
 
 
@@ -117,7 +117,7 @@ ACLS: Final[tuple[AclList | None, ...]] = (
 
 
 def header(xid: int, op: int, body: bytes) -> bytes:
-    """Write one request, frame and all."""
+    """Encode one request with its frame."""
     return struct.pack(">iii", 8 + len(body), xid, op) + body
 
 
@@ -125,7 +125,7 @@ def header(xid: int, op: int, body: bytes) -> bytes:
 
 
 def path(rng: Random) -> str | None:
-    """Choose a path: mostly one that can exist."""
+    """Choose a path, mostly one that can exist."""
     n = rng.random()
     if n < 0.82:
         return rng.choice(PATHS)
@@ -186,12 +186,12 @@ def auth(rng: Random) -> Record:
 
 
 def watched(kind: type[Any]) -> Callable[[Random], Record]:
-    """Return what makes reads that may set a watch."""
+    """Return a function that makes reads, some of which set a watch."""
     return lambda rng: kind(path(rng) or "", rng.random() < 0.4)
 
 
 def multi(rng: Random, most: int = 6) -> bytes:
-    """Write the body of a transaction; now and then its types and ends are wrong."""
+    """Write the body of a transaction, sometimes with wrong types and ends."""
     makers = (create, create, lambda rng: r.DeleteRequest(path(rng), rng.choice(VERSIONS)), set_data, create_ttl, check)
     kinds = (OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE, OpCode.SET_DATA, OpCode.CREATE_TTL, OpCode.CHECK)
     chosen = [rng.randrange(len(makers)) for _ in range(rng.randrange(most) + 1)]
@@ -247,12 +247,12 @@ MAKERS: Final[dict[int, tuple[float, Maker]]] = {
     OpCode.CHECK: (0.05, check),
     99: (0.05, lambda rng: rng.randbytes(8)),
 }
-"""For each operation how often it is sent, and what makes its body."""
-assert MAKERS.keys() >= OPERATIONS.keys() - {OpCode.CREATE_SESSION}  # the row of the handshake, which is not a request
+"""For each operation, its weight and the function that makes its body."""
+assert MAKERS.keys() >= OPERATIONS.keys() - {OpCode.CREATE_SESSION}  # the handshake has a row, but is not a request
 
 
 def pool(rng: Random, count: int) -> list[bytes]:
-    """Make valid requests, every operation among them, with xids above 0 as clients have them."""
+    """Make valid requests that cover every operation, with xids above 0 like a client's."""
     ops = list(MAKERS)
     weights = list(accumulate(weight for weight, _ in MAKERS.values()))
     made = []
@@ -267,7 +267,7 @@ def pool(rng: Random, count: int) -> list[bytes]:
 
 
 Break = Callable[[Random, bytes, Sequence[bytes]], bytes]
-"""From a frame, and others to take parts from, to what is sent in its place."""
+"""Maps a frame, and others to take parts from, to the replacement."""
 
 
 def _bit(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
@@ -319,7 +319,7 @@ def _nulls(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def _bad_head(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
-    """Break what ends the connection: the length or the op code; or send no frame at all."""
+    """Break the length or the op code, which closes the connection; or send no frame at all."""
     how = rng.random()
     if how < 0.5:
         return _word(rng) + whole[4:]
@@ -343,8 +343,8 @@ _DRAWN: Final = tuple(how for how, times in _BREAKS.items() for _ in range(times
 
 
 def broken(rng: Random, whole: bytes, others: Sequence[bytes]) -> bytes:
-    """Break one frame in one way; in most ways it is still a frame, so that its body is looked at."""
-    if len(whole) < 13:  # there is no body, or it has been broken before
+    """Break one frame in one way. In most cases the result is still a frame, so its body is parsed."""
+    if len(whole) < 13:  # the frame has no body, or has been broken before
         return whole
     return _DRAWN[int(rng.random() * len(_DRAWN))](rng, whole, others)
 
@@ -353,7 +353,7 @@ def hello(rng: Random, session_id: int) -> bytes:
     """Write the first bytes of a connection: mostly a good connect request.
 
     Args:
-        rng: Where choices come from.
+        rng: Source of all choices.
         session_id: The id of a session that may be alive.
     """
     n = rng.random()
@@ -382,10 +382,10 @@ def hello(rng: Random, session_id: int) -> bytes:
 
 
 HELLO: Final = frame(ConnectRequest(0, 10_000, 0, NO_PASSWORD, False).encode())
-"""What opens a session at any server."""
+"""A handshake that opens a session at any server."""
 
 
-# --- what is long ---
+# --- long requests ---
 
 
 def _repeated(item: Callable[[int], bytes], size: int) -> bytes:
@@ -449,4 +449,4 @@ HEAVY: Final[dict[str, Callable[[int], bytes]]] = {
     ),
     "credentials": lambda size: header(-4, OpCode.AUTH, bytes(4) + put_str("digest") + put_bytes(b"u:" + b"p" * size)),
 }
-"""Requests of about so many bytes whose cost ought to grow no faster than they do."""
+"""Functions that make a request of about the given size; its cost must not grow faster than its size."""

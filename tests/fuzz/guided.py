@@ -1,8 +1,8 @@
-"""Inputs that grow by coverage: what leads to code that was not reached before is kept and changed further.
+"""Coverage-guided fuzzing: inputs that reach new code are kept and mutated further.
 
-Everything that reads bytes or text of a stranger has a target here: the server's port, a client's, data files, files of
-``zoolet dump``, recordings, zoo.cfg, and the lines of the shell. An input may be refused by the error that the reader
-documents; anything else is a finding, and is printed by atheris with the input. Needs atheris (`pip install atheris`)::
+Every reader of untrusted bytes or text has a target here: the ports of server and client, data files, files of
+``zoolet dump``, recordings, zoo.cfg, and the lines of the shell. A reader may reject an input with the errors that it
+documents. Anything else is a finding, which atheris prints with the input. Needs atheris (`pip install atheris`)::
 
     python -m fuzz.guided server -max_total_time=60
 """
@@ -28,9 +28,9 @@ with atheris.instrument_imports(include=["zoolet", "h11"]):
     import h11
     from fuzz import engines, frames
 
+    from zoolet.cli.shell import flags, words
+    from zoolet.cli.transfer import files as dumps
     from zoolet.client.blocking import Client
-    from zoolet.client.shell import flags, words
-    from zoolet.client.transfer import files as dumps
     from zoolet.client.wire.session import ConnectionBroken, Session
     from zoolet.protocol.errors import ZooKeeperError
     from zoolet.server.admin.http import HttpError, check_browser, shows_token
@@ -40,32 +40,32 @@ with atheris.instrument_imports(include=["zoolet", "h11"]):
     from zoolet.server.storage import snapshot, txnlog
     from zoolet.server.storage.errors import StorageError
     from zoolet.server.storage.live import snapshot_of
-    from zoolet.server.testing.checking.checker import UnreadableError, check
-    from zoolet.server.testing.recording.recording import Recording
-    from zoolet.server.testing.server import Server
+    from zoolet.testing.checking.checker import UnreadableError, check
+    from zoolet.testing.recording.recording import Recording
+    from zoolet.testing.server import Server
 
 Target = Callable[[bytes], object]
 TARGETS: Final[dict[str, Target]] = {}
 ROUNDS: Final = 200
-"""Inputs after which a server is looked at as a whole, and replaced."""
+"""Number of inputs before a server is checked as a whole and replaced."""
 
 
 @cache
 def folder() -> Path:
-    """Return a folder of this process, in memory if there is one, which is deleted at its end."""
+    """Return a temporary folder of this process, in memory if possible; it is deleted at exit."""
     made = tempfile.mkdtemp(prefix="zoolet-guided-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return Path(made)
 
 
 def target(function: Target) -> Target:
-    """Add a target."""
+    """Register a target."""
     TARGETS[function.__name__] = function
     return function
 
 
 class _Server:
-    """The server that the frames go to, for some rounds."""
+    """The server that receives the frames, replaced after some rounds."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -89,22 +89,22 @@ _SERVER: Final = _Server()
 
 @target
 def server(data: bytes) -> None:
-    """Bytes behind a handshake at the server's port."""
+    """Feed the server's port with bytes after a handshake."""
     _SERVER.feed(data)
 
 
 @target
 def client(data: bytes) -> None:
-    """Bytes of a server at a client's connection."""
+    """Feed a client's connection with bytes from a server."""
     session = Session(10_000, Random(0))
     with contextlib.suppress(ConnectionBroken, ZooKeeperError):
-        session.begin(0.0)
+        session.start(0.0)
         session.receive(data, 0.0)
 
 
 @target
 def http(data: bytes) -> None:
-    """The head of a request at the admin port."""
+    """Parse the head of a request at the admin port."""
     connection = h11.Connection(h11.SERVER)
     with contextlib.suppress(h11.RemoteProtocolError, HttpError):
         connection.receive_data(data)
@@ -118,21 +118,21 @@ def http(data: bytes) -> None:
 
 @target
 def snapshots(data: bytes) -> None:
-    """A file ``snapshot.*``."""
+    """Parse a file ``snapshot.*``."""
     with contextlib.suppress(StorageError):
         snapshot.parse(data, 1)
 
 
 @target
 def logs(data: bytes) -> None:
-    """A file ``log.*``."""
+    """Parse a file ``log.*``."""
     with contextlib.suppress(StorageError):
         list(txnlog.Log(data))
 
 
 @target
 def recordings(data: bytes) -> None:
-    """A file of ``zoolet check``."""
+    """Load and check a file of ``zoolet check``."""
     (folder() / "recording").write_bytes(data)
     try:
         recording = Recording.load(folder() / "recording")
@@ -144,7 +144,7 @@ def recordings(data: bytes) -> None:
 
 @target
 def dumped(data: bytes) -> None:
-    """A file of ``zoolet load``."""
+    """Parse a file of ``zoolet load``."""
     (folder() / "dump").write_bytes(data)
     with contextlib.suppress(dumps.FileError, ValueError):
         list(dumps.read(folder() / "dump"))
@@ -152,14 +152,14 @@ def dumped(data: bytes) -> None:
 
 @target
 def settings(data: bytes) -> None:
-    """A zoo.cfg."""
+    """Parse a zoo.cfg."""
     with contextlib.suppress(ConfigError):
         parse_properties(data.decode("utf-8", "replace"), "zoo.cfg")
 
 
 @target
 def shell(data: bytes) -> None:
-    """A line of the shell."""
+    """Parse a line of the shell."""
     with contextlib.suppress(flags.FlagError, ValueError):
         words.split(data.decode("utf-8", "replace"))
         words.last_word(data.decode("utf-8", "replace"))
@@ -187,7 +187,7 @@ SEEDS: Final[dict[str, Callable[[], list[bytes]]]] = {
     "settings": lambda: [b"tickTime=2000\nserver.1=a:1:2\n"],
     "shell": lambda: [b"create -e -s /a 'b c' world:anyone:r"],
 }
-"""The inputs to begin with."""
+"""The initial inputs."""
 
 
 def main() -> None:

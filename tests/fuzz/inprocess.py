@@ -1,15 +1,15 @@
 """Millions of frames through the server's core, without sockets: nothing may be raised, every reply must be well-formed
-and every index of the server right.
+and every index of the server correct.
 
-A run is cut into epochs. Each has a fresh server, settings of its own and a generator seeded with the run's seed and
-the epoch's number, so an epoch can be repeated without those before it::
+A run is split into epochs. Each has a fresh server, its own settings and a generator seeded with the run's seed and the
+epoch's number, so an epoch can be repeated without the earlier ones::
 
     python -m fuzz.inprocess [--frames 10000000] [--seed 1] [--minutes 12]
     python -m fuzz.inprocess --replay SEED:EPOCH
     python -m fuzz.inprocess --replay build/fuzz/SEED-EPOCH.txt
 
-When something is found, the actions of its epoch are made fewer for as long as it is still found, printed, and kept
-under ``build/fuzz``.
+After a finding, the actions of its epoch are reduced while the same finding still occurs. The rest is printed, and
+saved in ``build/fuzz``.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from fuzz.world import CONNECTIONS, Action, World
 from zoolet.protocol.errors import ErrorCode
 from zoolet.server.core.sessions import first_session_id
 
-MANUAL_CLOCK_START: Final = 20_000
-"""Frames after which everything starts again."""
+FRAMES_PER_EPOCH: Final = 20_000
+"""Number of frames in one epoch."""
 CHECKED: Final = 2_000
-"""Frames between two looks at all indexes."""
+"""Number of frames between two checks of all indexes."""
 POOL: Final = 20_000
 RENEWED: Final = 25
-"""Epochs that draw from the same pool of frames."""
+"""Number of epochs that share a pool of frames."""
 REPEATED: Final = 16
-"""One epoch in so many is done a second time, everything in pieces: the server must answer the same bytes."""
+"""Interval of epochs that are repeated with all bytes sent in pieces: the server must answer the same bytes."""
 PIECES: Final = (64, 13, 5, 200, 29, 1)
-"""How long the pieces are, in turn."""
+"""Sizes of the pieces, in turn."""
 SLOW_S: Final = 1.0
-"""Seconds of CPU that no action may take; most take less than a millisecond."""
+"""Limit for each action, in seconds of CPU; most take less than a millisecond."""
 GROWTH: Final = 30 << 20
-"""Bytes by which the process may grow between a tenth of the run and its end."""
+"""Limit, in bytes, for the growth of the process between a tenth of the run and its end."""
 MINIMISING_S: Final = 60.0
 FOLDER: Final = Path("build/fuzz")
 GUESS: Final = 40_000
-"""Frames per second, for the forecast; nothing depends on it."""
+"""Frames per second, used only for the forecast."""
 
 
 class Finding(NamedTuple):
@@ -59,7 +59,7 @@ class Finding(NamedTuple):
 
     Args:
         what: The exception, with its traceback.
-        where: What tells it from other findings.
+        where: Key that distinguishes it from other findings.
         action: The number of the action that showed it.
     """
 
@@ -68,16 +68,16 @@ class Finding(NamedTuple):
     action: int
 
 
-# --- what is done ---
+# --- actions ---
 
 
 def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = None) -> Iterator[Action]:
-    """Make one action after another, without end.
+    """Yield an endless sequence of actions.
 
     Args:
-        rng: Where choices come from.
+        rng: Source of all choices.
         pool: Valid frames.
-        session: Returns the id of a session that may be alive; by default a guess at what a fresh server has.
+        session: Function that returns the id of a session that may be alive; by default a guess for a fresh server.
     """
     first = first_session_id(1, engines.START)
     sessions = 0
@@ -93,7 +93,7 @@ def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = N
             data = b"".join(chunk)
             if n < 0.68:
                 yield "data", slot, data
-            else:  # in pieces, with others between them
+            else:  # in pieces, sometimes with other frames between them
                 cuts = sorted(int(draw() * len(data)) for _ in range(1 + int(draw() * 4)))
                 for at, stop in pairwise([0, *cuts, len(data)]):
                     yield "data", slot, data[at:stop]
@@ -119,15 +119,15 @@ def script(rng: Random, pool: list[bytes], session: Callable[[], int] | None = N
             yield "time", rng.choice((0, 0, 0, 0, 0, 3_600_000, -3_600_000)), jump
 
 
-# --- doing it ---
+# --- running them ---
 
 
 class Run:
     """A run with one seed.
 
     Args:
-        seed: Everything follows from it.
-        pool: How many frames the actions are made from.
+        seed: Seed of everything.
+        pool: Number of frames in the pool.
     """
 
     def __init__(self, seed: int, pool: int = POOL) -> None:
@@ -146,11 +146,11 @@ class Run:
         return self._pool[1]
 
     def script(self, number: int) -> Iterator[Action]:
-        """Make the actions of an epoch."""
+        """Return the actions of an epoch."""
         return script(Random(f"{self.seed}:{number}"), self.pool(number))
 
-    def epoch(self, number: int, count: int = MANUAL_CLOCK_START) -> Finding | None:
-        """Do one epoch of about so many frames; return what was found, and look no further."""
+    def epoch(self, number: int, count: int = FRAMES_PER_EPOCH) -> Finding | None:
+        """Run one epoch of about *count* frames; stop at the first finding and return it."""
         world = World(number)
         found = play(world, self.script(number), count)
         self.frames += world.frames
@@ -166,18 +166,18 @@ class Run:
         return found
 
     def actions(self, number: int, last: int) -> list[Action]:
-        """Return the actions of an epoch up to one."""
+        """Return the actions of an epoch up to number *last*."""
         return list(islice(self.script(number), last + 1))
 
 
 def play(world: World, actions: Iterator[Action], count: int, every: int = CHECKED) -> Finding | None:
-    """Do actions until the server has had so many frames, or something is found.
+    """Run actions until the server has received *count* frames, or until a finding.
 
     Args:
         world: The server and its connections.
-        actions: What to do.
-        count: Frames.
-        every: Frames between two looks at everything.
+        actions: The actions.
+        count: Number of frames.
+        every: Number of frames between two full checks.
     """
     due = every
     try:
@@ -191,26 +191,26 @@ def play(world: World, actions: Iterator[Action], count: int, every: int = CHECK
         world.check()
         if world.slowest[0] > SLOW_S:
             raise AssertionError(f"an action took {world.slowest[0]:.1f} s of CPU", world.slowest[1])
-    except Exception as error:  # any at all is what is looked for
+    except Exception as error:  # every exception is a finding
         last = traceback.extract_tb(error.__traceback__)[-1]
         message = str(error.args[0])[:40] if isinstance(error, AssertionError) and error.args else ""
         return Finding(traceback.format_exc(), f"{type(error).__name__} {last.name} {message}", world.actions - 1)
     return None
 
 
-# --- what was found ---
+# --- findings ---
 
 
 def pieces_of(number: int) -> int:
-    """Return how long the pieces are in which an epoch's bytes are sent the second time; 0 where they are not."""
+    """Return the size of the pieces for the second run of an epoch; 0 if it has no second run."""
     stalls = (
         "max_output_per_turn" in engines.VARIANTS[number % len(engines.VARIANTS)]
-    )  # others have their turn in between
+    )  # other connections get their turn in between
     return 0 if number % REPEATED or stalls else PIECES[number // REPEATED % len(PIECES)]
 
 
 def compared(variant: int, actions: list[Action], pieces: int) -> tuple[World, Finding | None]:
-    """Do actions with everything sent in pieces, and again as they are, and compare what the server sends."""
+    """Run actions with all bytes sent in pieces, and again unchanged, and compare the server's output."""
     one, other = World(variant, pieces), World(variant)
     found = play(one, iter(actions), sys.maxsize)
     if found is None and play(other, iter(actions), sys.maxsize) is None and one.digest != other.digest:
@@ -219,7 +219,7 @@ def compared(variant: int, actions: list[Action], pieces: int) -> tuple[World, F
 
 
 def replayed(variant: int, actions: list[Action]) -> Finding | None:
-    """Do these actions, and look at everything after each of them if they are few."""
+    """Run these actions, with a full check after each of them if they are few."""
     found = play(World(variant), iter(actions), sys.maxsize, every=0 if len(actions) < 200 else CHECKED)
     if found is None and pieces_of(variant):
         return compared(variant, actions, pieces_of(variant))[1]
@@ -227,7 +227,7 @@ def replayed(variant: int, actions: list[Action]) -> Finding | None:
 
 
 def minimised(variant: int, actions: list[Action], where: str, seconds: float = MINIMISING_S) -> list[Action]:
-    """Leave out actions, and frames within them, for as long as the same is found."""
+    """Remove actions, and frames within them, as long as the same finding occurs."""
     stop = time.monotonic() + seconds
 
     def found(some: list[Action]) -> bool:
@@ -256,7 +256,7 @@ def minimised(variant: int, actions: list[Action], where: str, seconds: float = 
 
 
 def singly(action: Action) -> Iterator[Action]:
-    """Cut what is sent at once into its frames."""
+    """Split an action that sends several frames into one action per frame."""
     if action[0] != "data":
         yield action
         return
@@ -272,13 +272,13 @@ def singly(action: Action) -> Iterator[Action]:
 
 
 def written(variant: int, actions: list[Action]) -> str:
-    """Write actions as ``--replay`` reads them."""
+    """Encode actions in the format of ``--replay``."""
     lines = [" ".join(part.hex() or "-" if isinstance(part, bytes) else str(part) for part in one) for one in actions]
     return "\n".join([f"variant {variant}", *lines, ""])
 
 
 def read(text: str) -> tuple[int, list[Action]]:
-    """Read what :func:`written` wrote."""
+    """Decode the output of :func:`written`."""
     head, *lines = text.splitlines()
     actions: list[Action] = []
     for kind, *rest in map(str.split, lines):
@@ -290,7 +290,7 @@ def read(text: str) -> tuple[int, list[Action]]:
 
 
 def report(run: Run, number: int, finding: Finding) -> None:
-    """Return what was found and how to see it again."""
+    """Print a finding and how to reproduce it."""
     print(f"\nFOUND in epoch {number} of seed {run.seed}, at action {finding.action}:\n{finding.what}", flush=True)
     print(f"settings: {engines.VARIANTS[number % len(engines.VARIANTS)]}")
     actions = minimised(number, run.actions(number, finding.action), finding.where)
@@ -306,19 +306,19 @@ def report(run: Run, number: int, finding: Finding) -> None:
 
 
 def resident() -> int:
-    """Return the bytes of memory that the process has; 0 where the system does not tell."""
+    """Return the resident memory of the process in bytes; 0 if the system does not report it."""
     status = Path("/proc/self/statm")
     return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
 def fuzz(seed: int, count: int, minutes: float) -> int:
-    """Run, show progress, and return how many findings there were."""
+    """Run, show progress, and return the number of findings."""
     began = last = time.monotonic()
     stop = began + minutes * 60
     run, epoch, found, kinds = Run(seed), 0, 0, set()
     early = 0
     while run.frames < count and time.monotonic() < stop:
-        finding = run.epoch(epoch, min(MANUAL_CLOCK_START, count - run.frames))
+        finding = run.epoch(epoch, min(FRAMES_PER_EPOCH, count - run.frames))
         if finding is not None:
             found += 1
             if finding.where not in kinds:

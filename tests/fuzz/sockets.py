@@ -1,9 +1,9 @@
-"""Minutes of broken bytes over real sockets against a real daemon, while a well-behaved client goes on working.
+"""Minutes of broken bytes over real sockets against a real daemon, while a well-behaved client keeps working.
 
-Several attackers do what :func:`fuzz.inprocess.script` says, on sockets. Beside them a neighbour sets and gets its own
-node, and every answer has to be right and there within a second. A janitor, who may do everything, deletes what the
-attackers have made from time to time, so that the daemon's memory can be compared with what it was. At the end the
-daemon must be alive, must have logged no error, must have as much memory as before, and must stop on SIGTERM::
+Several attackers run the actions of :func:`fuzz.inprocess.script` on sockets. At the same time a neighbour sets and
+gets its own node, and must receive every correct answer within a second. A janitor with all permissions periodically
+deletes the attackers' nodes, which makes the daemon's memory comparable. At the end the daemon must be alive, must have
+logged no error, must use no more memory than before, and must stop on SIGTERM::
 
     python -m fuzz.sockets [--minutes 5] [--seed 1]
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import re
 import socket
-import struct
 import sys
 import tempfile
 import threading
@@ -26,83 +25,34 @@ from typing import IO, Final
 from fuzz import frames
 from fuzz.inprocess import GROWTH, POOL, RENEWED, script
 from support.daemon import DaemonProcess
+from support.wire import RESET, Wire
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
-from zoolet.protocol.codec import Record
-from zoolet.protocol.framing import Frames
 from zoolet.protocol.handshake import ConnectResponse
 from zoolet.protocol.operations import OpCode
 
 ATTACKERS: Final = 4
 SOCKETS: Final = 5
 REPLY_TIMEOUT_S: Final = 1.0
-"""Seconds in which the neighbour has to have its answer."""
+"""Limit for the neighbour's answers, in seconds."""
 SWEEP_S: Final = 2.0
-"""Seconds between two turns of the janitor."""
+"""Seconds between two sweeps of the janitor."""
 OURS: Final = "/neighbour"
 OURS_AND_SYSTEM: Final = frozenset({OURS, "/zookeeper", "/zookeeper/config", "/zookeeper/quota"})
-_LINGER_NOT: Final = struct.pack("ii", 1, 0)  # a close that resets
 
 
-class Plain:
-    """A client that waits for each answer.
-
-    Args:
-        address: Host and port.
-        seconds: How long it waits.
-    """
-
-    def __init__(self, address: tuple[str, int], seconds: float) -> None:
-        self.socket = socket.create_connection(address, seconds)
-        self.socket.settimeout(seconds)
-        self._frames = Frames(limit=None)
-        self._payloads: list[bytes] = []
-        self._xid = 0
-        try:
-            self.socket.sendall(frames.HELLO)
-            self.session = ConnectResponse.decode(self._payload()).session_id
-        except BaseException:
-            self.socket.close()
-            raise
-
-    def _payload(self) -> bytes:
-        while not self._payloads:
-            data = self.socket.recv(1 << 16)
-            if not data:
-                raise ConnectionError("the server closed the connection")
-            self._payloads += self._frames.feed(data)
-        return self._payloads.pop(0)
-
-    def call(self, op: int, request: Record, xid: int | None = None) -> tuple[int, bytes]:
-        """Send a request; return the error code and the body of its answer.
-
-        Raises:
-            OSError: The connection is lost, or there was no answer in time.
-            ValueError: It is the answer to another request.
-        """
-        self._xid += 1
-        xid = self._xid if xid is None else xid
-        self.socket.sendall(frames.header(xid, op, request.encode()))
-        while True:
-            payload = self._payload()
-            answer = r.ReplyHeader.decode(payload)
-            if answer.xid == xid:
-                return answer.err, payload[16:]
-            if answer.xid != -1:
-                raise ValueError(f"request {xid} was answered with {answer.xid}")
-
-    def close(self) -> None:
-        """Close the socket; the session lives on."""
-        self.socket.close()
+def plain(address: tuple[str, int], seconds: float) -> Wire:
+    """Open a session of a client that waits up to *seconds* for each answer."""
+    return Wire(address[1], wait=seconds).welcomed()
 
 
 class Siege:
-    """What the threads share.
+    """State shared by the threads.
 
     Args:
-        address: The daemon's.
-        seed: Where the attackers' choices come from.
+        address: Address of the daemon.
+        seed: Seed of the attackers' choices.
     """
 
     def __init__(self, address: tuple[str, int], seed: int) -> None:
@@ -113,20 +63,20 @@ class Siege:
         self.sent = self.received = self.connections = 0
         self.pairs = 0
         self.slowest = 0.0
-        self.session = 0  # the newest that the daemon has opened, as far as is known here
+        self.session = 0  # the newest known session of the daemon
 
     def finding(self, what: str) -> None:
-        """Keep and show what must not be."""
+        """Record and print a finding."""
         self.found.append(what)
         print(f"FOUND: {what}", flush=True)
 
 
 class Attacker(threading.Thread):
-    """Sends what no client sends, on several sockets.
+    """Sends broken frames on several sockets.
 
     Args:
-        siege: What the threads share.
-        number: Which of the attackers it is.
+        siege: State shared by the threads.
+        number: Number of this attacker.
     """
 
     def __init__(self, siege: Siege, number: int) -> None:
@@ -168,7 +118,7 @@ class Attacker(threading.Thread):
             open_.settimeout(REPLY_TIMEOUT_S)
             open_.sendall(data)
             siege.sent += len(data)
-            if self.rng.random() < 0.9:  # now and then it does not read for a while
+            if self.rng.random() < 0.9:  # sometimes it does not read for a while
                 self._read(slot, open_)
         except OSError:
             self._drop(slot)
@@ -194,31 +144,31 @@ class Attacker(threading.Thread):
         with suppress(OSError):
             how = self.rng.random()
             if how < 0.3:
-                open_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+                open_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             elif how < 0.6:
                 open_.shutdown(socket.SHUT_WR)
         open_.close()
 
 
-def neighbour(siege: Siege, client: Plain) -> None:
-    """Set and get, and look at every answer."""
+def neighbour(siege: Siege, client: Wire) -> None:
+    """Set and get, and check every answer."""
     number = 0
     while not siege.over.is_set():
         number += 1
         began = time.monotonic()
         data = b"%d" % number
         try:
-            first, _ = client.call(OpCode.SET_DATA, r.SetDataRequest(OURS, data, -1))
-            second, body = client.call(OpCode.GET_DATA, r.GetDataRequest(OURS, False))
+            first = client.set_data(OURS, data)
+            second, body = client.ask(OpCode.GET_DATA, r.GetDataRequest(OURS, False)), client.body
             if first or second or r.GetDataResponse.decode(body).data != data:
                 siege.finding(f"pair {number} of the neighbour: errors {first} and {second}, body {body!r}")
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             if siege.over.is_set():
                 break
             siege.finding(f"pair {number} of the neighbour, after {time.monotonic() - began:.1f} s: {error!r}")
             client.close()
-            client = Plain(siege.address, 20 * REPLY_TIMEOUT_S)
-            client.socket.settimeout(REPLY_TIMEOUT_S)
+            client = plain(siege.address, 20 * REPLY_TIMEOUT_S)
+            client.wait = REPLY_TIMEOUT_S
         siege.pairs += 1
         siege.slowest = max(siege.slowest, time.monotonic() - began)
         time.sleep(0.005)
@@ -226,40 +176,39 @@ def neighbour(siege: Siege, client: Plain) -> None:
 
 
 def sweep(address: tuple[str, int]) -> int:
-    """Delete all nodes but our own; return how many there were."""
-    with closing(Plain(address, 20.0)) as client:
-        client.call(OpCode.AUTH, r.AuthPacket(0, "digest", frames.SUPER), xid=-4)
-        client.call(OpCode.SET_ACL, r.SetACLRequest("/", OPEN_ACL_UNSAFE, -1))
+    """Delete all nodes except the neighbour's; return their number."""
+    with closing(plain(address, 20.0)) as client:
+        client.ask(OpCode.AUTH, r.AuthPacket(0, "digest", frames.SUPER), xid=-4)
+        client.ask(OpCode.SET_ACL, r.SetACLRequest("/", OPEN_ACL_UNSAFE, -1))
         pending, found = ["/"], []
         while pending:
             path = pending.pop()
             found.append(path)
-            err, body = client.call(OpCode.GET_CHILDREN, r.GetChildrenRequest(path, False))
-            if not err:
-                names = r.GetChildrenResponse.decode(body).children
+            if not client.ask(OpCode.GET_CHILDREN, r.GetChildrenRequest(path, False)):
+                names = r.GetChildrenResponse.decode(client.body).children
                 pending += [f"{path.rstrip('/')}/{name}" for name in names]
         for path in reversed(found):
             if path not in OURS_AND_SYSTEM and path != "/":
-                client.call(OpCode.DELETE, r.DeleteRequest(path, -1))
-        client.call(OpCode.CLOSE_SESSION, r.EmptyRequest())
+                client.delete(path)
+        client.ask(OpCode.CLOSE_SESSION)
     return len(found)
 
 
 def janitor(siege: Siege) -> None:
-    """Sweep from time to time."""
+    """Sweep periodically."""
     while not siege.over.wait(SWEEP_S):
-        with suppress(OSError, ValueError):  # the daemon's end is found elsewhere
+        with suppress(OSError, EOFError, ValueError):  # a dead daemon is detected elsewhere
             sweep(siege.address)
 
 
 def resident(pid: int) -> int:
-    """Return the bytes of memory that a process has; 0 where the system does not tell."""
+    """Return the resident memory of a process in bytes; 0 if the system does not report it."""
     status = Path(f"/proc/{pid}/statm")
     return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
 def options(folder: Path) -> list[str]:
-    """Return the settings of the daemon: everything that can be reached is switched on."""
+    """Return the options of the daemon, which enable every reachable feature."""
     users = "\n".join(f'user_{user}="{password}"' for user, password in frames.SASL_USERS.items())
     jaas = folder / "jaas.conf"
     module = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -278,13 +227,13 @@ def options(folder: Path) -> list[str]:
 
 
 def besiege(daemon: DaemonProcess, seed: int, seconds: float) -> Siege:
-    """Attack a daemon for so long; return what was seen."""
+    """Attack a daemon for *seconds*; return the results."""
     siege = Siege((daemon.host, daemon.port), seed)
-    client = Plain(siege.address, REPLY_TIMEOUT_S)
-    client.call(OpCode.CREATE, r.CreateRequest(OURS, b"", OPEN_ACL_UNSAFE, 0))
-    for _ in range(20):  # attackers resume the newest sessions, and the neighbour's is not to be among them
-        other = Plain(siege.address, REPLY_TIMEOUT_S)
-        siege.session = other.session
+    client = plain(siege.address, REPLY_TIMEOUT_S)
+    client.create(OURS)
+    for _ in range(20):  # attackers resume the newest sessions; these protect the neighbour's
+        other = plain(siege.address, REPLY_TIMEOUT_S)
+        siege.session = other.id
         other.close()
     threads = [
         *(Attacker(siege, number) for number in range(ATTACKERS)),
@@ -329,7 +278,7 @@ def besiege(daemon: DaemonProcess, seed: int, seconds: float) -> Siege:
 
 
 def errors(log: IO[bytes]) -> list[str]:
-    """Return the lines of a log that tell of a defect."""
+    """Return the lines of a log that indicate a defect."""
     log.seek(0)
     return [
         line.decode("utf-8", "replace").rstrip()
@@ -339,13 +288,13 @@ def errors(log: IO[bytes]) -> list[str]:
 
 
 def fuzz(seed: int, minutes: float) -> int:
-    """Start a daemon, attack it, stop it; return how many findings there were."""
+    """Start a daemon, attack it, stop it; return the number of findings."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
         found = 0
         try:
             with DaemonProcess(*options(Path(folder)), stderr=log) as daemon:
                 found += len(besiege(daemon, seed, minutes * 60).found)
-        except AssertionError as error:  # of the exit code
+        except AssertionError as error:  # wrong exit code
             print(f"FOUND: {error}")
             found += 1
         logged = errors(log)

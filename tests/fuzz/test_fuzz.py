@@ -1,4 +1,4 @@
-"""A little of each fuzzer with fixed seeds, and the fuzzers themselves: a planted defect is found, and found again."""
+"""Short runs of each fuzzer with fixed seeds, and tests that the fuzzers find and reproduce a planted defect."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_no_frame_raises_or_leaves_an_index_wrong(run: inprocess.Run, epoch: int
 
 @pytest.mark.parametrize("pieces", [1, 7])
 @pytest.mark.parametrize("epoch", [0, 3])
-def test_the_answers_do_not_depend_on_how_the_bytes_are_cut(run: inprocess.Run, epoch: int, pieces: int) -> None:
+def test_answers_are_independent_of_splitting(run: inprocess.Run, epoch: int, pieces: int) -> None:
     _, found = inprocess.compared(epoch, list(islice(run.script(epoch), 300)), pieces)
 
     assert found is None
 
 
-def test_a_request_just_before_the_end_of_its_connection_keeps_the_session_alive() -> None:
+def test_request_before_end_of_connection_keeps_session_alive() -> None:
     engine = engines.engine_for(0)
     connection = engines.connection_to(engine, "127.0.0.1")
     engines.receive(connection, frames.HELLO)  # 10 s
@@ -62,7 +62,7 @@ def test_a_request_just_before_the_end_of_its_connection_keeps_the_session_alive
     assert len(engine.sessions.alive) == 1
 
 
-def test_most_frames_reach_what_answers_them(run: inprocess.Run) -> None:
+def test_most_frames_reach_handlers(run: inprocess.Run) -> None:
     world = World(0)
 
     inprocess.play(world, run.script(0), FRAMES)
@@ -85,11 +85,10 @@ def keeps_the_stat(tree: Tree, path: str, parent: Node, *others: Any) -> Node:
 
 
 def keeps_the_names(tree: Tree, path: str, parent: Node, *others: Any) -> Node:
-    """Create a node without clearing the names below its parent."""
-    kept = parent.children.encoding if parent.children is not None else None
+    """Create a node without adding its name to the cached list of its parent."""
     node = CREATE(tree, path, parent, *others)
-    assert parent.children is not None
-    parent.children.encoding = kept
+    if parent.children is not None and parent.children.encoding is not None:
+        parent.children.added.clear()
     return node
 
 
@@ -98,7 +97,7 @@ PLANTED: list[tuple[type[Any], str, Callable[..., Any]]] = [
     (Watches, "forget", nothing),
     (Watches, "roll_back", nothing),
     (Acls, "release", nothing),
-    (Acls, "commit", nothing),
+    (Acls, "release_all", nothing),
     (Expiry, "remove", nothing),
     (Tree, "create", keeps_the_stat),
     (Tree, "create", keeps_the_names),
@@ -109,7 +108,7 @@ PLANTED: list[tuple[type[Any], str, Callable[..., Any]]] = [
 @pytest.mark.parametrize(
     ("kind", "name", "planted"), PLANTED, ids=lambda each: each if isinstance(each, str) else each.__name__
 )
-def test_a_planted_defect_is_found(
+def test_planted_defect_is_found(
     run: inprocess.Run, monkeypatch: pytest.MonkeyPatch, kind: type[Any], name: str, planted: Callable[..., Any]
 ) -> None:
     monkeypatch.setattr(kind, name, planted)
@@ -117,7 +116,7 @@ def test_a_planted_defect_is_found(
     assert any(inprocess.play(World(epoch), run.script(epoch), FRAMES, every=500) for epoch in range(3))
 
 
-def test_a_finding_is_made_small_and_is_found_again(run: inprocess.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_is_minimized_and_reproduced(run: inprocess.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Watches, "forget", nothing)
     found = inprocess.play(World(0), run.script(0), FRAMES)
     assert found is not None
@@ -130,19 +129,19 @@ def test_a_finding_is_made_small_and_is_found_again(run: inprocess.Run, monkeypa
     assert again.where == found.where
 
 
-# --- what long requests cost ---
+# --- the cost of long requests ---
 
 
 def cost(make: Callable[[int], bytes], size: int) -> float:
-    """Measure what a request costs a fresh server, in seconds of CPU."""
+    """Measure the cost of a request on a fresh server, in seconds of CPU."""
     engine = engines.engine_for(0)
     engine.settings.sasl_users = frames.SASL_USERS
     engine.settings.reconfig_enabled = True
     connection = engines.connection_to(engine, "127.0.0.1")
     engines.receive(connection, frames.HELLO)
-    engines.receive(connection, frames.header(1, OpCode.SASL, bytes(4)))  # the next token is looked at
+    engines.receive(connection, frames.header(1, OpCode.SASL, bytes(4)))  # the server will check the next token
     whole = make(size)
-    gc.disable()  # a collection of all that the other tests have left would be counted, too
+    gc.disable()  # collecting the garbage of other tests would be counted as well
     try:
         began = time.thread_time()
         engines.receive(connection, whole)
@@ -153,10 +152,10 @@ def cost(make: Callable[[int], bytes], size: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", frames.HEAVY)
-def test_a_long_request_costs_a_microsecond_a_byte_at_the_most(name: str) -> None:
+def test_long_request_costs_at_most_microsecond_per_byte(name: str) -> None:
     make = frames.HEAVY[name]
 
-    for size in (4_000, 32_000, 256_000):  # shorter ones first: the longest could take minutes
+    for size in (4_000, 32_000, 256_000):  # shorter ones first, because the longest could take minutes
         assert cost(make, size) < 0.02 + size * 1e-6, size
 
 
@@ -164,15 +163,15 @@ def test_a_long_request_costs_a_microsecond_a_byte_at_the_most(name: str) -> Non
 
 
 @pytest.mark.parametrize("epoch", range(6))
-def test_nothing_but_broken_link_error_leaves_a_session(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
-    monkeypatch.setattr(clientside, "DEEP", 100)  # deeper ones are a test of their own
+def test_session_raises_only_connection_broken(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
+    monkeypatch.setattr(clientside, "DEEP", 100)  # deeper paths have a separate test
     seen, _, what = clientside.play(SEED, epoch, frames.pool(Random(SEED), 1_000), 600)
 
     assert what is None
     assert seen >= 600
 
 
-def test_a_deep_tree_under_a_recursive_watch_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deep_tree_under_recursive_watch_may_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = clientside.Shell(Random(1), frames.pool(Random(1), 100), 0)
     shell.session._ready(1.0)
 
@@ -184,5 +183,5 @@ def test_a_deep_tree_under_a_recursive_watch_may_go(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_daemon_withstands_three_seconds(tmp_path: Path) -> None:
+def test_daemon_withstands_fuzzing(tmp_path: Path) -> None:
     assert sockets.fuzz(SEED, 0.05) == 0

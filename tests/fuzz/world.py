@@ -1,15 +1,15 @@
-"""One server and the connections to it, driven by a list of actions; every reply is checked as it comes.
+"""One server and its connections, driven by a list of actions; every reply is checked as it arrives.
 
-The connections follow what they send with a splitter of their own, so that they know which xid the server has to answer
+The connections split the bytes that they send into frames on their own, so they know which xid the server has to answer
 next. An action is a tuple of its kind, the number of a connection, and bytes or numbers:
 
 ====================  ====================================================================
-``hello n bytes``     leave connection *n*, make another, and send its first bytes
-``data n bytes``      send bytes; if the server has closed the connection, on another one
-``login n bytes``     a SASL exchange with the right password for a user, or a wrong one
+``hello n bytes``     leave connection *n*, open a new one, and send its first bytes
+``data n bytes``      send bytes, on a new connection if the server has closed this one
+``login n bytes``     run a SASL exchange with a user's correct or wrong password
 ``drop n``            leave connection *n*
-``time now uptime``   set the clocks, and do what is due
-``mode 0|1``          read-only mode
+``time now uptime``   set the clocks, and run a tick
+``mode 0|1``          switch read-only mode off or on
 ====================  ====================================================================
 """
 
@@ -41,7 +41,7 @@ _EVENT = struct.Struct(">iii").unpack_from
 _CODES: Final = frozenset(int(code) for code in ErrorCode)
 _RESPONSES: Final = {int(op): one.response for op, one in OPERATIONS.items() if one.response is not None}
 _LISTS: Final = frozenset({int(OpCode.MULTI), int(OpCode.MULTI_READ)})
-_TRIES: Final = 100_000  # of asking a connection to go on
+_TRIES: Final = 100_000  # limit of attempts to get the rest of a connection's output
 
 
 class Link:
@@ -49,16 +49,16 @@ class Link:
 
     Args:
         engine: The server.
-        host: Where the connection seems to come from.
+        host: Apparent address of the client.
     """
 
     def __init__(self, engine: engines.Engine, host: str) -> None:
         self.connection = engines.connection_to(engine, host)
         self.client = self.connection.client
-        self.unsent = b""  # of the request that is not whole
-        self.opened = False  # the first frame is behind us
-        self.word = False  # it was a four-letter word
-        self.hopeless = False  # what follows cannot be a frame
+        self.unsent = b""  # the incomplete request
+        self.opened = False  # the first frame was sent
+        self.word = False  # the first bytes were a four-letter word
+        self.hopeless = False  # the next bytes cannot be a frame
         self.greeted = False
         self.expected: deque[tuple[int, int]] = deque()  # xid and op code
         self.has_backlog = False
@@ -67,7 +67,7 @@ class Link:
         self.pings_may_be_refused = bool(engine.settings.require_auth)
 
     def expect(self, data: bytes) -> int:
-        """Read what is sent as the server ought to; return how many frames are whole."""
+        """Parse the sent bytes like the server has to; return the number of complete frames."""
         if self.hopeless:
             return 0
         buf = self.unsent + data if self.unsent else data
@@ -98,7 +98,7 @@ class Link:
         return count
 
     def read(self, data: bytes, counts: dict[int, int]) -> None:
-        """Check what the server sent, and count the error codes of its replies."""
+        """Check the server's output, and count the error codes of its replies."""
         if self.word:
             fail_unless(self.client.closing, "a four-letter word is answered and the connection stays")
             return
@@ -130,7 +130,7 @@ class Link:
                 fail_unless(zxid in (0, -1) or zxid >= self.zxid, "a zxid that goes back", zxid, self.zxid)
                 self.zxid = max(zxid, self.zxid)
                 fail_unless(err in _CODES, "an error code that does not exist", err)
-                has_body = op in (OpCode.SASL, OpCode.MULTI_READ)
+                has_body = op in (OpCode.SASL, OpCode.MULTI, OpCode.MULTI_READ)
                 fail_unless(not err or length == 16 or has_body, "an error with a body", op, err)
                 counts[err] = counts.get(err, 0) + 1
                 if not err:
@@ -144,7 +144,7 @@ class Link:
         return 1 <= kind <= 4 and state == 3 and stop == at + 32 + size
 
     def settled(self) -> None:
-        """Make sure that nothing is left unanswered on a connection that stays."""
+        """Check that no request is unanswered on an open connection."""
         if not self.client.closing and not self.has_backlog:
             fail_unless(not self.expected, "requests were not answered", len(self.expected))
 
@@ -167,16 +167,15 @@ class World:
     """A fresh server and its connections.
 
     Args:
-        variant: Which settings the server has.
-        pieces: Send everything in pieces of so many bytes; 0 to send it as the actions say.
+        variant: Number of the server's settings.
+        pieces: Size of the pieces in which all bytes are sent; 0 to send them unsplit.
 
     Attributes:
-        actions: Actions that were begun.
-        frames: Frames that the server has looked at: those behind the end of a connection do not count.
-        digest: A checksum of all that the server has sent; answers to four-letter commands depend on the machine and
-            are left out.
-        codes: How often each error code was answered.
-        slowest: The longest that one call took, in seconds of CPU, and of which action.
+        actions: Number of started actions.
+        frames: Number of frames that the server has parsed; frames after the end of a connection do not count.
+        digest: A checksum of the server's output, without answers to four-letter commands, which depend on the machine.
+        codes: Number of replies with each error code.
+        slowest: The longest duration of a call, in seconds of CPU, and its action.
     """
 
     def __init__(self, variant: int, pieces: int = 0) -> None:
@@ -192,10 +191,10 @@ class World:
         self._uptime = 0
 
     def do(self, action: Action) -> None:
-        """Do one thing and check all that comes of it.
+        """Run one action and check all its results.
 
         Raises:
-            Exception: Whatever the server let out: a defect. AssertionError if what it answered is wrong.
+            Exception: The server raised an error, which is a defect; AssertionError if its answer is wrong.
         """
         self.actions += 1
         began = time.thread_time()
@@ -206,7 +205,7 @@ class World:
             self.slowest = took, action
 
     def check(self) -> None:
-        """Answer the requests of every connection, and compare the server's indexes with its tree."""
+        """Make the server answer all pending requests, and compare its indexes with its tree."""
         for link in self.links:
             if link is not None:
                 self._resume(link)
@@ -231,7 +230,7 @@ class World:
         self._send(link, data)
 
     def _login(self, slot: int, password: bytes) -> None:
-        """Prove to be a user whose password is the right one, or not."""
+        """Log in as a user, with the correct or a wrong password."""
         link = self.links[slot]
         if link is None or link.client.closing or link.unsent or not link.opened or link.hopeless:
             return
@@ -266,7 +265,7 @@ class World:
     def _mode(self, read_only: int) -> None:
         self.engine.read_only = bool(read_only)
 
-    # --- what they are made of ---
+    # --- parts of actions ---
 
     def _open(self, slot: int) -> Link:
         link = Link(self.engine, engines.HOSTS[self._opened % len(engines.HOSTS)])

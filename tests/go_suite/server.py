@@ -1,7 +1,8 @@
-"""Run go-zookeeper's own tests on zoolet: this is what they start as a server, with a ``zoo.cfg``, and kill.
+"""Run go-zookeeper's own tests on zoolet: they start this program as a server, with a ``zoo.cfg``, and kill it.
 
-A server of an ensemble is a member of a Cluster, which a process of its own has: the first server starts that process,
-and each says by a connection which member it is. When a server is killed its connection ends, and its member is killed.
+A server of an ensemble is a member of a Cluster in a separate process. The first server starts that process, and each
+server opens a connection to it that names its member. When a server is killed, its connection is closed, and the
+process kills its member.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from zoolet.testing import Cluster
 
 SUPER = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 LINGERS_S = 5.0
-"""Seconds that the process of a cluster waits for servers, when there are none."""
+"""Seconds that the process of a cluster waits for servers while it has none."""
 
 
 def main() -> None:
-    """Serve as a configuration says, until killed."""
+    """Run the server of a configuration until killed."""
     config = Path(sys.argv[1])
     if sys.argv[2:] == ["--cluster"]:
         lead(config)
@@ -39,12 +40,12 @@ def main() -> None:
 
 
 def read(config: Path) -> dict[str, str]:
-    """Return the lines of a ``zoo.cfg``."""
+    """Return the keys and values of a ``zoo.cfg``."""
     return dict(line.split("=", 1) for line in config.read_text().splitlines() if "=" in line)
 
 
 def attend(config: Path) -> None:
-    """Stand for the member of a cluster, until killed."""
+    """Represent a member of a cluster until killed."""
     with socket.socket(socket.AF_UNIX) as link:
         for attempt in range(200):
             with contextlib.suppress(OSError):
@@ -59,24 +60,24 @@ def attend(config: Path) -> None:
 
 
 def start_cluster(config: Path) -> None:
-    """Start the process of a cluster, without the output of a server: Go waits until nobody has that any more."""
+    """Start the process of a cluster, detached from the server's output: Go waits until all its writers exit."""
     with (config.parent.parent / "cluster.log").open("a") as log:
         command = [sys.executable, __file__, str(config), "--cluster"]
         subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def lead(config: Path) -> None:
-    """Serve a cluster whose members run while somebody is connected for them."""
+    """Run a cluster; each member runs while a server is connected for it."""
     settings = read(config)
     servers = sorted((int(key[7:]), line) for key, line in settings.items() if key.startswith("server."))
-    ports = [int(line.split(":")[1]) - 1 for _, line in servers]  # so the tests choose them
+    ports = [int(line.split(":")[1]) - 1 for _, line in servers]  # this way the tests choose the ports
     options = {"DigestAuthenticationProvider.superDigest": SUPER, "extendedTypesEnabled": "true"}
     options |= {key: settings[key] for key in ("tickTime", "reconfigEnabled")}
     listener = socket.socket(socket.AF_UNIX)
     path = config.parent.parent / "cluster.sock"
     try:
         listener.bind(str(path))
-    except OSError:  # another server was the first
+    except OSError:  # another server started the cluster first
         return
     with Cluster(len(servers), ports=ports, config=options) as cluster:
         for member in cluster:
@@ -96,7 +97,7 @@ def lead(config: Path) -> None:
 
 
 def follow(cluster: Cluster, link: socket.socket) -> None:
-    """Start the member that a connection names, and kill it when that ends."""
+    """Start the member that a connection names, and kill it when the connection is closed."""
     with link:
         member = cluster[int(link.recv(16)) - 1]
         member.start()

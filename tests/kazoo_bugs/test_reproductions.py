@@ -1,7 +1,7 @@
 """Known bugs of kazoo 2.11.0, reproduced every time by a schedule of faults.
 
-Each test asserts what goes wrong. The test of the same number in ``test_zoolet_is_immune.py`` asserts what a right
-client does. The numbers are those of https://github.com/python-zk/kazoo/issues.
+Each test asserts the wrong behaviour. The test with the same number in ``test_zoolet_is_immune.py`` asserts the
+behaviour of a correct client. The numbers refer to https://github.com/python-zk/kazoo/issues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import CancelledError, KazooException, LockTimeout, NodeExistsError
 from support import kazoo_bugs
 
-from zoolet.server import Server
+from zoolet.testing import Server
 
 QUICK: Final = {"max_tries": 50, "delay": 0.001, "max_delay": 0.01}
 Connect = Callable[[], KazooClient]
@@ -23,25 +23,25 @@ Connect = Callable[[], KazooClient]
 
 @pytest.fixture
 def connect(zoolet: Server, zoolet_kazoo_factory: Callable[..., KazooClient]) -> Connect:
-    """A function that returns a KazooClient which does not wait long before it connects again."""
+    """A function that returns a KazooClient with short reconnect delays."""
     return lambda: zoolet_kazoo_factory(connection_retry=QUICK | {"max_tries": -1}, command_retry=QUICK)
 
 
 @pytest.fixture
 def first(connect: Connect) -> KazooClient:
-    """A client."""
+    """The first client."""
     return connect()
 
 
 @pytest.fixture
 def second(connect: Connect) -> KazooClient:
-    """Another."""
+    """The second client."""
     return connect()
 
 
 @pytest.fixture
 def background() -> Iterator[Callable[..., list[Any]]]:
-    """A function that runs another in a thread; the list it gives has the result or the exception once there is one."""
+    """A function that runs a function in a thread; it returns a list that receives the result or the exception."""
     threads = []
 
     def run(function: Callable[[], Any]) -> list[Any]:
@@ -65,10 +65,10 @@ def background() -> Iterator[Callable[..., list[Any]]]:
 # --- sessions that end ---
 
 
-def test_282_a_lock_claims_to_be_held_after_its_session_has_ended(
+def test_282_lock_claims_to_be_held_after_session_ended(
     zoolet: Server, first: KazooClient, second: KazooClient
 ) -> None:
-    """A right client takes ``held`` back the moment it learns that the session is gone."""
+    """A correct client resets ``held`` as soon as it learns that the session has expired."""
     lost, taken = first.Lock("/lock"), second.Lock("/lock")
     lost.acquire()
 
@@ -78,8 +78,8 @@ def test_282_a_lock_claims_to_be_held_after_its_session_has_ended(
     assert (lost.is_acquired, taken.is_acquired) == (True, True)
 
 
-def test_282_a_lock_whose_session_has_ended_can_never_be_acquired_again(zoolet: Server, first: KazooClient) -> None:
-    """A right client gets a lock that is free, whatever became of an earlier hold; without a timeout this one hangs."""
+def test_282_lock_of_ended_session_cannot_be_acquired_again(zoolet: Server, first: KazooClient) -> None:
+    """A correct client gets a free lock, even after a lost hold; without a timeout, kazoo hangs here."""
     lock = first.Lock("/lock")
     lock.acquire()
 
@@ -89,8 +89,8 @@ def test_282_a_lock_whose_session_has_ended_can_never_be_acquired_again(zoolet: 
     assert lock.acquire(timeout=0.1) is False
 
 
-def test_491_an_ephemeral_node_does_not_come_back_with_the_next_session(zoolet: Server, first: KazooClient) -> None:
-    """A right client offers a registration that makes its node again in each new session."""
+def test_491_ephemeral_node_does_not_return_with_next_session(zoolet: Server, first: KazooClient) -> None:
+    """A correct client offers a registration that recreates its node in each new session."""
     first.create("/here", ephemeral=True)
 
     kazoo_bugs.lose_session(zoolet, first)
@@ -99,8 +99,8 @@ def test_491_an_ephemeral_node_does_not_come_back_with_the_next_session(zoolet: 
     assert "/here" not in zoolet.tree()
 
 
-def test_491_a_party_counts_a_member_whose_node_is_gone(zoolet: Server, first: KazooClient) -> None:
-    """A right client joins again, or says that it takes part no more."""
+def test_491_party_counts_member_with_deleted_node(zoolet: Server, first: KazooClient) -> None:
+    """A correct client joins again, or reports that it no longer takes part."""
     party = first.Party("/party", "me")
     party.join()
 
@@ -112,10 +112,10 @@ def test_491_a_party_counts_a_member_whose_node_is_gone(zoolet: Server, first: K
 # --- sequence numbers that wrap ---
 
 
-def test_606_two_hold_one_lock_when_the_sequence_turns_negative(
+def test_606_two_clients_hold_lock_at_negative_sequence(
     zoolet: Server, first: KazooClient, second: KazooClient
 ) -> None:
-    """A right client compares the numbers as 32-bit serial numbers: -2147483648 comes right after 2147483647."""
+    """A correct client compares the numbers as 32-bit serial numbers: -2147483648 comes right after 2147483647."""
     kazoo_bugs.count_from(zoolet, "/lock", kazoo_bugs.LAST_NUMBER)
 
     both = [client.Lock("/lock").acquire(timeout=0.2) for client in (first, second)]
@@ -124,8 +124,8 @@ def test_606_two_hold_one_lock_when_the_sequence_turns_negative(
     assert both == [True, True]
 
 
-def test_730_every_newcomer_takes_a_lock_whose_sequence_is_negative(zoolet: Server, connect: Connect) -> None:
-    """A right client compares numbers, not text: as text, -2147483647 is less than -2147483648."""
+def test_730_newcomers_take_lock_with_negative_sequence(zoolet: Server, connect: Connect) -> None:
+    """A correct client compares numbers, not text: as text, -2147483647 is less than -2147483648."""
     kazoo_bugs.count_from(zoolet, "/lock", kazoo_bugs.FIRST_NEGATIVE)
 
     gotten = [connect().Lock("/lock").acquire(timeout=0.2) for _ in range(3)]
@@ -133,10 +133,8 @@ def test_730_every_newcomer_takes_a_lock_whose_sequence_is_negative(zoolet: Serv
     assert gotten == [True, True, True]
 
 
-def test_606_a_queue_gives_the_last_entry_first_when_the_sequence_turns_negative(
-    zoolet: Server, first: KazooClient
-) -> None:
-    """A right client gives the entries in the order in which they were put, across the wrap too."""
+def test_606_queue_reverses_order_at_negative_sequence(zoolet: Server, first: KazooClient) -> None:
+    """A correct client returns the entries in the order of their puts, even across the wrap."""
     kazoo_bugs.count_from(zoolet, "/queue", kazoo_bugs.LAST_NUMBER - 1)
     queue = first.Queue("/queue")
     for entry in (b"1", b"2", b"3", b"4"):
@@ -145,13 +143,13 @@ def test_606_a_queue_gives_the_last_entry_first_when_the_sequence_turns_negative
     assert [queue.get() for _ in range(4)] == [b"4", b"3", b"1", b"2"]
 
 
-# --- what a recipe leaves when it gives up ---
+# --- leftovers of a recipe that gives up ---
 
 
-def test_732_a_lock_that_was_not_gotten_leaves_a_contender_when_its_cleanup_is_lost(
+def test_732_failed_lock_leaves_contender_if_cleanup_is_lost(
     zoolet: Server, first: KazooClient, second: KazooClient
 ) -> None:
-    """A right client deletes its contender until that has worked or the session is gone: here nobody can ever lock."""
+    """A correct client retries the delete of its contender while the session lives. Here the lock stays blocked."""
     holder = first.Lock("/lock")
     holder.acquire()
     with kazoo_bugs.cleanup_lost(zoolet, "/lock"):
@@ -163,12 +161,12 @@ def test_732_a_lock_that_was_not_gotten_leaves_a_contender_when_its_cleanup_is_l
     assert first.Lock("/lock").acquire(blocking=False) is False
 
 
-def test_732_a_lock_that_times_out_leaves_the_contender_whose_reply_was_lost(
+def test_732_lock_timeout_leaves_contender_with_lost_reply(
     zoolet: Server, first: KazooClient, second: KazooClient
 ) -> None:
-    """A right client looks for the node that it may have made, and goes on looking until it gets an answer.
+    """A correct client searches for the node that it may have created, until it gets an answer.
 
-    kazoo does look, by a prefix that is its own, but once only: if that fails too, it says nothing and the node stays.
+    kazoo searches by its own prefix, but only once. If the search also fails, it reports nothing, and the node stays.
     """
     with kazoo_bugs.reply_to_create_lost(zoolet, "/lock/"), kazoo_bugs.blind(zoolet, second, "/lock"):
         assert second.Lock("/lock").acquire(timeout=0.05) is False
@@ -177,10 +175,10 @@ def test_732_a_lock_that_times_out_leaves_the_contender_whose_reply_was_lost(
     assert first.Lock("/lock").acquire(blocking=False) is False
 
 
-def test_732_a_lock_that_is_cancelled_leaves_a_contender_when_its_cleanup_is_lost(
+def test_732_cancelled_lock_leaves_contender_if_cleanup_is_lost(
     zoolet: Server, first: KazooClient, second: KazooClient, background: Callable[..., list[Any]]
 ) -> None:
-    """A right client's cancelled ``acquire`` returns with the contender gone, or with the word that it may be left."""
+    """In a correct client, a cancelled ``acquire`` deletes the contender, or reports that it may be left."""
     first.Lock("/lock").acquire()
     waiter = second.Lock("/lock")
     with kazoo_bugs.cleanup_lost(zoolet, "/lock") as fault:
@@ -193,8 +191,8 @@ def test_732_a_lock_that_is_cancelled_leaves_a_contender_when_its_cleanup_is_los
     assert len(kazoo_bugs.children(zoolet, "/lock")) == 2
 
 
-def test_733_a_lock_that_times_out_leaves_its_watch(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
-    """A right client removes its watch, so that neither the server nor it remembers who has given up."""
+def test_733_lock_timeout_leaves_watch(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
+    """A correct client removes its watch, so neither the server nor the client remembers the waiter."""
     first.Lock("/lock").acquire()
 
     for _ in range(3):
@@ -206,8 +204,8 @@ def test_733_a_lock_that_times_out_leaves_its_watch(zoolet: Server, first: Kazoo
     assert len(second._data_watchers[watch.path]) == 3
 
 
-def test_733_a_barrier_that_times_out_leaves_its_watch(zoolet: Server, first: KazooClient) -> None:
-    """A right client removes its watch when it stops to wait."""
+def test_733_barrier_timeout_leaves_watch(zoolet: Server, first: KazooClient) -> None:
+    """A correct client removes its watch when it stops waiting."""
     zoolet.populate({"/barrier": b""})
 
     assert first.Barrier("/barrier").wait(timeout=0.001) is False
@@ -215,19 +213,19 @@ def test_733_a_barrier_that_times_out_leaves_its_watch(zoolet: Server, first: Ka
     assert [watch.path for watch in kazoo_bugs.watches_of(zoolet, first)] == ["/barrier"]
 
 
-# --- changes that were done, and nobody heard ---
+# --- applied changes with a lost reply ---
 
 
-def test_a_create_that_is_tried_again_fails_over_its_own_node(zoolet: Server, first: KazooClient) -> None:
-    """A right client knows its node by its zxid or session, or says that the outcome is unknown; not "it exists"."""
+def test_repeated_create_fails_on_its_own_node(zoolet: Server, first: KazooClient) -> None:
+    """A correct client recognises its node by zxid or session, or reports an unknown outcome, but not "it exists"."""
     with kazoo_bugs.reply_to_create_lost(zoolet, "/mine"), pytest.raises(NodeExistsError):
         first.retry(first.create, "/mine", b"mine")
 
     assert first.get("/mine")[0] == b"mine"
 
 
-def test_a_sequential_create_that_is_tried_again_makes_two_nodes(zoolet: Server, first: KazooClient) -> None:
-    """A right client puts a mark of its own into the name, by which it finds the node it has made already."""
+def test_repeated_sequential_create_makes_two_nodes(zoolet: Server, first: KazooClient) -> None:
+    """A correct client puts its own mark into the name, which identifies the node that it has already created."""
     zoolet.populate({"/queue": b""})
 
     with kazoo_bugs.reply_to_create_lost(zoolet, "/queue/"):
@@ -236,8 +234,8 @@ def test_a_sequential_create_that_is_tried_again_makes_two_nodes(zoolet: Server,
     assert kazoo_bugs.children(zoolet, "/queue") == ["n-0000000000", "n-0000000001"]
 
 
-def test_a_counter_counts_one_step_twice(zoolet: Server, first: KazooClient) -> None:
-    """A right client says that the outcome is unknown, or can tell its own change from that of another."""
+def test_counter_counts_one_step_twice(zoolet: Server, first: KazooClient) -> None:
+    """A correct client reports that the outcome is unknown, or distinguishes its own change from other changes."""
     counter = first.Counter("/count")
     counter += 0
 

@@ -1,6 +1,6 @@
-"""The schedules of ``test_reproductions.py`` again, with zoolet's own client: each test shows what is right.
+"""The schedules of ``test_reproductions.py`` with zoolet's own client: each test shows the correct behaviour.
 
-The numbers are those of https://github.com/python-zk/kazoo/issues.
+The numbers refer to https://github.com/python-zk/kazoo/issues.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from support.leftovers import ephemerals
 
 from zoolet.client import Backoff, Client, ConnectionLossError
 from zoolet.client.recipes import Barrier, Counter, LockLostError, Party, PersistentEphemeral, Queue
-from zoolet.server import Server
+from zoolet.testing import Server
 
 SOON: Final = Backoff(first=0.001, longest=0.01)
 Connect = Callable[[], Awaitable[Client]]
@@ -23,14 +23,14 @@ Connect = Callable[[], Awaitable[Client]]
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """A server in the test's own loop."""
+    """A server in the event loop of the test."""
     async with Server() as running:
         yield running
 
 
 @pytest.fixture
 async def connect(server: Server) -> AsyncIterator[Connect]:
-    """A function that gives a client which does not wait long before it connects again."""
+    """A function that returns a client with short reconnect delays."""
     made: list[Client] = []
 
     async def start() -> Client:
@@ -45,27 +45,25 @@ async def connect(server: Server) -> AsyncIterator[Connect]:
 
 @pytest.fixture
 async def first(connect: Connect) -> Client:
-    """A client."""
+    """The first client."""
     return await connect()
 
 
 @pytest.fixture
 async def second(connect: Connect) -> Client:
-    """Another."""
+    """The second client."""
     return await connect()
 
 
 async def none_waits(server: Server, path: str, number: int = 0) -> None:
-    """Wait until so many contenders are left."""
+    """Wait until *number* contenders are left."""
     await server.until(lambda: len(kazoo_bugs.children(server, path)) == number)
 
 
 # --- sessions that end ---
 
 
-async def test_282_a_lock_says_that_it_is_lost_when_its_session_has_ended(
-    server: Server, first: Client, second: Client
-) -> None:
+async def test_282_lock_reports_loss_after_session_ended(server: Server, first: Client, second: Client) -> None:
     lost = await first.lock("/lock").acquire()
 
     await kazoo_bugs.lose_session(server, first)
@@ -78,7 +76,7 @@ async def test_282_a_lock_says_that_it_is_lost_when_its_session_has_ended(
         assert taken.token > lost.token
 
 
-async def test_282_a_lock_whose_session_has_ended_can_be_had_again(server: Server, first: Client) -> None:
+async def test_282_lock_of_ended_session_is_reacquired(server: Server, first: Client) -> None:
     lock = first.lock("/lock", timeout=5.0)
     with pytest.raises(LockLostError):  # noqa: PT012
         async with lock:
@@ -89,7 +87,7 @@ async def test_282_a_lock_whose_session_has_ended_can_be_had_again(server: Serve
         held.raise_if_lost()
 
 
-async def test_491_a_registration_comes_back_with_the_next_session(server: Server, first: Client) -> None:
+async def test_491_registration_returns_with_next_session(server: Server, first: Client) -> None:
     async with PersistentEphemeral(first, "/here", b"me"):
         await server.until(lambda: "/here" in server.tree())
 
@@ -99,9 +97,7 @@ async def test_491_a_registration_comes_back_with_the_next_session(server: Serve
         assert server.tree()["/here"].ephemeral_owner == first.session_id
 
 
-async def test_491_a_party_s_member_joins_again_in_its_next_session(
-    server: Server, first: Client, second: Client
-) -> None:
+async def test_491_party_member_rejoins_in_next_session(server: Server, first: Client, second: Client) -> None:
     async with Party(first, "/party", b"me"):
         await kazoo_bugs.lose_session(server, first)
         await server.until(lambda: kazoo_bugs.children(server, "/party"))
@@ -112,9 +108,7 @@ async def test_491_a_party_s_member_joins_again_in_its_next_session(
 # --- sequence numbers that wrap ---
 
 
-async def test_606_one_holds_a_lock_when_the_sequence_turns_negative(
-    server: Server, first: Client, second: Client
-) -> None:
+async def test_606_one_client_holds_lock_at_negative_sequence(server: Server, first: Client, second: Client) -> None:
     kazoo_bugs.count_from(server, "/lock", kazoo_bugs.LAST_NUMBER)
 
     async with first.lock("/lock", timeout=5.0) as held:
@@ -128,7 +122,7 @@ async def test_606_one_holds_a_lock_when_the_sequence_turns_negative(
             assert lease.token > held.token
 
 
-async def test_730_newcomers_wait_for_a_lock_whose_sequence_is_negative(server: Server, connect: Connect) -> None:
+async def test_730_newcomers_wait_for_lock_with_negative_sequence(server: Server, connect: Connect) -> None:
     kazoo_bugs.count_from(server, "/lock", kazoo_bugs.FIRST_NEGATIVE)
 
     async with (await connect()).lock("/lock", timeout=5.0):
@@ -137,7 +131,7 @@ async def test_730_newcomers_wait_for_a_lock_whose_sequence_is_negative(server: 
                 await (await connect()).lock("/lock").acquire(0.05)
 
 
-async def test_606_a_queue_keeps_its_order_when_the_sequence_turns_negative(server: Server, first: Client) -> None:
+async def test_606_queue_keeps_order_at_negative_sequence(server: Server, first: Client) -> None:
     kazoo_bugs.count_from(server, "/queue", kazoo_bugs.LAST_NUMBER - 1)
     queue = Queue(first, "/queue")
     for entry in (b"1", b"2", b"3", b"4"):
@@ -146,10 +140,10 @@ async def test_606_a_queue_keeps_its_order_when_the_sequence_turns_negative(serv
     assert [await queue.get() for _ in range(4)] == [b"1", b"2", b"3", b"4"]
 
 
-# --- what a recipe leaves when it gives up ---
+# --- leftovers of a recipe that gives up ---
 
 
-async def test_732_a_failed_lock_leaves_no_contender_though_its_cleanup_is_lost(
+async def test_732_failed_lock_leaves_no_contender_if_cleanup_is_lost(
     server: Server, first: Client, second: Client
 ) -> None:
     async with first.lock("/lock"):
@@ -161,7 +155,7 @@ async def test_732_a_failed_lock_leaves_no_contender_though_its_cleanup_is_lost(
     await none_waits(server, "/lock")
 
 
-async def test_732_a_lock_that_times_out_leaves_no_contender_whose_reply_was_lost(
+async def test_732_lock_timeout_leaves_no_contender_with_lost_reply(
     server: Server, first: Client, second: Client
 ) -> None:
     server.populate({"/lock": b""})
@@ -174,9 +168,7 @@ async def test_732_a_lock_that_times_out_leaves_no_contender_whose_reply_was_los
         await none_waits(server, "/lock", 1)
 
 
-async def test_732_a_lock_that_is_cancelled_leaves_no_contender_though_its_cleanup_is_lost(
-    server: Server, first: Client, second: Client
-) -> None:
+async def test_732_cancelled_lock_leaves_no_contender(server: Server, first: Client, second: Client) -> None:
     async with first.lock("/lock"):
         with kazoo_bugs.cleanup_lost(server, "/lock"):
             cancelled = asyncio.create_task(second.lock("/lock").acquire())
@@ -187,7 +179,7 @@ async def test_732_a_lock_that_is_cancelled_leaves_no_contender_though_its_clean
             await none_waits(server, "/lock", 1)
 
 
-async def test_733_a_lock_that_times_out_leaves_no_watch(server: Server, first: Client, second: Client) -> None:
+async def test_733_lock_timeout_leaves_no_watch(server: Server, first: Client, second: Client) -> None:
     async with first.lock("/lock"):
         for _ in range(3):
             with pytest.raises(TimeoutError):
@@ -197,7 +189,7 @@ async def test_733_a_lock_that_times_out_leaves_no_watch(server: Server, first: 
         assert not second.statistics().registrations
 
 
-async def test_733_a_barrier_that_times_out_leaves_no_watch(server: Server, first: Client) -> None:
+async def test_733_barrier_timeout_leaves_no_watch(server: Server, first: Client) -> None:
     server.populate({"/barrier": b""})
 
     with pytest.raises(TimeoutError):
@@ -207,12 +199,10 @@ async def test_733_a_barrier_that_times_out_leaves_no_watch(server: Server, firs
     await server.until(lambda: not kazoo_bugs.watches_of(server, first))
 
 
-# --- changes that were done, and nobody heard ---
+# --- applied changes with a lost reply ---
 
 
-async def test_a_create_whose_reply_is_lost_is_in_doubt_and_a_protected_one_is_found(
-    server: Server, first: Client
-) -> None:
+async def test_create_with_lost_reply_is_in_doubt_unless_protected(server: Server, first: Client) -> None:
     with kazoo_bugs.reply_to_create_lost(server, "/mine"), pytest.raises(ConnectionLossError) as raised:
         await first.create("/mine", b"mine")
     assert raised.value.maybe_applied
@@ -222,7 +212,7 @@ async def test_a_create_whose_reply_is_lost_is_in_doubt_and_a_protected_one_is_f
     assert (await first.get(path))[0] == b"ours"
 
 
-async def test_a_sequential_create_that_is_protected_makes_one_node(server: Server, first: Client) -> None:
+async def test_protected_sequential_create_makes_one_node(server: Server, first: Client) -> None:
     server.populate({"/queue": b""})
 
     with kazoo_bugs.reply_to_create_lost(server, "/queue/"):
@@ -231,7 +221,7 @@ async def test_a_sequential_create_that_is_protected_makes_one_node(server: Serv
     assert [f"/queue/{name}" for name in kazoo_bugs.children(server, "/queue")] == [path]
 
 
-async def test_a_counter_counts_no_step_twice(server: Server, first: Client) -> None:
+async def test_counter_counts_no_step_twice(server: Server, first: Client) -> None:
     counter = Counter(first, "/count")
     await counter.add(0)
 
@@ -239,6 +229,6 @@ async def test_a_counter_counts_no_step_twice(server: Server, first: Client) -> 
         try:
             await counter.add(1)
         except ConnectionLossError as error:
-            assert error.maybe_applied  # it says that it does not know  # noqa: PT017
+            assert error.maybe_applied  # the error reports an unknown outcome  # noqa: PT017
 
     assert await counter.value() == 1

@@ -1,7 +1,7 @@
 """Run kazoo's own test suite, the one inside its wheel, against zoolet daemons instead of Java servers.
 
-A pytest plugin for ``make kazoo-suite``: it takes the place of ``kazoo.testing.common``'s server, which starts a JVM,
-and says for each test that cannot run here why.
+A pytest plugin for ``make kazoo-suite``: it replaces the server of ``kazoo.testing.common``, which starts a JVM, and
+skips tests that cannot run here, with a reason for each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ os.environ.setdefault("ZOOKEEPER_CLUSTER_SIZE", "1")
 from kazoo.testing import common
 
 from zoolet import testing
-from zoolet.server.testing.unittest import _Member
+from zoolet.testing.unittest import _Member
 
 TLS = "hands the server a Java keystore; the daemon reads PEM files"
 ENSEMBLE = "stops one of several servers: it needs an ensemble"
@@ -34,15 +34,15 @@ CANNOT = {
     "test_read_only": ENSEMBLE,
     "test_update_host_list": ENSEMBLE,
 }
-"""Why these tests of kazoo's are not run.
+"""Tests of kazoo that are skipped, with the reasons.
 
-One that is run races with itself: ``test_connection_dropped`` sends 1 MB, cuts its connection, and expects that no
-answer has come by then. zoolet has answered already about once in ten runs.
+A test that is not skipped has a race: ``test_connection_dropped`` sends 1 MB, cuts its connection, and expects that no
+answer has arrived by then. In about one of ten runs zoolet has already answered.
 """
 
 
 class Server:
-    """A zoolet daemon with the interface of kazoo's ManagedZooKeeper."""
+    """A zoolet daemon with the interface of ManagedZooKeeper in kazoo."""
 
     def __init__(
         self, port: int, configuration: tuple[str, ...], properties: tuple[str, ...], jaas: str | None, home: str
@@ -63,13 +63,13 @@ class Server:
     running = property(lambda self: self._process is not None)
 
     def run(self) -> None:
-        """Start the daemon if it does not run, and wait until it accepts."""
+        """Start the daemon, unless it is running, and wait until it is ready."""
         if self._process is not None:
             return
         command = [
             sys.executable,
             "-m",
-            "zoolet.server",
+            "zoolet",
             "serve",
             "--port",
             str(self._port),
@@ -85,7 +85,7 @@ class Server:
         assert line.startswith("zoolet ready"), line
 
     def stop(self) -> None:
-        """Stop the daemon; its data stays."""
+        """Stop the daemon, but keep its data."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait()
@@ -104,7 +104,7 @@ class Server:
 
 
 class Cluster:
-    """One daemon with the interface of kazoo's ZookeeperCluster."""
+    """One daemon with the interface of ZookeeperCluster in kazoo."""
 
     def __init__(self, **options: Any) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="zoolet-kazoo-")
@@ -140,7 +140,7 @@ class Cluster:
             server.reset()
 
     def terminate(self) -> None:
-        """Stop all servers and remove what is on disk."""
+        """Stop all servers and remove their files."""
         self.stop()
         self._home.cleanup()
 
@@ -149,12 +149,12 @@ class Cluster:
         return []
 
     def get_ssl_client_configuration(self) -> dict[str, bytes]:
-        """Return nothing that would connect: there is no TLS."""
+        """Return empty values: these servers have no TLS."""
         return {"client_key": b"", "client_cert": b"", "ca_cert": b""}
 
 
 class MembersOfOne:
-    """A ``zoolet.testing.Cluster`` with the interface of kazoo's ZookeeperCluster."""
+    """A ``zoolet.testing.Cluster`` with the interface of ZookeeperCluster in kazoo."""
 
     def __init__(self, **options: Any) -> None:
         lines = [line.strip().partition("=") for line in options.get("configuration_entries", ()) if "=" in line]
@@ -192,7 +192,7 @@ class MembersOfOne:
         self._cluster.reset()
 
     def terminate(self) -> None:
-        """Stop all members for good."""
+        """Stop the whole cluster permanently."""
         self._cluster.stop()
 
     def get_logs(self) -> list[str]:
@@ -211,7 +211,7 @@ kazoo.testing.harness.ZookeeperCluster = used
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what cannot run here, with its reason."""
+    """Skip tests that cannot run here, with their reasons."""
     for item in items:
         for name, reason in CANNOT.items():
             if IS_CLUSTER and reason == ENSEMBLE:

@@ -1,6 +1,6 @@
-"""The same calls at the same times give the same bytes: in this process, in another, whatever the seed of its hashes.
+"""The same calls at the same times give the same bytes, in this process and in another, with any hash seed.
 
-Run as a script it prints a digest of every byte that a seeded script of clients gets to read.
+Run as a script, it prints a digest of every byte that the clients of a seeded script receive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ACLS = [OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, CREA
 
 
 def write(rng: Random) -> tuple[OpCode, Record]:
-    """One of what a transaction may hold."""
+    """One operation that a transaction may contain."""
     path, data, acl = rng.choice(PATHS), rng.randbytes(3), rng.choice(ACLS)
     return rng.choice(
         [
@@ -47,7 +47,7 @@ def write(rng: Random) -> tuple[OpCode, Record]:
 
 
 def request(rng: Random) -> tuple[OpCode, bytes]:
-    """Anything that a client may ask for."""
+    """Any request of a client."""
     path, flag = rng.choice(PATHS), rng.random() < 0.5
     some = [rng.choice(PATHS) for _ in range(2)]
     op, body = rng.choice(
@@ -75,7 +75,7 @@ def request(rng: Random) -> tuple[OpCode, bytes]:
 
 
 def transcript(seed: int) -> bytes:
-    """Every byte that four clients get to read, while they come and go and time passes."""
+    """Every byte that four clients receive while they connect, disconnect and time passes."""
     rng = Random(seed)
     settings = Settings(sasl_users={"bob": "secret"}, container_check_interval=3000, container_never_used=5000)
     engine = make_engine(settings, now=NOW)
@@ -88,7 +88,7 @@ def transcript(seed: int) -> bytes:
         op, body = request(rng) if rng.random() < 0.97 else (OpCode.CLOSE_SESSION, b"")
         header = r.RequestHeader(rng.randrange(1000), op).encode()
         seen.append(peers[at].feed((8 + len(body)).to_bytes(4, "big") + header + body))
-        silence = 7000 if rng.random() < 0.02 else rng.randrange(300)  # now and then all sessions end at once
+        silence = 7000 if rng.random() < 0.02 else rng.randrange(300)  # sometimes all sessions expire together
         engine.set_time(engine.now + rng.randrange(100), engine.monotonic_ms + silence)
         engine.tick()
         seen += [peer.pop_output() for peer in peers]
@@ -107,24 +107,24 @@ def digest(seed: int) -> str:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_same_script_gives_the_same_bytes_twice(seed: int) -> None:
+def test_same_script_gives_same_bytes(seed: int) -> None:
     assert transcript(seed) == transcript(seed)
 
 
-def test_another_script_gives_other_bytes() -> None:
+def test_other_script_gives_other_bytes() -> None:
     assert digest(1) != digest(2)
 
 
-def test_the_script_has_something_of_everything_in_it() -> None:
+def test_script_has_logins_events_and_many_bytes() -> None:
     seen = transcript(1)
 
-    assert b'nonce="' in seen  # a login, whose nonce is drawn by the engine
+    assert b'nonce="' in seen  # a login with a nonce from the engine
     assert seen.count(b"\xff\xff\xff\xff\x01\xff\xff\xff\xff") > 10  # transactions
     assert len(seen) > 20_000
 
 
 @pytest.mark.slow
-def test_the_seed_of_the_hashes_does_not_show_in_the_bytes() -> None:
+def test_hash_seed_does_not_change_bytes() -> None:
     digests = [
         subprocess.run(
             [sys.executable, __file__],

@@ -1,7 +1,7 @@
-"""Sessions and time: nobody expires before the timeout, everybody within a tick after it, and what was theirs goes too.
+"""Sessions and time: a session expires not before its timeout but within a tick after it, with everything it owns.
 
-Time is moved by hand. The model keeps for each session when its client last sent something and how long it may be
-silent; between timeout and timeout plus a tick it accepts both outcomes.
+The clock is manual. For each session, the model stores when its client last sent something and how long it may be
+silent. Between the timeout and a tick after it, the model accepts both outcomes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REFUSED = ConnectResponse(0, 0, NO_PASSWORD, False)
 
 @dataclass
 class Session:
-    """What the model keeps of a session, and the connection that serves it, if one does."""
+    """The model's facts about a session, and the connection that serves it, or None."""
 
     id: int
     password: bytes
@@ -77,7 +77,7 @@ class Living(RuleBasedStateMachine):
         return self.sessions[at % len(self.sessions)] if self.sessions else None
 
     def served(self, at: int) -> Session | None:
-        """A session that is served, if there is any."""
+        """A session with a connection, or None."""
         served = [one for one in self.sessions if one.alive and one.peer is not None]
         return served[at % len(served)] if served else None
 
@@ -127,7 +127,7 @@ class Living(RuleBasedStateMachine):
             self.engine.disconnect(one.peer.client)
             one.peer = None
 
-    # --- what is heard and what is not ---
+    # --- requests that do and do not extend a session ---
 
     @rule(at=which, op=st.sampled_from([OpCode.PING, OpCode.EXISTS, OpCode.GET_DATA, OpCode.SYNC, OpCode.WHO_AM_I]))
     def speak(self, at: int, op: OpCode) -> None:
@@ -144,7 +144,7 @@ class Living(RuleBasedStateMachine):
     @rule(at=which, scheme=st.sampled_from(["digest", "ip"]))
     def prove_who_one_is(self, at: int, scheme: str) -> None:
         if (one := self.served(at)) is not None and one.peer is not None:
-            assert one.peer.auth(scheme, b"u:p").err == 0  # which does not extend the session
+            assert one.peer.auth(scheme, b"u:p").err == 0  # auth does not extend the session
 
     @rule(at=which)
     def fail_to_prove_who_one_is(self, at: int) -> None:
@@ -191,14 +191,14 @@ class Living(RuleBasedStateMachine):
                 self.expired(one)
 
     def expired(self, one: Session) -> None:
-        """A connection is closed silently when its session has expired."""
+        """Check that the connection was closed silently when its session expired."""
         one.alive = False
         if one.peer is not None:
             assert one.peer.closed
             assert one.peer.feed(b"") == b""
             one.peer = None
 
-    # --- at any time ---
+    # --- invariants ---
 
     @invariant()
     def the_ephemerals_are_those_of_the_living(self) -> None:
@@ -223,7 +223,7 @@ class Living(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_sessions_live_as_long_as_the_model_says() -> None:
+def test_sessions_live_as_long_as_in_model() -> None:
     run_state_machine_as_test(Living, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
 
 
@@ -231,7 +231,7 @@ def test_sessions_live_as_long_as_the_model_says() -> None:
 
 
 def ended_at(engine: Engine, peer: Peer, start: int, step: int) -> int:
-    """Advance the time in steps until the server closes the connection; return the monotonic time of that."""
+    """Advance the time in steps until the server closes the connection; return that monotonic time."""
     monotonic_ms = start
     while not peer.closed:
         monotonic_ms += step
@@ -250,9 +250,7 @@ silences = given(
 
 @silences
 @settings(max_examples=50, deadline=None)
-def test_a_silent_session_ends_between_its_timeout_and_a_tick_later(
-    start: int, timeout: int, tick: int, step: int
-) -> None:
+def test_silent_session_expires_between_timeout_and_next_tick(start: int, timeout: int, tick: int, step: int) -> None:
     engine = make_engine(
         Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start
     )
@@ -266,9 +264,7 @@ def test_a_silent_session_ends_between_its_timeout_and_a_tick_later(
 
 @silences
 @settings(max_examples=50, deadline=None)
-def test_a_session_ends_at_the_next_whole_tick_behind_its_timeout(
-    start: int, timeout: int, tick: int, step: int
-) -> None:
+def test_session_expires_at_next_whole_tick_after_timeout(start: int, timeout: int, tick: int, step: int) -> None:
     engine = make_engine(
         Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start
     )
@@ -294,7 +290,7 @@ talks = given(
 
 @talks
 @settings(max_examples=50, deadline=None)
-def test_a_session_whose_client_pings_in_time_never_ends(start: int, timeout: int, gaps: list[int]) -> None:
+def test_session_with_timely_pings_never_expires(start: int, timeout: int, gaps: list[int]) -> None:
     engine = make_engine(monotonic_ms=start)
     peer = Peer(engine)
     peer.connect(timeout)
@@ -309,9 +305,7 @@ def test_a_session_whose_client_pings_in_time_never_ends(start: int, timeout: in
 
 @talks
 @settings(max_examples=50, deadline=None)
-def test_a_session_whose_client_only_proves_who_it_is_ends_as_if_it_were_silent(
-    start: int, timeout: int, gaps: list[int]
-) -> None:
+def test_authentication_alone_does_not_keep_session(start: int, timeout: int, gaps: list[int]) -> None:
     engine = make_engine(monotonic_ms=start)
     peer, silent = Peer(engine), Peer(engine)
     peer.connect(timeout)
@@ -327,7 +321,7 @@ def test_a_session_whose_client_only_proves_who_it_is_ends_as_if_it_were_silent(
 
 
 @pytest.mark.parametrize("start", [0, 1, 9999, 10_000, 12_345])
-def test_a_connection_without_a_handshake_is_closed_after_ten_to_twenty_seconds(start: int) -> None:
+def test_connection_without_handshake_is_closed_in_time(start: int) -> None:
     engine = make_engine(monotonic_ms=start)
     peer = Peer(engine)
 
@@ -337,7 +331,7 @@ def test_a_connection_without_a_handshake_is_closed_after_ten_to_twenty_seconds(
     assert peer.pop_output() == b""
 
 
-def test_sessions_that_end_at_once_end_one_zxid_after_the_other() -> None:
+def test_sessions_expiring_together_take_consecutive_zxids() -> None:
     engine = make_engine()
     silent = [Peer(engine) for _ in range(3)]
     for peer in silent:

@@ -1,7 +1,7 @@
-"""Transactions: one that fails leaves no trace, one that succeeds is the same operations one by one, and no ACL list is
-kept or forgotten on the way.
+"""Transactions: a failed one leaves no trace, a successful one equals the same operations one by one, and neither leaks
+or loses an ACL list.
 
-There is no model but the server itself: what a transaction did is compared with what a twin did without one.
+The model is the server itself: the result of a transaction is compared with a twin that runs the operations singly.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ moderate = settings(max_examples=60, deadline=None)
 
 @dataclass
 class World:
-    """A server with some nodes, one who writes, and one who watches everything that there is to watch."""
+    """A server with some nodes, a client that writes, and a client that watches everything."""
 
     engine: Engine
     writer: Peer
     watcher: Peer
 
     def do(self, op: OpCode, body: Record) -> Record | int:
-        """Do one operation by itself; give the record of its reply, or its error."""
+        """Run a single operation; return the record of its reply, or its error."""
         if op == OpCode.CHECK:
             return self.together([(op, body)])[0]
         (reply,) = self.writer.send(op, body.encode())
@@ -81,9 +81,9 @@ class World:
         return reply.err or response.decode(reply.body)
 
     def together(self, operations: list[Operation]) -> list[Record | int]:
-        """Do them in a transaction; give the record or the error of each.
+        """Run operations in a transaction; return the record or the error of each.
 
-        Only a quota whose limits do not parse makes the whole request fail here, as if its bytes made no sense.
+        Only a quota with unparsable limits makes the whole request fail here, as if its bytes were malformed.
         """
         (reply,) = self.writer.send(OpCode.MULTI, wire.encode_operations(operations))
         assert reply.zxid == self.engine.zxid
@@ -94,7 +94,7 @@ class World:
         return [body.err if isinstance(body, r.ErrorResponse) else body for _, body in results]
 
     def watch(self) -> None:
-        """Set a watch of every kind somewhere; all of them are set again later without harm."""
+        """Set watches of every kind. Setting them again later does no harm."""
         for path in ("/a", "/b", "/a/x", "/a/x/p", "/e", "/"):
             self.watcher.send(OpCode.EXISTS, r.ExistsRequest(path, True).encode())
             self.watcher.send(OpCode.GET_CHILDREN, r.GetChildrenRequest(path, True).encode())
@@ -102,7 +102,7 @@ class World:
         self.watcher.call(OpCode.ADD_WATCH, r.AddWatchRequest("/b", 1))
 
     def picture(self) -> dict[str, Any]:
-        """All that any client could ever see."""
+        """Everything that a client can ever see."""
         engine = self.engine
         return {
             "nodes": {
@@ -123,17 +123,17 @@ class World:
 
 
 def kept_lists(engine: Engine) -> Counter[tuple[ACL, ...]]:
-    """The interned ACL lists but the common one, each as often as it is said to be used."""
+    """The interned ACL lists, except the common one, with their use counts."""
     return Counter({engine.acls.list(key): uses for key, uses in engine.acls._uses.items()})
 
 
 def used_lists(engine: Engine) -> Counter[tuple[ACL, ...]]:
-    """The same, counted in the tree."""
+    """The same lists, counted in the tree."""
     return Counter(engine.acls.list(node.acl) for _, node in engine.tree.walk() if node.acl)
 
 
 def world(before: list[Operation], *, enforce_quota: bool = False) -> World:
-    """A world in which all of *before* was tried."""
+    """A world where all operations of *before* have been tried."""
     engine = make_engine(Settings(enforce_quota=enforce_quota), now=NOW)
     made = World(engine, Peer(engine), Peer(engine))
     for peer in (made.writer, made.watcher):
@@ -158,7 +158,7 @@ failure = (OpCode.CHECK, r.CheckVersionRequest("/none", -1))
 @pytest.mark.slow
 @moderate
 @given(before=few, tried=many, never=st.lists(inside, max_size=2), enforced=st.booleans())
-def test_a_failed_transaction_leaves_no_trace(
+def test_failed_transaction_leaves_no_trace(
     before: list[Operation], tried: list[Operation], never: list[Operation], enforced: bool
 ) -> None:
     it = world(before, enforce_quota=enforced)
@@ -174,7 +174,7 @@ def test_a_failed_transaction_leaves_no_trace(
 @pytest.mark.slow
 @moderate
 @given(before=few, tried=many, after=few, enforced=st.booleans())
-def test_after_a_failed_transaction_all_goes_on_as_after_an_empty_one(
+def test_failed_transaction_has_no_more_effect_than_empty_one(
     before: list[Operation], tried: list[Operation], after: list[Operation], enforced: bool
 ) -> None:
     one, other = world(before, enforce_quota=enforced), world(before, enforce_quota=enforced)
@@ -192,7 +192,7 @@ def test_after_a_failed_transaction_all_goes_on_as_after_an_empty_one(
 @pytest.mark.slow
 @moderate
 @given(before=few, tried=many, never=st.lists(inside, max_size=2))
-def test_the_results_of_a_failed_transaction_are_zeroes_an_error_and_not_tried(
+def test_results_of_failed_transaction_are_zero_error_not_tried(
     before: list[Operation], tried: list[Operation], never: list[Operation]
 ) -> None:
     it = world(before)
@@ -209,7 +209,7 @@ def test_the_results_of_a_failed_transaction_are_zeroes_an_error_and_not_tried(
 
 
 def at_most(zxid: int, seen: Any) -> Any:
-    """The same with every zxid beyond *zxid* put at the one behind it."""
+    """A copy of *seen* with every zxid above *zxid* replaced by ``zxid + 1``."""
     if isinstance(seen, r.Stat):
         zxids = {name: min(getattr(seen, name), zxid + 1) for name in ("czxid", "mzxid", "pzxid")}
         return r.Stat(**{name: zxids.get(name, getattr(seen, name)) for name in r.Stat.__match_args__})
@@ -223,9 +223,7 @@ def at_most(zxid: int, seen: Any) -> Any:
 @pytest.mark.slow
 @moderate
 @given(before=few, wanted=many)
-def test_a_transaction_is_its_operations_one_by_one_except_for_the_zxid(
-    before: list[Operation], wanted: list[Operation]
-) -> None:
+def test_transaction_equals_its_operations_except_zxid(before: list[Operation], wanted: list[Operation]) -> None:
     one, other = world(before), world(before)
     one.watch()
     other.watch()
@@ -272,8 +270,8 @@ def test_all_of_a_transaction_has_one_zxid(before: list[Operation], wanted: list
     }
 
 
-def test_creates_of_one_transaction_may_exceed_a_hard_limit_together() -> None:
-    it = world([], enforce_quota=True)  # two nodes below /a, and six are the limit
+def test_creates_of_transaction_may_exceed_hard_limit_together() -> None:
+    it = world([], enforce_quota=True)  # /a has two nodes of at most six
     creates = [(OpCode.CREATE, r.CreateRequest(f"/a/{name}", b"", OPEN_ACL_UNSAFE, 0)) for name in "bcdefgh"]
 
     results = it.together(list(creates))
@@ -307,7 +305,7 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=12), st.booleans())
 @example([[(OpCode.SET_ACL, r.SetACLRequest("/a/x", CREATOR_ALL_ACL, -1))], LAST_USE], False)
 @example([[(OpCode.SET_ACL, r.SetACLRequest("/a/x", CREATOR_ALL_ACL, -1))], [*LAST_USE, failure]], False)
-def test_the_acl_lists_that_are_kept_are_exactly_those_in_use(script: list[list[Operation]], closes: bool) -> None:
+def test_kept_acl_lists_are_exactly_those_in_use(script: list[list[Operation]], closes: bool) -> None:
     it = world([])
     for operations in script:
         if len(operations) == 1:
@@ -325,7 +323,7 @@ def test_the_acl_lists_that_are_kept_are_exactly_those_in_use(script: list[list[
 @pytest.mark.slow
 @moderate
 @given(few)
-def test_the_acl_lists_of_nodes_that_time_removes_are_forgotten(before: list[Operation]) -> None:
+def test_acl_lists_of_expired_nodes_are_forgotten(before: list[Operation]) -> None:
     it = world(before)
 
     it.engine.set_time(NOW + 120_000, 120_000)
@@ -335,13 +333,13 @@ def test_the_acl_lists_of_nodes_that_time_removes_are_forgotten(before: list[Ope
     assert kept_lists(it.engine) == used_lists(it.engine)
 
 
-# --- what is counted ---
+# --- counters ---
 
 
 @pytest.mark.slow
 @moderate
 @given(before=few, done=many, tried=many)
-def test_the_number_of_nodes_and_bytes_is_that_of_the_tree(
+def test_number_of_nodes_and_bytes_equals_tree(
     before: list[Operation], done: list[Operation], tried: list[Operation]
 ) -> None:
     it = world(before)

@@ -1,6 +1,6 @@
-"""The tree of nodes beside a dictionary: the same requests, the same errors, names, Stats, data and zxids.
+"""The tree of nodes compared with a dictionary: the same requests, the same errors, names, Stats, data and zxids.
 
-The model knows no encodings and no caches, only the table of what each change does to a node and to its parent.
+The model has no encodings and no caches, only the rules for the effect of each change on a node and its parent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BOOT = [  # path, cversion, aversion, numChildren
 
 @dataclass
 class Node:
-    """What the model keeps of a node: what a client sees, and how many children it ever had."""
+    """The model's facts about a node: those that a client sees, and the number of children ever created."""
 
     data: bytes | None
     stat: r.Stat
@@ -48,7 +48,7 @@ class Node:
 
 
 class Model:
-    """A dictionary of nodes; every attempt to write costs a zxid, and the first rule that is broken gives the error."""
+    """A dictionary of nodes; every attempted write consumes a zxid, and the first broken rule determines the error."""
 
     def __init__(self, zxid: int) -> None:
         self.nodes = {path: Node(b"", r.Stat(*[0] * 5, *versions, 0, 0, count, 0)) for path, *versions, count in BOOT}
@@ -141,14 +141,14 @@ class Trees(RuleBasedStateMachine):
         return peer
 
     def write(self, at: int, op: OpCode, body: Record) -> tuple[int, bytes]:
-        """Send a write; its zxid is that of the attempt, whatever became of it."""
+        """Send a write; its zxid is the zxid of the attempt, even if it fails."""
         (reply,) = self.peers[at].send(op, body.encode())
         assert reply.zxid == self.model.zxid
         assert reply.err == OK or reply.body == b""
         return reply.err, reply.body
 
     def node(self, place: int) -> str:
-        """A node that is there, mostly one that can be deleted."""
+        """Return a path, in most cases of an existing node that can be deleted."""
         changeable = sorted(set(self.model.nodes) - {boot[0] for boot in BOOT})
         return [*changeable, "/", "/zookeeper", "/none/x"][place % (len(changeable) + 3)]
 
@@ -234,5 +234,5 @@ class Trees(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_the_tree_does_what_a_dictionary_does() -> None:
+def test_tree_behaves_like_dictionary() -> None:
     run_state_machine_as_test(Trees, settings=settings(max_examples=50, stateful_step_count=25, deadline=None))

@@ -1,7 +1,7 @@
-"""Watches beside a set: two connections set one-shot, persistent and recursive watches and hear exactly what the
-table of triggers says, in its order.
+"""Watches compared with a set: two connections set one-shot, persistent and recursive watches and receive exactly the
+events in the table of triggers, in its order.
 
-The model is a set of (store, path, mode) for each connection; nobody may hear more, less, twice or out of order.
+The model is a set of (store, path, mode) for each connection. No event may be extra, missing, repeated or misplaced.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TYPES: dict[int, list[tuple[str, str]]] = {
     4: [(DATA, PERSISTENT), (CHILD, PERSISTENT)],
     5: [(DATA, RECURSIVE)],
 }
-"""The types of watches that can be asked for and removed: stores and modes."""
+"""The types of watches that can be checked and removed, as stores and modes."""
 
 
 def above(path: str) -> str:
@@ -43,12 +43,12 @@ def above(path: str) -> str:
 
 
 def ancestors(path: str) -> list[str]:
-    """All nodes above *path*, the root included."""
+    """All nodes above *path*, including the root."""
     return [] if path == "/" else [above(path), *ancestors(above(path))]
 
 
 class Model:
-    """Which nodes there are, and who waits for what."""
+    """The existing nodes, and the watches of each connection."""
 
     def __init__(self, connections: int) -> None:
         self.nodes = set(BOOT)
@@ -65,7 +65,7 @@ class Model:
         self.nodes = self.nodes - {path} if kind == "delete" else self.nodes | {path}
 
     def events(self, at: int, kind: str, path: str) -> list[Event]:
-        """The events that a change sends to one connection; they use up its standard watches."""
+        """Return the events that a change sends to one connection, and remove the standard watches that they use up."""
         if kind == "create":
             return self._fire(at, DATA, path, CREATED) + self._fire(at, CHILD, above(path), CHILDREN)
         if kind == "set":
@@ -115,13 +115,13 @@ class Watching(RuleBasedStateMachine):
         return peer
 
     def ask(self, at: int, op: OpCode, body: Record | bytes) -> int:
-        """Send a request; whatever events it causes come before its reply."""
+        """Send a request; all events that it causes must arrive before its reply."""
         replies = self.peers[at].send(op, body if isinstance(body, bytes) else body.encode())
         assert [reply.xid == -1 for reply in replies] == [True] * (len(replies) - 1) + [False]
         return replies[-1].err
 
     def heard(self, at: int) -> list[Event]:
-        """The events that one connection has received since the last call, all with the zxid of the last change."""
+        """Return the events of one connection since the last call; all must have the zxid of the last change."""
         peer = self.peers[at]
         peer._sort(peer.pop_output())
         assert all(reply.zxid == self.engine.zxid for reply in peer.inbox)
@@ -231,7 +231,7 @@ class Watching(RuleBasedStateMachine):
         self.everybody_hears([("delete", path) for path in made], ordered=False)
         self.model.nodes -= set(made)
 
-    # --- at any time ---
+    # --- invariants ---
 
     @invariant()
     def each_connection_has_the_watches_of_the_model_and_no_others(self) -> None:
@@ -248,5 +248,5 @@ class Watching(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_every_connection_hears_what_the_table_of_triggers_says() -> None:
+def test_connections_get_events_of_model() -> None:
     run_state_machine_as_test(Watching, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))

@@ -1,1 +1,1 @@
-"""Planted defects by the hundred: how many of them the suite finds."""
+"""Mutation tests: the share of hundreds of planted defects that the suite finds."""

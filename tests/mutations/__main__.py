@@ -1,11 +1,11 @@
 """Plant defects one by one, and run tests until one fails: ``make mutations``.
 
-Each defect is planted in a copy of the project, so that the sources stay as they are. At first all tests run without
-one, as ``make test`` has them without Java, and note which lines they execute. Then each defect meets those that
-execute its statement: the files that are named after its module first, then the others, the slow ones, and at last some
-that start other processes. A test that fails has to fail twice with the defect, and to pass without it; tests that do
-not end, or cannot begin, count as well, and the output says so. What no test finds is listed at the end; ``--again``
-with such a list tries only those, and notes lines only of tests that were changed since.
+Each defect is planted in a copy of the project, so the sources stay unchanged. First all tests of ``make test`` that
+need no Java run without a defect, and the lines that they execute are recorded. Then, for each defect, the tests that
+execute its statement run: first the files named after its module, then the others, then slow tests, and last some tests
+that start other processes. A test must fail twice with the defect and pass without it. Tests that hang or cannot start
+also count, and the output shows which. Defects that no test finds are listed at the end. ``--again`` with such a list
+tries only these defects, and records lines only for tests that have changed since.
 """
 
 from __future__ import annotations
@@ -35,19 +35,16 @@ from mutations.mutants import SOURCES, Mutant, mutants_of
 from mutations.plugin import ONLY, TRACE_INTO, Trace, merged, read_traces
 
 ROOT: Final = Path(__file__).parents[2]
-PACKAGE: Final = ("__init__.py", "__main__.py", "event_loop.py", "pem.py", "progress.py", "testing.py", "usage.py",
-                  "py.typed", "protocol", "server", "client")  # fmt: skip
 TESTS: Final = tuple(
-    f"tests/{folder}"
-    for folder in "server model client recipes fuzz checking cluster testing console compat protocol".split()
+    f"tests/{folder}" for folder in "protocol server model client fuzz console testing cli compat".split()
 )
-"""What is run; the others of ``make test`` need Java, or look at the sources and the docs."""
+"""The tests to run; the others of ``make test`` need Java, or check the sources and the docs."""
 TIMES_AS_LONG: Final = 4
-"""How many times as long as without a defect tests may take; then it counts as found, as they would never end."""
+"""Limit for the duration of tests, as a multiple of the time without a defect; above it the defect counts as found."""
 NOTES: Final = ROOT / "build" / "mutations.json"
-"""What tests execute, of the run before."""
+"""The recorded lines of the previous run."""
 START_S: Final = 15
-"""What pytest takes to start, at most."""
+"""The longest start of pytest, in seconds."""
 
 
 class Part(NamedTuple):
@@ -55,8 +52,8 @@ class Part(NamedTuple):
 
     Args:
         name: Its name in `SOURCES`.
-        share: How many of a hundred defects are planted here.
-        processes: Where tests lie that run it in another process.
+        share: Percentage of the defects that are planted here.
+        processes: Paths of tests that run it in another process.
     """
 
     name: str
@@ -70,10 +67,10 @@ class Part(NamedTuple):
 
 
 PARTS: Final = (
-    Part("core", 40, ("tests/server/cli/test_data_dir",)),
-    Part("storage", 20, ("tests/server/storage", "tests/server/cli/test_data_dir")),
+    Part("core", 40, ("tests/cli/test_data_dir",)),
+    Part("storage", 20, ("tests/server/storage", "tests/cli/test_data_dir")),
     Part("session", 20, ("tests/client/test_",)),
-    Part("recipes", 20, ("tests/recipes",)),
+    Part("recipes", 20, ("tests/client/recipes",)),
 )
 
 
@@ -86,7 +83,7 @@ def main() -> int:
     parser.add_argument("--part", choices=[part.name for part in PARTS])
     parser.add_argument("--again", type=Path, help="a file with lines «not found: ...» of a run before: only those")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exit normally, which also stops child processes
     if arguments.again is None:
         chosen = choose(arguments.count, Random(arguments.seed), arguments.part)
     else:
@@ -130,8 +127,8 @@ class Trial:
     """Copies of the project in which defects are planted.
 
     Args:
-        folder: Where the copies are made.
-        jobs: How many defects are tried at a time, each in a copy of its own.
+        folder: Parent folder of the copies.
+        jobs: Number of defects to try at the same time, each in its own copy.
     """
 
     def __init__(self, folder: Path, jobs: int) -> None:
@@ -139,16 +136,16 @@ class Trial:
         self._at_once = jobs
         self._trace = Trace({}, [], {})
         self._sound: set[str] = set()  # tests that have passed here without a defect
-        self._times = itertools.count(int(time.time()))  # of files: each another, or bytecode would be taken for fresh
+        self._times = itertools.count(int(time.time()))  # unique mtimes, or old bytecode would look fresh
         self._copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
             self._copies.put(_copy(folder / str(number)))
 
     def trace(self, *, since: bool) -> set[str]:
-        """Run all tests without a defect and note what they execute; return those that fail.
+        """Run all tests without a defect and record the lines they execute; return the tests that fail.
 
         Args:
-            since: Only those of files that are not as they were in the run before.
+            since: Whether to run only test files that have changed since the previous run.
         """
         folder = self._copies.get()
         files = {
@@ -195,18 +192,18 @@ class Trial:
                 if number % 10 == 0:
                     minutes = (time.monotonic() - began) / 60
                     print(f"{number} of {len(chosen)} tried, {len(alive)} not found, {minutes:.0f} minutes", flush=True)
-        finally:  # interrupted, too
+        finally:  # even after an interrupt
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(LIVE):
                 _kill(process)
         return alive
 
     def _finder(self, part: Part, mutant: Mutant) -> str:
-        """Plant a defect; return what finds it, empty if nothing does."""
+        """Plant a defect; return the test that finds it, or an empty string."""
         folder = self._copies.get()
         file = folder / mutant.file
         before, planted = file.read_text(), mutant.source(folder)
-        shutil.rmtree(folder / ".hypothesis", ignore_errors=True)  # what failed with another defect
+        shutil.rmtree(folder / ".hypothesis", ignore_errors=True)  # examples that failed with an earlier defect
         try:
             self._write(file, planted)
             for tests in self._tests(part, mutant):
@@ -229,7 +226,7 @@ class Trial:
             self._copies.put(folder)
 
     def _is_sound(self, folder: Path, tests: list[str]) -> bool:
-        """Return whether tests pass without a defect, run as they are with one."""
+        """Return whether tests pass without a defect, in a run of the same kind."""
         if not self._sound.issuperset(tests):
             if not self._run(folder, tests).passed:
                 print(f"fails without a defect: {tests}", flush=True)
@@ -238,13 +235,13 @@ class Trial:
         return True
 
     def _tests(self, part: Part, mutant: Mutant) -> list[list[str]]:
-        """Return what is run for a defect, one list after the other."""
+        """Return the lists of tests to run for a defect, in order."""
         lines = self._trace.lines.get(mutant.file, {})
         every = list(self._trace.seconds)
         stem = Path(mutant.file).stem.lstrip("_")
         near = {test for test in every if f"/test_{stem}" in test}
         executing = {every[test] for line in mutant.lines for test in lines.get(str(line), ())}
-        executing = executing or near  # what an import executes
+        executing = executing or near  # for lines that an import executes
         near &= executing
         elsewhere = {test for test in self._trace.processes if test.startswith(part.processes)}
         quick = {test for test in executing if self._trace.seconds[test] < 0.5}
@@ -252,14 +249,14 @@ class Trial:
         return [self._by_file(tests) for tests in parts if tests]
 
     def _by_file(self, tests: Iterable[str]) -> list[str]:
-        """Order tests by their files, the quickest file first."""
+        """Group tests by file, the fastest file first."""
         files: dict[str, list[str]] = {}
         for test in sorted(tests):
             files.setdefault(test.partition("::")[0], []).append(test)
         return list(itertools.chain(*sorted(files.values(), key=self._seconds)))
 
     def _seconds(self, tests: Iterable[str]) -> float:
-        return sum(self._trace.seconds.get(test, 1.0) for test in tests)  # or a file that cannot be imported
+        return sum(self._trace.seconds.get(test, 1.0) for test in tests)  # default: an unimportable file
 
     def _run(self, folder: Path, tests: list[str]) -> End:
         only = folder.with_suffix(".only")
@@ -281,17 +278,16 @@ def _copy(folder: Path) -> Path:
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
-    (folder / ".typing" / "zoolet").mkdir(parents=True)
-    for name in PACKAGE:
-        (folder / ".typing" / "zoolet" / name).symlink_to(folder / name)
+    (folder / "build" / "typing").mkdir(parents=True)
+    (folder / "build" / "typing" / "zoolet").symlink_to(folder)
     return folder
 
 
 class End(NamedTuple):
-    """How a run of pytest ended.
+    """The result of a pytest run.
 
     Args:
-        code: Its exit code; None if it did not end in time.
+        code: Its exit code; None after a timeout.
         failed: The tests that failed, and files that could not be imported.
         output: The end of its output.
     """
@@ -307,7 +303,7 @@ class End(NamedTuple):
 
 
 LIVE: Final[set[subprocess.Popen[bytes]]] = set()
-"""The processes that run."""
+"""The running processes."""
 
 
 def run(folder: Path, options: list[str], settings: dict[str, str], seconds: float) -> End:
@@ -318,7 +314,11 @@ def run(folder: Path, options: list[str], settings: dict[str, str], seconds: flo
             [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *options],
             cwd=folder,
             env=os.environ
-            | {"PYTHONPATH": f"{folder / '.typing'}:{folder / 'tests'}", "ZOOLET_NO_APACHE": "1", "COLUMNS": "1000"}
+            | {
+                "PYTHONPATH": f"{folder / 'build' / 'typing'}:{folder / 'tests'}",
+                "ZOOLET_NO_APACHE": "1",
+                "COLUMNS": "1000",
+            }
             | settings,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
@@ -339,7 +339,7 @@ def run(folder: Path, options: list[str], settings: dict[str, str], seconds: flo
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it has started."""
+    """Kill a process and its children."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

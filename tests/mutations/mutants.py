@@ -1,4 +1,4 @@
-"""Small defects of Python code: each changes one operator, number, value or statement, as a slip would."""
+"""Small defects in Python code: each changes one operator, number, value or statement, like a slip."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SOURCES: Final = {
     "session": ("client/aio/*.py", "client/wire/*.py", "client/*.py"),
     "recipes": ("client/recipes/*.py",),
 }
-"""The parts in which defects are planted, as globs."""
+"""The parts that receive defects, as globs."""
 SILENT: Final = frozenset({"__repr__", "__str__", "__hash__"})
-"""Functions whose results are for people, or have no meaning of their own."""
+"""Functions whose results are only displayed, or have no meaning of their own."""
 LOGS: Final = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 
 
@@ -39,10 +39,10 @@ class Mutant:
 
     Args:
         file: The module, relative to the root.
-        line: Where.
-        what: What is changed.
-        number: Its number among those of the module.
-        lines: The lines of its statement, of one with a body those above the body.
+        line: Line of the change.
+        what: Description of the change.
+        number: Number of the defect within its module.
+        lines: Lines of its statement, without the body of a compound statement.
     """
 
     file: str
@@ -142,7 +142,7 @@ def _is_log(node: ast.Call | ast.Await) -> bool:
 
 
 def _code(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
-    """Yield what runs inside functions, with its place in its parent: no annotations, texts, assertions or logs."""
+    """Yield the code inside functions, with its place in its parent, except annotations, texts, assertions and logs."""
     pending: list[tuple[ast.AST, bool]] = [(tree, False)]
     while pending:
         parent, inside = pending.pop(0)

@@ -1,4 +1,4 @@
-"""A pytest plugin: note which tests execute which lines of the sources, or run the tests of a list.
+"""A pytest plugin that records which tests execute which lines of the sources, or runs a list of tests.
 
 ``TRACE_INTO`` names a folder: each process that runs tests writes a `Trace` there. ``ONLY`` names a file with the ids
 of the tests to run.
@@ -22,12 +22,12 @@ ONLY: Final = "ZOOLET_MUTATIONS_ONLY"
 
 
 class Trace(NamedTuple):
-    """What tests did.
+    """The recorded facts about tests.
 
     Args:
-        seconds: How long each test took.
-        processes: Tests that started another process, whose lines are not known.
-        lines: By module and line, the tests that executed it, as their places in ``seconds``; for imports, none.
+        seconds: Duration of each test.
+        processes: Tests that started another process; the lines of that process are not known.
+        lines: For each module and line, the tests that executed it, as positions in ``seconds``; none for imports.
     """
 
     seconds: dict[str, float]
@@ -35,7 +35,7 @@ class Trace(NamedTuple):
     lines: dict[str, dict[str, list[int]]]
 
     def without(self, files: Collection[str]) -> Trace:
-        """Return it without the tests of some files."""
+        """Return a copy without the tests of some files."""
         kept = [test for test in self.seconds if test.partition("::")[0] not in files]
         place = {test: number for number, test in enumerate(kept)}
         moved = [place.get(test) for test in self.seconds]
@@ -53,12 +53,12 @@ class Trace(NamedTuple):
 
 
 def read_traces(folder: Path) -> Trace:
-    """Return what all processes wrote into a folder, as one."""
+    """Return the merged traces of all processes, read from a folder."""
     return merged([Trace(*json.loads(file.read_text())) for file in folder.iterdir()])
 
 
 def merged(traces: Iterable[Trace]) -> Trace:
-    """Return several as one."""
+    """Merge several traces into one."""
     seconds: dict[str, float] = {}
     processes: set[str] = set()
     lines: dict[str, dict[str, list[int]]] = {}
@@ -75,11 +75,11 @@ def merged(traces: Iterable[Trace]) -> Trace:
 
 
 class Tracing:
-    """Note lines, seconds and processes.
+    """Records lines, durations and processes.
 
     Args:
         root: The folder of the project.
-        into: The folder of traces.
+        into: The folder for traces.
     """
 
     def __init__(self, root: Path, into: Path) -> None:
@@ -100,7 +100,7 @@ class Tracing:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Call what follows this test's."""
+        """Attribute the following lines to this test."""
         self._test = item.nodeid
         self._coverage.switch_context(str(len(self._seconds)))
         self._seconds[item.nodeid] = 0.0
@@ -112,11 +112,11 @@ class Tracing:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a step of a test to its time."""
-        if report.nodeid in self._seconds:  # otherwise another process has run it
+        if report.nodeid in self._seconds:  # otherwise the test ran in another process
             self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Write what was noted."""
+        """Write the trace."""
         self._coverage.stop()
         data = self._coverage.get_data()
         lines = {
@@ -131,7 +131,7 @@ class Tracing:
 
 
 class Only:
-    """Run the tests of a list.
+    """Runs only the tests of a list.
 
     Args:
         tests: Their ids.
@@ -141,16 +141,16 @@ class Only:
         self._tests = tests
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave the others out."""
+        """Deselect all other tests."""
         items[:] = [item for item in items if item.nodeid in self._tests]
 
 
-# As early as this module is imported: what imports execute belongs to no test.
+# Start when this module is imported, because lines executed by imports belong to no test.
 _TRACING: Final = Tracing(Path.cwd(), Path(os.environ[TRACE_INTO])) if TRACE_INTO in os.environ else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Do what the environment asks for."""
+    """Register the plugins that the environment selects."""
     if _TRACING is not None:
         config.pluginmanager.register(_TRACING)
     if only := os.environ.get(ONLY):

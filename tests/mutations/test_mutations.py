@@ -1,4 +1,4 @@
-"""The defects that `make mutations` plants, and its notes of which tests execute which lines."""
+"""The defects that `make mutations` plants, and its records of the lines that tests execute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_small(number: int = 7) -> bool:
 """
 
 
-def test_each_defect_changes_what_runs_in_another_way(tmp_path: Path) -> None:
+def test_each_defect_changes_code_differently(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(MODULE)
 
@@ -42,7 +42,7 @@ def test_each_defect_changes_what_runs_in_another_way(tmp_path: Path) -> None:
     assert all(mutant.line in mutant.lines for mutant in found)
 
 
-def test_notes_of_two_processes_are_one_and_forget_what_was_changed() -> None:
+def test_notes_of_two_processes_merge_and_forget_changes() -> None:
     one = Trace({"a.py::x": 1.0, "b.py::y": 2.0}, ["b.py::y"], {"m.py": {"3": [0, 1]}})
     two = Trace({"c.py::z": 3.0}, [], {"m.py": {"3": [0], "4": [0]}})
 

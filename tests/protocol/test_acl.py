@@ -20,22 +20,22 @@ from zoolet.protocol.errors import ZooKeeperError
         (b"", ":2jmj7l5rSw0yVb/vlWAYkK/YBwk="),
     ],
 )
-def test_the_id_of_a_digest_is_the_user_and_the_hash_of_all(credentials: bytes, name: str) -> None:
+def test_digest_id_is_user_and_hash_of_credentials(credentials: bytes, name: str) -> None:
     assert digest_id(credentials) == name
 
 
-def test_credentials_without_a_colon_are_the_user_and_are_hashed_all_the_same() -> None:
+def test_credentials_without_colon_are_user_and_are_hashed() -> None:
     user, _, digest = digest_id(b"justuser").partition(":")
 
     assert (user, len(digest), digest[-1:]) == ("justuser", 28, "=")
 
 
-def test_the_user_ends_at_the_first_colon_but_the_rest_is_hashed_too() -> None:
+def test_user_stops_at_first_colon_but_rest_is_hashed() -> None:
     assert digest_id(b"a:b:c").startswith("a:")
     assert digest_id(b"a:b:c") != digest_id(b"a:b")
 
 
-def test_the_list_that_nearly_everybody_sends_is_always_the_same_object() -> None:
+def test_common_acl_list_is_always_same_object() -> None:
     request = r.CreateRequest.decode(unhex("00000002 2f68 00000002 6869" + OPEN_BYTES + "00000000"))
 
     assert request.acl is OPEN_ACL_UNSAFE
@@ -55,18 +55,18 @@ def test_the_list_that_nearly_everybody_sends_is_always_the_same_object() -> Non
         None,
     ],
 )
-def test_a_list_that_only_resembles_the_common_one_is_read_as_it_is(acl: tuple[ACL, ...] | None) -> None:
+def test_list_resembling_common_one_is_read_as_is(acl: tuple[ACL, ...] | None) -> None:
     request = r.SetACLRequest("/h", acl, 3)
 
     assert r.SetACLRequest.decode(request.encode()) == request
 
 
-def test_the_common_list_is_not_recognised_beyond_the_end_of_its_frame() -> None:
+def test_common_list_is_not_read_beyond_frame() -> None:
     raw = r.SetACLRequest("/h", OPEN_ACL_UNSAFE, 3).encode()
 
     with pytest.raises(ZooKeeperError):
         r.SetACLRequest.decode(raw, 0, len(raw) - 5)
 
 
-def test_the_permissions_have_the_bits_of_zookeeper() -> None:
+def test_permissions_have_bits_of_zookeeper() -> None:
     assert (Perm.READ, Perm.WRITE, Perm.CREATE, Perm.DELETE, Perm.ADMIN, Perm.ALL) == (1, 2, 4, 8, 16, 31)

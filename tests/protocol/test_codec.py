@@ -1,5 +1,5 @@
-"""Whatever the bytes are, reading them gives a record or raises MarshallingError, at once, and costs no more than the
-bytes do.
+"""Reading arbitrary bytes returns a record or raises MarshallingError, immediately, and at a cost limited by the number
+of bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SAMPLES: dict[object, object] = {"i": -2, "q": 2**40, "?": True, str: "/é", byt
 
 
 def sample(hint: Any) -> Any:
-    """A value for a field of this declaration that is not empty."""
+    """A non-empty value for a field with this declaration."""
     arguments = [one for one in get_args(hint) if one is not NoneType]
     if hint == Acls:
         return CREATOR_ALL_ACL + OPEN_ACL_UNSAFE
@@ -53,7 +53,7 @@ def sample(hint: Any) -> Any:
 
 
 def whole(kind: type[Record], **given: object) -> Any:
-    """A record with something in every field; what is given comes first."""
+    """A record with a non-empty value in every field; *given* values take precedence."""
     return kind(**{name: given.get(name, sample(hint)) for name, hint in HINTS[kind].items()})
 
 
@@ -62,7 +62,7 @@ def fields_where(wanted: Callable[[Any], bool]) -> list[tuple[type[Record], str]
 
 
 def parts(kind: type[Record], name: str, empty: object) -> tuple[bytes, bytes]:
-    """The bytes of a record before the length of one field, and those behind that length where the field is empty."""
+    """The bytes of a record before and after the length of one field, if the field is empty."""
     hollow = whole(kind, **{name: empty}).encode()
     at = [one == other for one, other in zip(hollow, whole(kind, **{name: None}).encode(), strict=False)].index(False)
     return hollow[:at], hollow[at + 4 :]
@@ -107,11 +107,11 @@ nasty = st.sampled_from([0, 1, 2, -1, -2, MAX_INT, -MAX_INT - 1, MAX_FRAME, 0x01
 )
 noise = st.one_of(st.binary(max_size=60), st.lists(st.one_of(nasty, st.binary(max_size=5)), max_size=15).map(b"".join))
 splices = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 8), st.one_of(nasty, st.binary(max_size=4))), max_size=4)
-quick = settings(max_examples=8, deadline=2000)  # milliseconds; nothing here takes one
+quick = settings(max_examples=8, deadline=2000)  # milliseconds; no example needs even one
 
 
 def spoiled(raw: bytes, cuts: list[tuple[float, int, bytes]]) -> bytes:
-    """Valid bytes after some of them were replaced by others."""
+    """Valid bytes with some of them replaced."""
     for place, size, new in cuts:
         at = int(place * len(raw))
         raw = raw[:at] + new + raw[at + size :]
@@ -119,12 +119,12 @@ def spoiled(raw: bytes, cuts: list[tuple[float, int, bytes]]) -> bytes:
 
 
 def read(decode: Decode, raw: bytes) -> None:
-    """Read; that the bytes make no sense is the only thing that may be said of them."""
+    """Decode bytes; MarshallingError is the only error allowed."""
     with suppress(MarshallingError):
         decode(raw)
 
 
-# --- any bytes at all ---
+# --- arbitrary bytes ---
 
 
 @every_record
@@ -137,7 +137,7 @@ def test_noise_is_a_record_or_a_marshalling_error(kind: type[Record], raw: bytes
 @every_record
 @quick
 @given(splices)
-def test_a_spoiled_record_is_a_record_or_a_marshalling_error(
+def test_damaged_record_decodes_or_is_marshalling_error(
     kind: type[Record], cuts: list[tuple[float, int, bytes]]
 ) -> None:
     read(kind.decode, spoiled(whole(kind).encode(), cuts))
@@ -146,24 +146,24 @@ def test_a_spoiled_record_is_a_record_or_a_marshalling_error(
 @every_composite
 @thorough
 @given(raw=noise)
-def test_noise_in_place_of_several_records_is_a_marshalling_error(decode: Decode, valid: bytes, raw: bytes) -> None:
+def test_noise_instead_of_records_is_marshalling_error(decode: Decode, valid: bytes, raw: bytes) -> None:
     read(decode, raw)
 
 
 @every_composite
 @thorough
 @given(cuts=splices)
-def test_spoiled_bytes_of_several_records_are_no_more_than_a_marshalling_error(
+def test_damaged_records_are_at_most_marshalling_errors(
     decode: Decode, valid: bytes, cuts: list[tuple[float, int, bytes]]
 ) -> None:
     read(decode, spoiled(valid, cuts))
 
 
-# --- bytes that end early ---
+# --- truncated bytes ---
 
 
 def survives(decode: Decode, raw: bytes) -> bool:
-    """Whether the bytes make sense."""
+    """Whether the bytes can be decoded."""
     try:
         decode(raw)
     except MarshallingError:
@@ -172,7 +172,7 @@ def survives(decode: Decode, raw: bytes) -> bool:
 
 
 @every_record
-def test_a_record_cut_short_anywhere_does_not_decode(kind: type[Record]) -> None:
+def test_truncated_record_does_not_decode(kind: type[Record]) -> None:
     raw = whole(kind).encode()
 
     decoded = [cut for cut in range(len(raw)) if survives(kind.decode, raw[:cut])]
@@ -181,7 +181,7 @@ def test_a_record_cut_short_anywhere_does_not_decode(kind: type[Record]) -> None
 
 
 @every_record
-def test_a_record_is_not_read_beyond_its_stop_even_if_the_buffer_goes_on(kind: type[Record]) -> None:
+def test_record_is_not_read_beyond_its_stop(kind: type[Record]) -> None:
     raw = whole(kind).encode()
 
     decoded = [
@@ -197,7 +197,7 @@ def test_a_record_is_not_read_beyond_its_stop_even_if_the_buffer_goes_on(kind: t
 
 
 @pytest.mark.parametrize("which", ["multi", "multiRead", "results"])
-def test_a_transaction_cut_short_anywhere_does_not_decode(which: str) -> None:
+def test_truncated_transaction_does_not_decode(which: str) -> None:
     decode, raw = COMPOSITES[which]
 
     decoded = [cut for cut in range(len(raw)) if survives(decode, raw[:cut])]
@@ -206,7 +206,7 @@ def test_a_transaction_cut_short_anywhere_does_not_decode(which: str) -> None:
 
 
 @pytest.mark.parametrize(("which", "size"), [("connect request", 29), ("connect response", 21)])
-def test_a_handshake_may_end_before_its_last_byte_and_nowhere_else(which: str, size: int) -> None:
+def test_handshake_may_end_only_before_its_last_byte(which: str, size: int) -> None:
     decode, raw = COMPOSITES[which]
 
     decoded = [cut for cut in range(len(raw)) if survives(decode, raw[:cut])]
@@ -214,12 +214,12 @@ def test_a_handshake_may_end_before_its_last_byte_and_nowhere_else(which: str, s
     assert decoded == [size]
 
 
-# --- lengths and counts that lie ---
+# --- wrong lengths and counts ---
 
 
 @every_scalar
 @pytest.mark.parametrize("length", [-2, -MAX_INT - 1, MAX_INT, 0x01000000])
-def test_a_length_that_cannot_be_does_not_decode(kind: type[Record], name: str, empty: object, length: int) -> None:
+def test_invalid_length_does_not_decode(kind: type[Record], name: str, empty: object, length: int) -> None:
     before, behind = parts(kind, name, empty)
 
     with pytest.raises(MarshallingError):
@@ -228,7 +228,7 @@ def test_a_length_that_cannot_be_does_not_decode(kind: type[Record], name: str, 
 
 @every_vector
 @pytest.mark.parametrize("count", [-2, -MAX_INT - 1])
-def test_a_count_below_minus_one_reads_as_no_items(kind: type[Record], name: str, count: int) -> None:
+def test_count_below_minus_one_reads_as_empty(kind: type[Record], name: str, count: int) -> None:
     empty: Any = () if HINTS[kind][name] == Acls else []
     before, behind = parts(kind, name, empty)
 
@@ -238,7 +238,7 @@ def test_a_count_below_minus_one_reads_as_no_items(kind: type[Record], name: str
 
 
 @every_vector
-def test_the_highest_count_costs_no_memory(kind: type[Record], name: str) -> None:
+def test_highest_count_costs_no_memory(kind: type[Record], name: str) -> None:
     before, behind = parts(kind, name, () if HINTS[kind][name] == Acls else [])
     raw = before + MAX_INT.to_bytes(4, "big") + behind + bytes(40)
     tracemalloc.start()
@@ -255,7 +255,7 @@ def test_the_highest_count_costs_no_memory(kind: type[Record], name: str) -> Non
 
 
 def java(raw: bytes) -> str | None:
-    """The string of that many bytes, read from the wire."""
+    """A string of these bytes, as read from the wire."""
     return records.SyncRequest.decode(len(raw).to_bytes(4, "big") + raw).path
 
 
@@ -273,7 +273,7 @@ def java(raw: bytes) -> str | None:
         ("ff41", "\ufffdA"),
     ],
 )
-def test_an_encoded_surrogate_is_one_replacement_character(raw: str, read: str) -> None:
+def test_encoded_surrogate_is_one_replacement_character(raw: str, read: str) -> None:
     assert java(bytes.fromhex(raw)) == read
 
 
@@ -290,7 +290,7 @@ def test_other_malformed_text_is_replaced_as_python_does(raw: bytes) -> None:
 
 @thorough
 @given(odd_texts)
-def test_malformed_text_reads_the_same_in_every_kind_of_field(raw: bytes) -> None:
+def test_malformed_text_is_read_equally_in_every_field(raw: bytes) -> None:
     sized = len(raw).to_bytes(4, "big") + raw
 
     mandatory = records.GetACLRequest.decode(sized).path

@@ -1,6 +1,9 @@
-"""Errors: each code has an exception of its own."""
+"""Errors: each code has its own exception."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 
@@ -42,20 +45,28 @@ CODES = {
 
 
 @pytest.mark.parametrize(("code", "name"), CODES.items())
-def test_every_code_has_an_exception_of_its_own(code: int, name: str) -> None:
+def test_every_code_has_its_exception(code: int, name: str) -> None:
     error = error_for(code, "/h")
 
     assert (type(error).__name__, error.code, error.path) == (name, code, "/h")
     assert str(error).startswith("/h: ")
 
 
-def test_there_are_no_codes_but_those_of_zookeeper() -> None:
+def test_codes_are_those_of_zookeeper() -> None:
     assert {int(code) for code in ErrorCode} == {0, *CODES}
 
 
 @pytest.mark.parametrize("code", [-126, -9, -999, 7])
-def test_a_code_that_nobody_knows_is_named_in_the_error(code: int) -> None:
+def test_unknown_code_is_named_in_error(code: int) -> None:
     error = error_for(code)
 
     assert type(error) is ZooKeeperError
     assert str(code) in str(error)
+
+
+def test_error_without_docstrings_has_its_name() -> None:
+    command = [sys.executable, "-OO", "-c", "from zoolet.protocol.errors import NoNodeError; print(NoNodeError('/a'))"]
+
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert shown == "/a: NoNodeError\n"

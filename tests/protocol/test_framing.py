@@ -1,4 +1,4 @@
-"""Frames: a length and that many bytes, however the bytes are cut."""
+"""Frames: a length and that many bytes, however the bytes are split."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import Frames, frame
 
 
-def test_a_frame_is_a_length_and_that_many_bytes() -> None:
+def test_frame_is_length_and_bytes() -> None:
     assert frame(b"") == unhex("00000000")
     assert frame(b"abc") == unhex("00000003") + b"abc"
 
 
-def test_a_frame_comes_out_once_its_last_byte_is_there() -> None:
+def test_frame_is_complete_after_last_byte() -> None:
     frames = Frames()
 
     assert [frames.feed(bytes([byte])) for byte in frame(b"ab")] == [[], [], [], [], [], [b"ab"]]
 
 
-def test_several_frames_come_out_of_one_piece_and_the_rest_is_kept() -> None:
+def test_frames_in_one_piece_are_split_and_rest_is_kept() -> None:
     frames = Frames()
 
     first = frames.feed(frame(b"a") + frame(b"") + frame(b"bc")[:5])
@@ -37,7 +37,7 @@ def test_several_frames_come_out_of_one_piece_and_the_rest_is_kept() -> None:
 
 @thorough
 @given(st.lists(st.binary(max_size=20), max_size=5), st.lists(st.integers(0, 120), max_size=8))
-def test_frames_are_the_same_however_the_bytes_are_cut(payloads: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_independent_of_splitting(payloads: list[bytes], cuts: list[int]) -> None:
     raw = b"".join(map(frame, payloads))
     edges = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
     frames = Frames()
@@ -48,22 +48,22 @@ def test_frames_are_the_same_however_the_bytes_are_cut(payloads: list[bytes], cu
 
 
 @pytest.mark.parametrize("length", [-1, -2, -(2**31 - 1) - 1, 11, (2**31 - 1)])
-def test_a_frame_of_an_invalid_length_is_refused_before_it_comes(length: int) -> None:
+def test_frame_of_invalid_length_is_refused_early(length: int) -> None:
     with pytest.raises(MarshallingError):
         Frames(limit=10).feed(length.to_bytes(4, "big", signed=True))
 
 
-def test_a_frame_of_exactly_the_limit_is_taken() -> None:
+def test_frame_at_limit_is_accepted() -> None:
     assert Frames(limit=10).feed(frame(bytes(10))) == [bytes(10)]
 
 
-def test_the_default_limit_is_that_of_jute_maxbuffer() -> None:
+def test_default_limit_is_jute_maxbuffer() -> None:
     assert Frames().feed((1_048_575).to_bytes(4, "big")) == []
     with pytest.raises(MarshallingError):
         Frames().feed((1_048_576).to_bytes(4, "big"))
 
 
-def test_a_frame_that_is_announced_costs_no_memory_before_it_comes() -> None:
+def test_announced_frame_costs_no_memory_before_arrival() -> None:
     tracemalloc.start()
 
     payloads = Frames(limit=None).feed((2**31 - 1).to_bytes(4, "big") + b"a")

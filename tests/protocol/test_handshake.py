@@ -1,4 +1,4 @@
-"""The records of the handshake: their bytes, and what may be missing at their end."""
+"""The records of the handshake: their bytes, and the fields that may be missing at their end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ connect_responses = st.builds(
 # --- the bytes of ZooKeeper ---
 
 
-def test_a_connect_request_for_a_new_session_has_forty_five_bytes() -> None:
+def test_connect_request_for_new_session_has_45_bytes() -> None:
     request = ConnectRequest(timeout_ms=10_000)
 
     assert frame(request.encode()) == unhex(
@@ -31,7 +31,7 @@ def test_a_connect_request_for_a_new_session_has_forty_five_bytes() -> None:
     )
 
 
-def test_a_connect_request_of_an_old_client_ends_before_the_read_only_byte() -> None:
+def test_connect_request_of_old_client_lacks_read_only_byte() -> None:
     request = ConnectRequest(timeout_ms=10_000, read_only=None)
 
     assert frame(request.encode()) == unhex(
@@ -39,7 +39,7 @@ def test_a_connect_request_of_an_old_client_ends_before_the_read_only_byte() -> 
     )
 
 
-def test_a_connect_response_of_zookeeper_is_read() -> None:
+def test_connect_response_of_zookeeper_is_read() -> None:
     raw = unhex("00000025 00000000 00002710 0100002a89280000 00000010") + PASSWORD + b"\x00"
 
     (payload,) = Frames().feed(raw)
@@ -48,12 +48,12 @@ def test_a_connect_response_of_zookeeper_is_read() -> None:
     assert frame(ConnectResponse.decode(payload).encode()) == raw
 
 
-def test_a_refusal_is_all_zeroes_except_for_the_length_of_the_password() -> None:
+def test_refusal_is_zero_except_for_password_length() -> None:
     assert ConnectResponse().encode() == unhex("00000000 00000000 0000000000000000 00000010" + "00" * 16)
 
 
 @pytest.mark.parametrize(("last", "read_only"), [("", None), ("00", False), ("01", True), ("07", True)])
-def test_the_read_only_byte_may_be_absent_and_is_true_unless_zero(last: str, read_only: bool | None) -> None:
+def test_read_only_byte_may_be_absent_and_is_true_unless_zero(last: str, read_only: bool | None) -> None:
     raw = unhex("00000007 0000000000000001 00000002 0000000000000003 ffffffff" + last)
 
     assert ConnectRequest.decode(raw) == ConnectRequest(1, 2, 3, None, read_only)
@@ -64,17 +64,17 @@ def test_the_read_only_byte_may_be_absent_and_is_true_unless_zero(last: str, rea
 
 @quick
 @given(connect_requests)
-def test_a_connect_request_is_read_back(request: ConnectRequest) -> None:
+def test_connect_request_survives_round_trip(request: ConnectRequest) -> None:
     assert ConnectRequest.decode(request.encode()) == request
 
 
 @quick
 @given(connect_responses)
-def test_a_connect_response_is_read_back(response: ConnectResponse) -> None:
+def test_connect_response_survives_round_trip(response: ConnectResponse) -> None:
     assert ConnectResponse.decode(response.encode()) == response
 
 
 @quick
 @given(connect_requests.filter(lambda request: request.read_only is not None), st.binary(max_size=9))
-def test_bytes_behind_a_whole_connect_request_are_ignored(request: ConnectRequest, rest: bytes) -> None:
+def test_bytes_after_connect_request_are_ignored(request: ConnectRequest, rest: bytes) -> None:
     assert ConnectRequest.decode(request.encode() + rest) == request

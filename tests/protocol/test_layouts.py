@@ -1,4 +1,4 @@
-"""Bytes that are packed by hand, because that is faster, are those of the records that they stand for.
+"""Bytes that are packed by hand for speed equal the encoded records.
 
 The first part pins the helpers of the codec, the second the server's headers, Stats, events and bodies of replies.
 """
@@ -47,7 +47,7 @@ def leading(kind: type[Record]) -> list[str]:
 @pytest.mark.parametrize("kind", [kind for kind in HINTS if leading(kind)], ids=name_of)
 @quick
 @given(data=st.data())
-def test_the_struct_of_a_record_is_the_layout_of_its_first_fields(kind: type[Record], data: st.DataObject) -> None:
+def test_struct_of_record_is_layout_of_first_fields(kind: type[Record], data: st.DataObject) -> None:
     record = data.draw(instances(kind))
     layout = struct_of(kind)
     values = tuple(getattr(record, name) for name in leading(kind))
@@ -58,7 +58,7 @@ def test_the_struct_of_a_record_is_the_layout_of_its_first_fields(kind: type[Rec
 
 @some
 @given(xid=ints, op=ints, body=st.binary(max_size=12))
-def test_the_struct_of_a_length_and_a_header_is_that_of_a_frame(xid: int, op: int, body: bytes) -> None:
+def test_struct_of_length_and_header_equals_frame(xid: int, op: int, body: bytes) -> None:
     layout = struct_of(Int, r.RequestHeader)
     raw = frame(r.RequestHeader(xid, op).encode() + body)
 
@@ -66,7 +66,7 @@ def test_the_struct_of_a_length_and_a_header_is_that_of_a_frame(xid: int, op: in
     assert layout.unpack_from(raw) == (8 + len(body), xid, op)
 
 
-def test_a_field_that_varies_may_only_be_in_the_last_part() -> None:
+def test_variable_field_is_allowed_only_in_last_part() -> None:
     assert struct_of(Long, r.ReplyHeader, r.WatcherEvent).size == 8 + 16 + 8
     with pytest.raises(TypeError):
         struct_of(r.WatcherEvent, Byte)
@@ -77,19 +77,19 @@ def test_a_field_that_varies_may_only_be_in_the_last_part() -> None:
 
 @some
 @given(st.none() | texts)
-def test_put_str_writes_what_a_field_writes(value: str | None) -> None:
+def test_put_str_writes_same_as_field(value: str | None) -> None:
     assert put_str(value) == r.SyncRequest(value).encode()
 
 
 @some
 @given(st.none() | st.binary(max_size=12))
-def test_put_bytes_writes_what_a_field_writes(value: bytes | None) -> None:
+def test_put_bytes_writes_same_as_field(value: bytes | None) -> None:
     assert put_bytes(value) == r.SetSASLResponse(value).encode()
 
 
 @some
 @given(st.none() | st.lists(texts, max_size=4))
-def test_put_strs_writes_what_a_field_writes(values: list[str] | None) -> None:
+def test_put_strs_writes_same_as_field(values: list[str] | None) -> None:
     fields: Any = values
 
     assert put_strs(values) == r.SetWatches(0, [], [], fields).encode()[16:]
@@ -115,7 +115,7 @@ def read_entries(buf: bytes, offset: int, end: int) -> tuple[AclList | None, int
 
 
 def outcome(read: Any, buf: bytes, offset: int, end: int) -> object:
-    """Return what is read, or that it cannot be."""
+    """Return the decoded value, or MarshallingError if the bytes are invalid."""
     try:
         return read(buf, offset, end)
     except MarshallingError:
@@ -127,7 +127,7 @@ acl_lists = st.none() | st.just(OPEN_ACL_UNSAFE) | st.lists(instances(ACL), max_
 
 @settings(max_examples=60, deadline=None)
 @given(acl=acl_lists, before=st.binary(max_size=5), rest=st.binary(max_size=5), at=st.integers(0, 40), data=st.data())
-def test_the_fast_reader_of_an_acl_list_reads_entry_by_entry(
+def test_fast_acl_reader_equals_entry_reader(
     acl: AclList | None, before: bytes, rest: bytes, at: int, data: st.DataObject
 ) -> None:
     raw = bytearray(write_acl(acl))
@@ -141,14 +141,14 @@ def test_the_fast_reader_of_an_acl_list_reads_entry_by_entry(
 
 @some
 @given(acl_lists)
-def test_the_fast_writer_of_an_acl_list_writes_entry_by_entry(acl: AclList | None) -> None:
+def test_fast_acl_writer_equals_entry_writer(acl: AclList | None) -> None:
     entries = [] if acl is None else acl
     count = -1 if acl is None else len(acl)
 
     assert write_acl(acl) == count.to_bytes(4, "big", signed=True) + b"".join([entry.encode() for entry in entries])
 
 
-def test_the_common_acl_list_is_written_as_its_entry() -> None:
+def test_common_acl_list_is_written_as_its_entry() -> None:
     assert write_acl(OPEN_ACL_UNSAFE) == OPEN_BYTES == write_acl((OPEN_ACL_UNSAFE[0],))
 
 
@@ -161,7 +161,7 @@ reading = st.sampled_from([(OpCode.GET_DATA, r.GetDataRequest), (OpCode.GET_CHIL
 
 @some
 @given(st.lists(reading, max_size=4), st.binary(max_size=5))
-def test_the_fast_reader_of_a_multi_read_reads_the_paths(operations: list[tuple[OpCode, Any]], rest: bytes) -> None:
+def test_fast_multi_read_reader_reads_paths(operations: list[tuple[OpCode, Any]], rest: bytes) -> None:
     raw = wire.encode_operations(operations) + rest
 
     assert list(wire.iter_reads(raw, 0, len(raw))) == [
@@ -177,7 +177,7 @@ NUMBERS = st.fixed_dictionaries(
         **{name: ints for name in ("version", "aversion", "creates")},
     }
 )
-"""What a node may hold besides data and children."""
+"""Strategies for the numbers of a node."""
 DATA = st.none() | st.binary(max_size=12)
 names = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1), unique=True)
 
@@ -185,7 +185,7 @@ names = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_charac
 def stat_of(node: Node) -> r.Stat:
     """Return the Stat of a node as a record."""
     children = len(node.children or ())
-    is_container, is_ttl = node.owner == -(1 << 63), node.owner >> 56 == -1  # all others are sessions
+    is_container, is_ttl = node.owner == -(1 << 63), node.owner >> 56 == -1  # all other owners are sessions
     return r.Stat(
         czxid=node.czxid,
         mzxid=node.mzxid,
@@ -202,7 +202,7 @@ def stat_of(node: Node) -> r.Stat:
 
 
 def change(node: Node, numbers: dict[str, int]) -> None:
-    """Set numbers of a node, as the tree does."""
+    """Set numbers of a node like the tree does."""
     for name, number in numbers.items():
         setattr(node, name, number)
     node.encoding = None
@@ -210,9 +210,9 @@ def change(node: Node, numbers: dict[str, int]) -> None:
 
 @settings(max_examples=50, deadline=None)
 @example(numbers={"creates": 1 << 30}, data=None, children=[])  # a cversion of 2**31
-@example(numbers={"creates": -1 << 30}, data=None, children=["a"])  # one of -2**31 - 1
+@example(numbers={"creates": -1 << 30}, data=None, children=["a"])  # a cversion of -2**31 - 1
 @given(numbers=NUMBERS, data=DATA, children=names)
-def test_the_stat_of_a_node_is_the_record(numbers: dict[str, int], data: bytes | None, children: list[str]) -> None:
+def test_stat_of_node_equals_record(numbers: dict[str, int], data: bytes | None, children: list[str]) -> None:
     node = Node(data, 0, 0, 1, 2)
     before, expected_before = node.stat(), stat_of(node).encode()
     node.children = Children()
@@ -226,7 +226,7 @@ def test_the_stat_of_a_node_is_the_record(numbers: dict[str, int], data: bytes |
 
 @some
 @given(children=names, more=names)
-def test_the_encoded_names_of_children_are_those_of_the_record(children: list[str], more: list[str]) -> None:
+def test_encoded_child_names_equal_record(children: list[str], more: list[str]) -> None:
     known = Children()
     known.update({name: Node(None, 0, 0, 1, 2) for name in children})
     first = known.encoded()
@@ -239,7 +239,7 @@ def test_the_encoded_names_of_children_are_those_of_the_record(children: list[st
 
 @some
 @given(event=instances(r.WatcherEvent), zxid=longs)
-def test_an_event_is_a_header_and_a_record_in_a_frame(event: r.WatcherEvent, zxid: int) -> None:
+def test_event_is_header_and_record_in_frame(event: r.WatcherEvent, zxid: int) -> None:
     event.state = 3
 
     raw = encode_event(event.path, event.type, zxid)
@@ -258,17 +258,18 @@ def peer_of(zxid: int = 1) -> Peer:
 
 
 def reply(xid: int, zxid: int, body: Record | None = None, err: int = 0) -> bytes:
-    """Return a reply as the records say it."""
+    """Return a reply encoded from records."""
     return frame(r.ReplyHeader(xid, zxid, err).encode() + (body.encode() if body is not None else b""))
 
 
 @some
 @given(xid=ints, zxid=longs, numbers=NUMBERS, data=DATA, children=names)
-def test_the_replies_to_reads_are_records(
+def test_replies_to_reads_are_records(
     xid: int, zxid: int, numbers: dict[str, int], data: bytes | None, children: list[str]
 ) -> None:
     peer = peer_of(zxid)
-    node = peer.engine.tree.create("/n", peer.engine.tree.parent_of("/n"), data, 0, 0, 1, 0)
+    peer.engine.tree.create("/n", peer.engine.tree.parent_of("/n"), data, 0, 0, 1, 0)
+    node = peer.engine.tree.find("/n")
     for name in children:
         peer.engine.tree.create(f"/n/{name}", peer.engine.tree.parent_of(f"/n/{name}"), b"", 0, 0, 1, 0)
     change(node, numbers)
@@ -293,7 +294,7 @@ def test_the_replies_to_reads_are_records(
 
 @some
 @given(xid=ints, path=st.none() | texts)
-def test_the_reply_to_a_sync_is_a_record(xid: int, path: str | None) -> None:
+def test_reply_to_sync_is_record(xid: int, path: str | None) -> None:
     raw = peer_of().feed(request(xid, OpCode.SYNC, r.SyncRequest(path)))
 
     assert raw == reply(xid, 1, r.SyncResponse(path))
@@ -301,7 +302,7 @@ def test_the_reply_to_a_sync_is_a_record(xid: int, path: str | None) -> None:
 
 @some
 @given(names=names, prefix=st.sampled_from(["", "/", "/a", "/b"]))
-def test_the_reply_to_get_ephemerals_is_a_record(names: list[str], prefix: str) -> None:
+def test_reply_to_get_ephemerals_is_record(names: list[str], prefix: str) -> None:
     peer = peer_of()
     paths = [f"/{letter}{name}" for name in names for letter in "ba"]
     for path in paths:
@@ -315,7 +316,7 @@ def test_the_reply_to_get_ephemerals_is_a_record(names: list[str], prefix: str) 
 
 @some
 @given(xid=ints, name=st.text("aé漢", min_size=1, max_size=4), data=DATA)
-def test_the_replies_to_writes_are_records(xid: int, name: str, data: bytes | None) -> None:
+def test_replies_to_writes_are_records(xid: int, name: str, data: bytes | None) -> None:
     peer, path, second = peer_of(), f"/{name}", f"/{name}2"
 
     first = peer.feed(request(xid, OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, 0)))
@@ -332,7 +333,7 @@ def test_the_replies_to_writes_are_records(xid: int, name: str, data: bytes | No
 
 @some
 @given(xid=ints, zxid=longs, code=ints)
-def test_a_reply_without_a_body_is_a_header(xid: int, zxid: int, code: int) -> None:
+def test_reply_without_body_is_header(xid: int, zxid: int, code: int) -> None:
     peer = peer_of(zxid)
 
     failed = peer.feed(request(xid, OpCode.GET_DATA, r.GetDataRequest("/none", False)))

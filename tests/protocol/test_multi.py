@@ -23,7 +23,7 @@ from zoolet.protocol.operations import OPERATIONS, OpCode
 # --- the bytes of ZooKeeper ---
 
 
-def test_the_operations_of_a_transaction_end_with_a_header_that_says_done() -> None:
+def test_operations_of_transaction_end_with_done_header() -> None:
     raw = wire.encode_operations(
         [(OpCode.DELETE, r.DeleteRequest("/h", -1)), (OpCode.CHECK, r.CheckVersionRequest("/", 0))]
     )
@@ -34,26 +34,26 @@ def test_the_operations_of_a_transaction_end_with_a_header_that_says_done() -> N
     )
 
 
-def test_an_empty_transaction_is_the_end_alone() -> None:
+def test_empty_transaction_is_only_end_header() -> None:
     assert wire.encode_operations([]) == unhex(END)
     assert wire.decode_results(unhex(END)) == []
 
 
-def test_only_done_is_looked_at_in_the_last_header() -> None:
+def test_only_done_is_read_in_last_header() -> None:
     raw = unhex("00000005 01 00000000")
 
     assert list(wire.iter_operations(raw, 0, len(raw), wire.WRITES)) == []
     assert wire.decode_results(raw) == []
 
 
-def test_the_results_of_a_failed_transaction_carry_each_code_twice() -> None:
+def test_results_of_failed_transaction_carry_each_code_twice() -> None:
     raw = unhex("ffffffff 00 00000000 00000000 ffffffff 00 ffffff9b ffffff9b ffffffff 00 fffffffe fffffffe" + END)
 
     assert b"".join(map(wire.error_result, [0, -101, -2])) + wire.END == raw
     assert wire.decode_results(raw) == [(-1, r.ErrorResponse(code)) for code in (0, -101, -2)]
 
 
-def test_the_results_of_a_transaction_stand_behind_the_type_of_their_operation() -> None:
+def test_results_of_transaction_follow_type_of_operation() -> None:
     raw = unhex(
         "00000001 00 00000000 00000002 2f68"  # create
         "00000002 00 00000000"  # delete
@@ -79,7 +79,7 @@ def test_the_results_of_a_transaction_stand_behind_the_type_of_their_operation()
 
 
 def operations(allowed: frozenset[OpCode]) -> st.SearchStrategy[list[tuple[OpCode, Record]]]:
-    """Lists of what a transaction may hold."""
+    """A strategy for lists of operations in a transaction."""
     bodies = [st.tuples(st.just(op), instances(OPERATIONS[op].request or Record)) for op in sorted(allowed)]
     return st.lists(st.one_of(bodies), max_size=4)
 
@@ -87,7 +87,7 @@ def operations(allowed: frozenset[OpCode]) -> st.SearchStrategy[list[tuple[OpCod
 @pytest.mark.parametrize("allowed", [wire.WRITES, wire.READS], ids=["multi", "multiRead"])
 @quick
 @given(data=st.data(), rest=st.binary(max_size=9))
-def test_the_operations_of_a_transaction_are_read_back(
+def test_operations_of_transaction_survive_round_trip(
     allowed: frozenset[OpCode], data: st.DataObject, rest: bytes
 ) -> None:
     written = data.draw(operations(allowed))
@@ -97,7 +97,7 @@ def test_the_operations_of_a_transaction_are_read_back(
 
 
 def outcome(read: Callable[[], list[tuple[OpCode, Record]]]) -> object:
-    """Return what was read, or that it could not be."""
+    """Return the decoded operations, or the detail of the error."""
     try:
         return read()
     except MarshallingError as error:
@@ -106,9 +106,7 @@ def outcome(read: Callable[[], list[tuple[OpCode, Record]]]) -> object:
 
 @quick
 @given(data=st.data(), at=st.integers(0, 200), byte=st.integers(0, 255), cut=st.integers(0, 30))
-def test_the_fast_reader_of_a_multi_reads_what_the_other_reads(
-    data: st.DataObject, at: int, byte: int, cut: int
-) -> None:
+def test_fast_multi_reader_equals_other_reader(data: st.DataObject, at: int, byte: int, cut: int) -> None:
     raw = bytearray(wire.encode_operations(data.draw(operations(wire.WRITES))))
     raw[at % len(raw)] = byte
     damaged = bytes(raw[: len(raw) - cut] if data.draw(st.booleans()) else raw)
@@ -131,7 +129,7 @@ results = st.lists(
 
 @quick
 @given(results)
-def test_the_results_of_a_transaction_are_read_back(written: list[tuple[int, Any]]) -> None:
+def test_results_of_transaction_survive_round_trip(written: list[tuple[int, Any]]) -> None:
     raw = [wire.error_result(body.err) if op == -1 else wire.result(op, body.encode()) for op, body in written]
 
     assert wire.decode_results(b"".join(raw) + wire.END) == written

@@ -1,4 +1,4 @@
-"""The descriptions of nodes that JSON, dumps and tests give: all of them refuse the same."""
+"""Descriptions of nodes in JSON, dumps and tests: all of them reject the same input."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from zoolet.client.transfer.files import FileError, Writer, read
-from zoolet.client.transfer.node import TransferNode
+from zoolet.cli.transfer.files import FileError, Writer, read
+from zoolet.cli.transfer.node import TransferNode
 from zoolet.protocol.enums import MAX_TTL
 from zoolet.protocol.node_json import NodeJsonError, node_of
-from zoolet.server import Server
-from zoolet.server.testing import Znode
+from zoolet.testing import Server, Znode
 
 WRONG: list[tuple[float | None, bool, int]] = [
     (5.0, True, 0),
@@ -25,7 +24,9 @@ WRONG: list[tuple[float | None, bool, int]] = [
 
 
 @pytest.mark.parametrize(("ttl", "container", "created"), WRONG)
-def test_json_dumps_and_tests_refuse_the_same(ttl: float | None, container: bool, created: int, tmp_path: Path) -> None:
+def test_json_dumps_and_tests_refuse_same_input(
+    ttl: float | None, container: bool, created: int, tmp_path: Path
+) -> None:
     settings: dict[str, Any] = {"$ttl": ttl, "$container": container, "$children_created": created}
     with pytest.raises(NodeJsonError) as of_json:
         node_of(settings, "/a")
@@ -36,5 +37,5 @@ def test_json_dumps_and_tests_refuse_the_same(ttl: float | None, container: bool
     with Writer(tmp_path / "dump", "/") as writer:
         writer.write(TransferNode("/a", b"", None, created, milliseconds, container))
     writer.temporary.rename(tmp_path / "dump")
-    with pytest.raises(FileError, match="not a node"):
+    with pytest.raises(FileError, match="an invalid node"):
         list(read(tmp_path / "dump"))

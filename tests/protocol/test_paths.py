@@ -1,4 +1,4 @@
-"""Paths: which are valid, their parents, their children and sequence numbers."""
+"""Paths: validity, parents, children and sequence numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoolet.protocol import paths
         "/\xa0", "/é", "/\u2028", "/\ud7ff", "/\uf900", "/\uffef", "/a/\xa0/b",
     ],
 )  # fmt: skip
-def test_a_path_that_zookeeper_accepts_is_legal(path: str) -> None:
+def test_path_accepted_by_zookeeper_is_legal(path: str) -> None:
     assert paths.path_error(path) is None
     assert paths.check(path) == path
 
@@ -27,9 +27,9 @@ def test_a_path_that_zookeeper_accepts_is_legal(path: str) -> None:
         "/\uf8ff", "/\ufff0", "/\ufffd", "/\uffff", "/\U00010000", "/😀", "/\U0010ffff", "/é/\x01",
     ],
 )  # fmt: skip
-def test_a_path_that_zookeeper_refuses_is_illegal(path: str) -> None:
+def test_path_refused_by_zookeeper_is_illegal(path: str) -> None:
     assert paths.path_error(path)
-    with pytest.raises(ValueError, match="bad path"):
+    with pytest.raises(ValueError, match="invalid path"):
         paths.check(path)
 
 
@@ -38,17 +38,17 @@ def test_half_a_surrogate_pair_is_illegal_in_a_path(unit: int) -> None:
     assert paths.path_error("/" + chr(unit))
 
 
-def test_null_is_no_path() -> None:
+def test_null_is_not_a_path() -> None:
     assert paths.path_error(None)
 
 
 @pytest.mark.parametrize(("path", "parent"), [("/", "/"), ("/a", "/"), ("/a/b", "/a"), ("/a/b/c", "/a/b")])
-def test_the_parent_of_a_path_is_what_stands_before_its_last_part(path: str, parent: str) -> None:
+def test_parent_of_path_precedes_its_last_part(path: str, parent: str) -> None:
     assert paths.parent(path) == parent
 
 
 @pytest.mark.parametrize(("parent", "path"), [("/", "/x"), ("", "/x"), ("/a", "/a/x"), ("/a/b", "/a/b/x")])
-def test_a_child_is_joined_with_one_slash(parent: str, path: str) -> None:
+def test_child_is_joined_with_one_slash(parent: str, path: str) -> None:
     assert paths.join(parent, "x") == path
 
 
@@ -56,5 +56,5 @@ def test_a_child_is_joined_with_one_slash(parent: str, path: str) -> None:
     ("number", "suffix"),
     [(0, "0000000000"), (71, "0000000071"), (2**31 - 1, "2147483647"), (-1, "-000000001"), (-(2**31), "-2147483648")],
 )
-def test_a_sequence_number_is_padded_to_ten_characters_its_sign_among_them(number: int, suffix: str) -> None:
+def test_sequence_number_is_padded_to_ten_with_sign(number: int, suffix: str) -> None:
     assert paths.sequence_suffix(number) == suffix

@@ -1,4 +1,4 @@
-"""Records: each survives the wire, whatever its fields hold and whatever is around it, with ZooKeeper's bytes."""
+"""Records: each survives a round trip with any values and any surrounding bytes, and has ZooKeeper's encoding."""
 
 from __future__ import annotations
 
@@ -69,23 +69,23 @@ every_record = pytest.mark.parametrize("kind", RECORDS, ids=name_of)
         (r.EmptyResponse(), ""),
     ],
 )
-def test_a_record_has_the_bytes_of_zookeeper(record: Record, raw: str) -> None:
+def test_record_has_bytes_of_zookeeper(record: Record, raw: str) -> None:
     assert record.encode() == unhex(raw)
     assert type(record).decode(unhex(raw)) == record
 
 
-def test_a_stat_is_sixty_eight_bytes_in_the_order_of_zookeeper() -> None:
+def test_stat_has_68_bytes_in_order_of_zookeeper() -> None:
     assert STAT.encode() == unhex(STAT_BYTES)
     assert len(STAT.encode()) == 68
 
 
-def test_the_first_create_of_a_client_has_the_bytes_of_zookeeper() -> None:
+def test_first_create_has_bytes_of_zookeeper() -> None:
     payload = r.RequestHeader(1, OpCode.CREATE).encode() + r.CreateRequest("/h", b"hi", OPEN_ACL_UNSAFE, 0).encode()
 
     assert frame(payload) == unhex("00000033 00000001 00000001 00000002 2f68 00000002 6869" + OPEN_BYTES + "00000000")
 
 
-def test_a_notification_of_zookeeper_is_read() -> None:
+def test_notification_of_zookeeper_is_read() -> None:
     (payload,) = Frames().feed(unhex("0000001e ffffffff ffffffffffffffff 00000000 00000003 00000003 00000002 2f68"))
 
     assert r.ReplyHeader.decode(payload) == r.ReplyHeader(-1, -1, 0)
@@ -103,7 +103,7 @@ def test_every_boolean_but_zero_reads_as_true(byte: str, read: bool) -> None:
 @every_record
 @quick
 @given(data=st.data())
-def test_what_is_written_is_read_back(kind: type[Record], data: st.DataObject) -> None:
+def test_written_value_is_read_back(kind: type[Record], data: st.DataObject) -> None:
     written = data.draw(instances(kind))
 
     assert kind.decode(written.encode()) == written
@@ -112,7 +112,7 @@ def test_what_is_written_is_read_back(kind: type[Record], data: st.DataObject) -
 @every_record
 @quick
 @given(data=st.data(), rest=st.binary(max_size=9))
-def test_bytes_behind_a_record_are_ignored(kind: type[Record], data: st.DataObject, rest: bytes) -> None:
+def test_bytes_after_record_are_ignored(kind: type[Record], data: st.DataObject, rest: bytes) -> None:
     written = data.draw(instances(kind))
 
     assert kind.decode(written.encode() + rest) == written
@@ -121,7 +121,7 @@ def test_bytes_behind_a_record_are_ignored(kind: type[Record], data: st.DataObje
 @every_record
 @quick
 @given(data=st.data(), before=st.binary(max_size=9), rest=st.binary(max_size=9))
-def test_take_tells_where_the_next_record_starts(
+def test_read_from_returns_start_of_next_record(
     kind: type[Record], data: st.DataObject, before: bytes, rest: bytes
 ) -> None:
     written = data.draw(instances(kind))
@@ -135,7 +135,7 @@ def test_take_tells_where_the_next_record_starts(
 @pytest.mark.parametrize(("kind", "name"), MANDATORY, ids=name_of)
 @glance
 @given(data=st.data())
-def test_null_does_not_decode_where_it_is_not_declared(kind: type[Record], name: str, data: st.DataObject) -> None:
+def test_undeclared_null_does_not_decode(kind: type[Record], name: str, data: st.DataObject) -> None:
     without = data.draw(instances(kind, name))
 
     with pytest.raises(MarshallingError):
@@ -145,7 +145,7 @@ def test_null_does_not_decode_where_it_is_not_declared(kind: type[Record], name:
 @pytest.mark.parametrize(("kind", "name"), OPTIONAL, ids=name_of)
 @glance
 @given(data=st.data())
-def test_null_stays_null_where_it_is_declared(kind: type[Record], name: str, data: st.DataObject) -> None:
+def test_declared_null_stays_null(kind: type[Record], name: str, data: st.DataObject) -> None:
     without = data.draw(instances(kind, name))
 
     assert getattr(kind.decode(without.encode()), name) is None

@@ -1,9 +1,9 @@
 """A real Apache ZooKeeper, for comparison, started on a free port, its data in memory.
 
-There are two: release 3.8.0 is Debian's package ``zookeeper``; release 3.9.4 is what ``make apache-3.9`` puts into the
-cache. A short run (see :mod:`support.effort`) compares with the newest that is here. ``ZOOLET_REQUIRE_APACHE=1`` makes
-the absence of the first a failure instead of a reason to skip, ``ZOOLET_REQUIRE_APACHE_3_9=1`` that of the second;
-``ZOOLET_NO_APACHE=1`` does without both.
+There are two releases. Release 3.8.0 is Debian's package ``zookeeper``, and ``make apache-3.9`` puts release 3.9.4 into
+the cache. A short run (see :mod:`support.effort`) compares with the newest installed release. If a release is missing,
+its tests are skipped; with ``ZOOLET_REQUIRE_APACHE=1`` (3.8) or ``ZOOLET_REQUIRE_APACHE_3_9=1`` (3.9) they fail.
+``ZOOLET_NO_APACHE=1`` skips the tests of both releases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from support.fetch_apache import apache_folder
 
 PORTS_TRIED: Final = 3
 _ports: Final = random.SystemRandom()
-"""Two processes of tests must not choose the same."""
+"""Two test processes must not choose the same port."""
 JARS = Path("/usr/share/java")
 NEEDED = (
     "zookeeper*.jar",
@@ -40,7 +40,7 @@ NEEDED = (
 
 
 def jars_of(release: str) -> list[Path]:
-    """Return the jars of a release's server, as far as they are installed."""
+    """Return the installed jars of a release's server."""
     if release == "3.9":
         return sorted(apache_folder().glob("*.jar"))
     return [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
@@ -58,7 +58,7 @@ RELEASES: Final = ALL_RELEASES if FULL else next(((one,) for one in reversed(ALL
 
 
 def require_apache(release: str = "3.8") -> None:
-    """Skip the test if there is no Apache ZooKeeper of a release, or fail it if that is required."""
+    """Skip the test if this release of Apache ZooKeeper is not installed, or fail it if the release is required."""
     if os.environ.get("ZOOLET_NO_APACHE") == "1":
         pytest.skip("no real ZooKeeper is wanted: ZOOLET_NO_APACHE=1")
     missing = [] if shutil.which("java") else ["java"]
@@ -79,14 +79,14 @@ def require_apache(release: str = "3.8") -> None:
 
 
 def skip_unless_required(reason: str) -> None:
-    """Skip a test for which something is missing, or fail it where comparisons are required."""
+    """Skip a test because something is missing, or fail it if comparisons are required."""
     if os.environ.get("ZOOLET_REQUIRE_APACHE") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
 
 
 def free_port() -> int:
-    """Return a free port that the system gives to no client: a server that comes back on it finds it free."""
+    """Return a free port that the system never assigns to a client, so a restarted server can listen on it again."""
     while True:
         port = _ports.randrange(12_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
@@ -102,10 +102,10 @@ class ApacheZooKeeper:
     """A real ZooKeeper as a context manager.
 
     Args:
-        release: Which one, "3.8" or "3.9".
+        release: The release, "3.8" or "3.9".
         config: Further lines of its zoo.cfg.
         properties: Java system properties.
-        admin: Start its admin server, too, on ``admin_port``.
+        admin: Whether to start its admin server as well, on ``admin_port``.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class ApacheZooKeeper:
             "java",
             "-Xmx512m",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # it runs for seconds: compiling more thoroughly takes longer than it saves
+            "-XX:TieredStopAtLevel=1",  # for a process of seconds, more compilation costs more than it saves
             "-cp",
             jars,
             *(f"-D{k}={v}" for k, v in self._properties.items()),
@@ -172,7 +172,7 @@ class ApacheZooKeeper:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=5) as link:
                     link.sendall(b"srvr")
-                    if b"Mode:" in link.recv(4096):  # ruok would be answered before sessions are
+                    if b"Mode:" in link.recv(4096):  # the server answers ruok before it accepts sessions
                         return
                 time.sleep(0.02)
             except OSError:

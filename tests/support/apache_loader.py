@@ -1,4 +1,4 @@
-"""Apache's own code that reads a data directory at a server's start, for many directories in one process."""
+"""Apache's own code for reading a data directory at server start, for many directories in one process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ApacheLoader:
         return next((line.strip() for line in self._process.stdout if line.startswith(begins)), None)
 
     def load(self, folder: Path, work: Path) -> int:
-        """Load a copy of a data directory; return how many nodes it has, the root included, which Apache counts twice.
+        """Load a copy of a data directory; return the number of its nodes. Apache counts the root twice.
 
         Raises:
             AssertionError: A server would not start.

@@ -1,6 +1,6 @@
-"""What a :class:`~support.peer.Peer` asks for most often, each request one call that returns the whole reply.
+"""The most common requests of a :class:`~support.peer.Peer`: each is one call that returns the whole reply.
 
-``Peer`` has methods that return what a client wants to know, and raise errors; these functions return what was sent.
+The methods of ``Peer`` return the result and raise errors; these functions return the reply as the server sent it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
 from zoolet.protocol.codec import Record
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectResponse
 from zoolet.protocol.operations import OpCode
-from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.config import build, parse_properties
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
@@ -43,7 +43,7 @@ def settings_of(text: str) -> Settings:
 
 
 def connected(engine: Engine, timeout: int = 40_000, *, host: str = "127.0.0.1", read_only: bool = False) -> Peer:
-    """Return a peer with a session of its own."""
+    """Return a peer with a new session."""
     peer = Peer(engine, host)
     assert peer.connect(timeout=timeout, read_only=read_only) is not None
     return peer
@@ -67,7 +67,7 @@ def session_of(peer: Peer) -> int:
 
 
 def ask(peer: Peer, op: int, body: Record | bytes = b"") -> Reply:
-    """Send a request; return its reply without the notifications that came before it."""
+    """Send a request; return its reply, without notifications that arrived earlier."""
     raw = body if isinstance(body, bytes) else body.encode()
     (reply,) = [reply for reply in peer.send(op, raw) if reply.xid != -1]
     return reply
@@ -163,22 +163,22 @@ def multi(peer: Peer, *operations: tuple[OpCode, Record]) -> Reply:
 
 
 def creating(path: str, flags: int = 0, acl: AclList | None = OPEN_ACL_UNSAFE) -> tuple[OpCode, Record]:
-    """Return a create, to be put into a multi."""
+    """Return a create for a multi."""
     return OpCode.CREATE, r.CreateRequest(path, b"", acl, flags)
 
 
 def deleting(path: str, version: int = -1) -> tuple[OpCode, Record]:
-    """Return a delete, to be put into a multi."""
+    """Return a delete for a multi."""
     return OpCode.DELETE, r.DeleteRequest(path, version)
 
 
 def checking(path: str, version: int = -1) -> tuple[OpCode, Record]:
-    """Return a check, to be put into a multi."""
+    """Return a check for a multi."""
     return OpCode.CHECK, r.CheckVersionRequest(path, version)
 
 
 def setting(path: str, version: int = -1) -> tuple[OpCode, Record]:
-    """Return a setData, to be put into a multi."""
+    """Return a setData for a multi."""
     return OpCode.SET_DATA, r.SetDataRequest(path, b"new", version)
 
 
@@ -192,7 +192,7 @@ def at(engine: Engine, monotonic_ms: int) -> None:
 
 
 def pass_time(engine: Engine, start: int, stop: int, step: int, meanwhile: Callable[[], object]) -> None:
-    """Advance the time in steps; after each the server does what is due, and *meanwhile* is called."""
+    """Advance the time in steps; after each step run a tick of the server and call *meanwhile*."""
     for monotonic_ms in range(start + step, stop + 1, step):
         at(engine, monotonic_ms)
         meanwhile()
@@ -202,7 +202,7 @@ def pass_time(engine: Engine, start: int, stop: int, step: int, meanwhile: Calla
 
 
 def word(engine: Engine, name: str) -> str:
-    """Send a four-letter command on a connection of its own; return the answer."""
+    """Send a four-letter command on a new connection; return the answer."""
     return Peer(engine, four_letter_commands=four_letter_commands(["*"])).feed(name.encode()).decode()
 
 

@@ -1,4 +1,4 @@
-"""Cancel a coroutine at each place where it waits, and look at what is left afterwards."""
+"""Cancel a coroutine at each place where it waits, and check what is left afterwards."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from support.leftovers import leftovers
 from support.simulation import client_of, simulate
 
 from zoolet.client import Client
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 IN_FLIGHT_S: Final = 0.0015
 """About as long as a message travels in the simulated network."""
@@ -20,7 +19,7 @@ IN_FLIGHT_S: Final = 0.0015
 
 @types.coroutine
 def stepped(job: Coroutine[Any, Any, Any], at: int, cut: Callable[[], None]) -> Generator[Any, Any, Any]:
-    """Run a coroutine, and call *cut* when it waits for the time with that number, counted from 1."""
+    """Run a coroutine, and call *cut* when it waits for the *at*-th time, counted from 1."""
     value: Any = None
     error: BaseException | None = None
     waits = 0
@@ -40,10 +39,10 @@ def stepped(job: Coroutine[Any, Any, Any], at: int, cut: Callable[[], None]) -> 
 
 
 async def cancelled_at(job: Coroutine[Any, Any, Any], at: int, later: float = 0.0) -> bool:
-    """Cancel a coroutine at the place where it waits for the time with that number, at once or a bit later.
+    """Cancel a coroutine where it waits for the *at*-th time, immediately or a little later.
 
     Returns:
-        Whether it was cancelled; it may have ended before.
+        Whether it was cancelled; False if it finished first.
     """
     task: asyncio.Task[Any]
 
@@ -74,14 +73,14 @@ def cancel_everywhere(
     after: Check | None = None,
     nodes: dict[str, bytes] | None = None,
 ) -> None:
-    """Cancel an operation at each place where it waits, once before anything goes out and once while it travels; each
-    time no ephemeral node, watch or job may be left while the client lives on.
+    """Cancel an operation at each place where it waits: once before the request is sent and once while it is in flight.
+    Each time the client stays connected, and no ephemeral node, watch or job may be left.
 
     Args:
-        operation: What is cancelled; it leaves nothing if it is not.
-        before: What is done first, by the same client.
-        after: What must be true then too.
-        nodes: What there is first.
+        operation: The operation to cancel; if it is not cancelled, it leaves nothing either.
+        before: Preparation by the same client.
+        after: Further checks after each cancellation.
+        nodes: Initial nodes.
     """
     problems: list[str] = []
 
@@ -108,7 +107,7 @@ def cancel_everywhere(
 
     for later in (0.0, IN_FLIGHT_S):
         at = missed = 1
-        while missed < 6 and at < 60:  # in flight, a wait may be over too soon, and there may be more
+        while missed < 6 and at < 60:  # in flight, a wait may finish first, and later waits may follow
             missed = 1 if one(at, later) else missed + 1
             at += 1
     assert not problems, "\n".join(problems)

@@ -1,4 +1,4 @@
-"""The client's session without a connection: what it sent, what it is answered, and its states."""
+"""The client's session without a connection: its output, the replies to it, and its states."""
 
 from __future__ import annotations
 
@@ -50,38 +50,38 @@ class Asked:
 
 
 class SessionDriver:
-    """A session, what it sent, and its states."""
+    """A session with its output and its states."""
 
     def __init__(self, **options: Any) -> None:
         self.states: list[State] = []
         self.session = Session(10_000, Random(1), on_state=lambda state, why: self.states.append(state), **options)
 
     def sent(self) -> list[bytes]:
-        """Take what was sent since the last time, frame by frame."""
+        """Return the frames sent since the last call."""
         payloads = Frames(None).feed(b"".join(self.session.out))
         self.session.out.clear()
         return payloads
 
     def heads(self) -> list[tuple[int, int]]:
-        """Take xid and op code of what was sent."""
+        """Return the xid and op code of each frame sent since the last call."""
         return [(int_at(one)[0], int_at(one, 4)[0]) for one in self.sent()]
 
     def shake(self, now: float = 0.0, session_id: int = 9, read_only: bool = False) -> ConnectRequest:
-        """Shake hands; give what the client said."""
-        self.session.begin(now)
+        """Shake hands; return the client's connect request."""
+        self.session.start(now)
         (hello,) = self.sent()
         answer = ConnectResponse(10_000, session_id, b"p" * 16, read_only)
         self.session.receive(frame(answer.encode()), now)
         return ConnectRequest.decode(hello)
 
     def ask(self, *calls: Asked, now: float = 0.0) -> None:
-        """Make calls."""
+        """Submit calls and flush them."""
         for call in calls:
             self.session.submit(call)
         self.session.flush(now)
 
     def reply(self, xid: int, zxid: int = 0, err: int = 0, body: bytes = b"", now: float = 0.0) -> None:
-        """Answer."""
+        """Answer a request."""
         self.session.receive(frame(r.ReplyHeader(xid, zxid, err).encode() + body), now)
 
 

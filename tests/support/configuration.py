@@ -18,7 +18,7 @@ def configured(text: str) -> Config:
 
 
 def refusal(text: str) -> str:
-    """Return the message with which a zoo.cfg is refused."""
+    """Return the error message for an invalid zoo.cfg."""
     with pytest.raises(ConfigError) as caught:
         configured(text)
     return str(caught.value)

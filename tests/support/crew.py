@@ -12,17 +12,16 @@ from support.simulation import client_of, simulate
 
 from zoolet.client import Client
 from zoolet.client.recipes import Master, Worker
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 
 async def double(task: str, value: Any) -> Any:
-    """Do the simplest of tasks."""
+    """Do a simple task: double the value."""
     return value * 2
 
 
 async def for_ever(task: str, value: Any) -> Any:
-    """Do a task that does not end."""
+    """Do a task that never ends."""
     await asyncio.Event().wait()
 
 
@@ -30,8 +29,8 @@ class Crew:
     """Masters and workers, each with a client of its own.
 
     Args:
-        server: Where.
-        stack: What closes them.
+        server: The server they connect to.
+        stack: The exit stack that closes them.
     """
 
     def __init__(self, server: Server, stack: AsyncExitStack) -> None:
@@ -40,30 +39,30 @@ class Crew:
         self._seed = 10
 
     async def client(self) -> Client:
-        """Return a client of somebody else."""
+        """Return a new client with its own seed."""
         self._seed += 1
         return await self._stack.enter_async_context(client_of(self.server, seed=self._seed))
 
     async def master(self, name: str = "m", **options: Any) -> tuple[Master, Client]:
-        """Return a master that is entered."""
+        """Enter a master; return it with its client."""
         zk = await self.client()
         return await self._stack.enter_async_context(Master(zk, "/jobs", name, **options)), zk
 
     async def worker(self, name: str, do: Any = double, **options: Any) -> tuple[Worker, Client]:
-        """Return a worker that is there."""
+        """Enter a worker; return it with its client."""
         zk = await self.client()
         return await self._stack.enter_async_context(Worker(zk, "/jobs", name, do, **options)), zk
 
 
 def crewed(main: Callable[[Crew], Awaitable[None]]) -> None:
-    """Run with a server in virtual time; the clients that were entered are closed at the end, and leave nothing."""
+    """Run with a server in virtual time; at the end the clients are closed, and nothing may be left."""
 
     async def run(sim: Simulation, server: Server) -> None:
         async with AsyncExitStack() as stack:
             try:
                 await main(Crew(server, stack))
             finally:
-                await asyncio.sleep(1)  # what is being tidied up in the background is done then
+                await asyncio.sleep(1)  # by then background cleanup has finished
         await asyncio.sleep(30)
         assert not leftovers(server)
         assert not server.sessions()
@@ -72,5 +71,5 @@ def crewed(main: Callable[[Crew], Awaitable[None]]) -> None:
 
 
 async def echo(value: Any) -> Any:
-    """Obey by saying it again."""
+    """Obey a command by returning its value."""
     return value

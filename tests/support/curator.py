@@ -18,7 +18,7 @@ CURATOR: Final = ("curator-*.jar", "guava*.jar", "failureaccess*.jar")
 
 
 def require_curator() -> None:
-    """Skip the test if Curator is not installed, or fail it if it is required as Apache's server is."""
+    """Skip the test if Curator is not installed, or fail it if Apache's server is required."""
     missing = [] if shutil.which("javac") else ["javac"]
     if not (JARS / "curator-recipes.jar").exists():
         missing.append("curator-recipes.jar")
@@ -32,14 +32,14 @@ def require_curator() -> None:
 
 @contextmanager
 def curator_locks(hosts: str, *, cycle: bool = False) -> Iterator[list[str]]:
-    """Hold Curator's locks on a server; yield the ids of two sessions: the one that holds, and the one that waits."""
+    """Hold Curator's locks on a server; yield two session ids: the holder's and the waiter's."""
     with curator_program(PROGRAM, hosts, *(["cycle"] if cycle else [])) as (ready, _):
         yield ready
 
 
 @contextmanager
 def curator_program(program: Path, *args: str) -> Iterator[tuple[list[str], subprocess.Popen[str]]]:
-    """Run a Java program that uses Curator until the block ends; yield what it printed behind ``ready``, and it."""
+    """Run a Java program that uses Curator until the block ends; yield the words after ``ready``, and the process."""
     jars = ":".join(str(jar) for pattern in (*NEEDED, *CURATOR) for jar in sorted(JARS.glob(pattern)))
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(program), *args]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The daemon as a user runs it: a process of its own, a real port, a SIGTERM at the end."""
+"""The daemon as a user runs it: a separate process with a real port, stopped by SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Final, Self
 
-READY_S: Final = 20.0  # only ever reached on failure
+READY_S: Final = 20.0  # reached only on failure
 STOP_S: Final = 10.0
-LINE_S: Final = 30.0  # for a line; only ever reached on failure
-SERVE: Final = (sys.executable, "-m", "zoolet.server", "serve")
+LINE_S: Final = 30.0  # for a line; reached only on failure
+SERVE: Final = (sys.executable, "-m", "zoolet", "serve")
 
 
 class DaemonProcess:
-    """One daemon on a free port; entered it accepts, left it has stopped with exit code 0.
+    """One daemon on a free port, as a context manager: it is ready inside the block, and must exit with 0 at the end.
 
     Args:
-        options: What stands behind ``serve --port 0`` on the command line, such as ``-Dzookeeper.tickTime=200``.
-        stderr: Where its log goes; by default to the stderr of the tests.
+        options: Further arguments after ``serve --port 0``, such as ``-Dzookeeper.tickTime=200``.
+        stderr: Destination of its log; by default the stderr of the tests.
     """
 
     def __init__(self, *options: str, stderr: IO[bytes] | None = None) -> None:
@@ -36,11 +36,11 @@ class DaemonProcess:
 
     @property
     def hosts(self) -> str:
-        """The address as clients take it: ``host:port``."""
+        """The connection string: ``host:port``."""
         return f"{self.host}:{self.port}"
 
     def start(self) -> subprocess.Popen[str]:
-        """Start the process, and return it once it accepts; the caller ends it."""
+        """Start the process, and return it once it is ready; the caller has to stop it."""
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.stderr, text=True)
         self._read_ready_line()
         return self.process
@@ -74,7 +74,7 @@ class DaemonProcess:
 
     def _end(self) -> None:
         assert self.process.stdout is not None
-        self.process.kill()  # nothing happens to one that has ended
+        self.process.kill()  # no effect on a process that has exited
         self.process.wait()
         self.process.stdout.close()
 
@@ -91,7 +91,7 @@ class Running:
         self._unread: dict[int, bytes] = {}
 
     def read_line(self, number: int, within: float = LINE_S) -> str:
-        """Wait so many seconds for a line of stdout (1) or stderr (2); empty at the end."""
+        """Wait up to *within* seconds for a line of stdout (1) or stderr (2); return an empty string at the end."""
         pipe = self.process.stdout if number == 1 else self.process.stderr
         assert pipe is not None
         text = self._unread.pop(number, b"")
@@ -106,13 +106,13 @@ class Running:
         return line.decode()
 
     def log_until(self, text: str) -> str:
-        """Wait for a line of the log with this in it."""
+        """Wait for a log line that contains this text."""
         while text not in (line := self.read_line(2)):
             assert line, f"the log ended without {text!r}"
         return line
 
     def port(self, within: float = LINE_S) -> int:
-        """Wait so many seconds for the next ready line; return its port."""
+        """Wait up to *within* seconds for the next ready line; return its port."""
         line = self.read_line(1, within)
         assert line.startswith("zoolet ready "), line
         return int(line.rpartition(":")[2])
@@ -120,7 +120,7 @@ class Running:
 
 @contextmanager
 def running(*options: str) -> Iterator[Running]:
-    """Run a daemon; it has to stop with exit code 0."""
+    """Run a daemon, which must exit with 0."""
     command = [*SERVE, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
         try:
@@ -132,7 +132,7 @@ def running(*options: str) -> Iterator[Running]:
 
 
 def refused(*options: str) -> str:
-    """Start a daemon that does not start; return the one line in which it says why."""
+    """Run a daemon that fails to start; return its error message, which must be one line."""
     command = [*SERVE, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=READY_S, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr

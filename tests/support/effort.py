@@ -1,6 +1,6 @@
-"""How much a run tries. ``make test`` tries enough to find in minutes what a change broke; with ``ZOOLET_FULL=1``, as
-``.ci/run`` sets it, a run tries everything. Nothing is left out of a short run but repetition: further seeds, more
-steps of the same kind, longer lists.
+"""The number of repetitions in a run. ``make test`` is a short run: it tries enough to find in minutes what a change
+broke. With ``ZOOLET_FULL=1``, as in ``.ci/run``, a run tries everything. A short run leaves out only repetition: more
+seeds, more steps of the same kind, longer lists.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ FULL: Final = os.environ.get("ZOOLET_FULL") == "1"
 
 
 def effort(short: int, full: int) -> int:
-    """Return how often to try something, in a short run and in a full one."""
+    """Return the number of repetitions: *short* in a short run, *full* in a full run."""
     return full if FULL else short

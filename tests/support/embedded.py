@@ -1,4 +1,4 @@
-"""Clients of an embedded server, all of its methods, and the content of its tree."""
+"""Helpers for an embedded server: its clients, all its methods, and the content of its tree."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from kazoo.client import KazooClient
 
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.server import Server
-from zoolet.server.testing import hold
-from zoolet.server.testing.state.views import NodeView
+from zoolet.testing import Server, hold
+from zoolet.testing.state.views import NodeView
 
-DEADLINE_S: Final = 10.0  # only ever reached on failure
+DEADLINE_S: Final = 10.0  # reached only on failure
 HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())
 CALLS: Final[dict[str, Callable[[Server], object]]] = {
     "port": lambda server: server.port,
@@ -60,12 +59,12 @@ def ask(port: int, command: bytes, host: str = "127.0.0.1") -> bytes:
 
 
 def ruok(port: int) -> bytes:
-    """Ask a server whether it serves."""
+    """Send ``ruok`` to a server."""
     return ask(port, b"ruok")
 
 
 async def ruok_from_here(port: int) -> bytes:
-    """Ask a server in this loop whether it serves."""
+    """Send ``ruok`` to a server in the running event loop."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"ruok")
     answer = await reader.read()
@@ -76,7 +75,7 @@ async def ruok_from_here(port: int) -> bytes:
 
 @contextmanager
 def session(port: int) -> Iterator[socket.socket]:
-    """Open a session, and its socket."""
+    """Open a session; yield its socket."""
     with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as link:
         link.sendall(HELLO)
         answer = link.recv(4096)
@@ -97,7 +96,7 @@ def visit(hosts: str) -> str:
 
 
 def error_of(do: Callable[[], object]) -> str:
-    """Call something that fails; return the error as text."""
+    """Call a function that must raise; return the error as text."""
     try:
         do()
     except Exception as error:

@@ -1,11 +1,11 @@
-"""Engines and daemons for tests, whose randomness is repeatable."""
+"""Engines and daemons with repeatable randomness, for tests."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.app import assemble
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
@@ -55,7 +55,7 @@ def assemble_daemon(config: Config, clock: Clock | None = None) -> Daemon:
 
 
 def keep_log(engine: Engine) -> Journal:
-    """Keep what an engine would write to a log from now on, and return it."""
+    """Attach a journal to an engine, in place of a log, and return it."""
     journal = Journal(engine.zxid)
     engine.use_journal(journal)
     return journal

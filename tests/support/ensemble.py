@@ -26,7 +26,7 @@ class Member:
     Args:
         home: Its folder, with ``zoo.cfg`` and its data.
         port: Its client port.
-        release: Which release it is.
+        release: Its release.
     """
 
     def __init__(self, home: Path, port: int, release: str = "3.8") -> None:
@@ -46,30 +46,34 @@ class Member:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def kill(self) -> None:
-        """Kill the process: nothing is written or said any more."""
+        """Kill the process: it writes and sends nothing more."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def mode(self) -> str:
-        """Return ``leader``, ``follower``, or an empty text while it does not serve."""
+        """Return ``leader`` or ``follower``, or an empty string while the member does not serve."""
+        return self.ask(b"srvr").partition(b"Mode: ")[2].split(b"\n")[0].decode()
+
+    def ask(self, word: bytes) -> bytes:
+        """Return the answer to a four-letter command; nothing if the member does not answer."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                connection.sendall(b"srvr")
+                connection.sendall(word)
                 text = b""
                 while piece := connection.recv(4096):
                     text += piece
         except OSError:
-            return ""
-        return text.partition(b"Mode: ")[2].split(b"\n")[0].decode()
+            return b""
+        return text
 
 
 class Ensemble:
-    """Three members as a context manager; inside it they have a leader.
+    """Three members as a context manager; a leader is elected before the block starts.
 
     Args:
-        release: Which release they are.
+        release: Their release.
         config: Further lines of each ``zoo.cfg``.
         linked: Whether the members talk through ``links``.
         properties: Java system properties.
@@ -77,6 +81,7 @@ class Ensemble:
     Attributes:
         members: The members.
         hosts: A connection string with all of them.
+        quorum: The quorum addresses of all of them.
         links: The network between them.
     """
 
@@ -109,9 +114,10 @@ class Ensemble:
             member.properties = [f"-D{key}={value}" for key, value in (properties or {}).items()]
             self.members.append(member)
         self.hosts = ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+        self.quorum = ",".join(f"127.0.0.1:{peer}" for _, peer, _ in ports)
 
     def _line(self, number: int, other: int, ports: list[tuple[int, int, int]]) -> str:
-        """Return the line about a member in the configuration of one."""
+        """Return the configuration line of member *number* about member *other*."""
         _, peer, election = ports[other - 1]
         if self.links is not None and number != other:
             peer, election = (link.port for link in self.links.between[number - 1, other - 1])
@@ -138,8 +144,13 @@ class Ensemble:
             self.links.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def figures(self) -> dict[str, str]:
+        """Return the metrics of the leader."""
+        lines = self.wait_for_leader().ask(b"mntr").decode().splitlines()
+        return dict(line.split("\t", 1) for line in lines if "\t" in line)
+
     def wait_for_leader(self, serving: int = 2) -> Member:
-        """Wait until so many members serve, and one of them leads; return that one."""
+        """Wait until *serving* members serve and one of them leads; return the leader."""
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             modes = [member.mode() for member in self.members]

@@ -1,6 +1,6 @@
 """The event loops that tests of the network run on: asyncio's own, and the one the daemon uses.
 
-A folder whose tests are to run on both imports :func:`pytest_asyncio_loop_factories` into its ``conftest.py``.
+To run the tests of a folder on both, import :func:`pytest_asyncio_loop_factories` into its ``conftest.py``.
 """
 
 from __future__ import annotations

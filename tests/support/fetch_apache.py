@@ -1,12 +1,12 @@
-"""Fetch Apache ZooKeeper 3.9.4, to compare with: no package of Debian has it, but the source archive of pyspark does.
+"""Fetch Apache ZooKeeper 3.9.4 for comparisons. Debian has no package of it, but pyspark's source archive contains it.
 
-The archive is fetched once, with pip, its hash is compared, and only the jars that a ZooKeeper server needs are kept,
-below a cache folder outside the tree::
+The archive is fetched once, with pip, and its hash is checked. Only the jars that a ZooKeeper server needs are kept, in
+a cache folder outside the tree::
 
     $ZOOLET_CACHE, $XDG_CACHE_HOME/zoolet or ~/.cache/zoolet
         zookeeper-3.9.4/*.jar
 
-``make apache-3.9`` runs this; ``--archive FILE`` takes an archive that is already there.
+``make apache-3.9`` runs this; ``--archive FILE`` uses an archive that already exists.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NEEDED: Final = re.compile(
 
 
 def cache_folder() -> Path:
-    """Return the folder that holds what has been fetched; it need not exist."""
+    """Return the cache folder; it need not exist."""
     chosen = os.environ.get("ZOOLET_CACHE")
     if chosen:
         return Path(chosen)
@@ -62,10 +62,10 @@ def fetch(folder: Path) -> Path:
 
 
 def extract(archive: Path, folder: Path) -> int:
-    """Extract the jars of *archive* into *folder*, all or none, and return how many there are.
+    """Extract the jars of *archive* into *folder*, all or none, and return their number.
 
     Raises:
-        SystemExit: The archive is not the one that was expected.
+        SystemExit: The hash of the archive is not the expected hash.
     """
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -88,7 +88,7 @@ def extract(archive: Path, folder: Path) -> int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Fetch and extract the jars unless they are there, and print what is done."""
+    """Fetch and extract the jars unless they are present, and print a summary."""
     parser = argparse.ArgumentParser(description=f"Fetch Apache ZooKeeper {RELEASE} into the cache folder.")
     parser.add_argument("--archive", type=Path, help="the archive, if it is already here: nothing is downloaded")
     chosen = parser.parse_args(arguments)
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"Downloading {CARRIER}, {ARCHIVE_MB} MB, for the jars of Apache ZooKeeper {RELEASE} in it", flush=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="download-", dir=folder.parent) as download:
-            count = extract(fetch(Path(download)), folder)  # and the archive is deleted
+            count = extract(fetch(Path(download)), folder)  # the archive is deleted with the temporary folder
     size = sum(jar.stat().st_size for jar in folder.iterdir())
     print(f"Apache ZooKeeper {RELEASE} is in {folder}: {count} jars, {size / 1e6:.0f} MB")
 

@@ -1,7 +1,7 @@
-"""What goes wrong, and when, so that a known bug of kazoo shows every time.
+"""Faults, with their exact moments, that reproduce known bugs of kazoo every time.
 
-Each function takes an embedded server and whichever client it is about; none of them knows kazoo, so zoolet's own
-client is put through the same ones. ``tests/kazoo_bugs`` has both sides.
+Each function takes an embedded server and the client to disturb. None of them depends on kazoo, so zoolet's own client
+goes through the same faults. Both sides are in ``tests/kazoo_bugs``.
 """
 
 from __future__ import annotations
@@ -9,22 +9,21 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from zoolet.server import Server
-from zoolet.server.testing import Fault, Znode, drop_request, lose_reply
-from zoolet.server.testing.run.clients import session_id_of
-from zoolet.server.testing.state.views import WatchView
+from zoolet.testing import Fault, Server, Znode, drop_request, lose_reply
+from zoolet.testing.run.clients import session_id_of
+from zoolet.testing.state.views import WatchView
 
 LAST_NUMBER: Final = 2**31 - 1
-"""The last sequence number before they turn negative."""
+"""The last sequence number before the numbers turn negative."""
 FIRST_NEGATIVE: Final = -(2**31)
-"""The one behind it."""
+"""The sequence number after it."""
 
 
-# --- what goes wrong ---
+# --- faults ---
 
 
 def lose_session(server: Server, client: Any) -> Any:
-    """End a client's session, and wait until it has another; in the server's own loop the result is to be awaited."""
+    """End a client's session, and wait until it has a new one. In the server's own event loop, await the result."""
 
     def has_another() -> bool:
         return session_id_of(client, 0) in server.sessions()
@@ -43,26 +42,26 @@ def count_from(server: Server, path: str, number: int) -> None:
 
 
 def reply_to_create_lost(server: Server, path: str) -> Fault:
-    """The next create at *path* or below is applied and never answered."""
+    """Apply the next create at *path* or below, but never answer it."""
     return server.fault(lose_reply(), "create", f"{path}*", times=1, strict=True)
 
 
 def reply_to_set_lost(server: Server, path: str) -> Fault:
-    """The next change of a node's data is applied and never answered."""
+    """Apply the next change of a node's data, but never answer it."""
     return server.fault(lose_reply(), "setData", path, times=1, strict=True)
 
 
 def cleanup_lost(server: Server, path: str) -> Fault:
-    """The next delete below *path* never reaches the server; the session lives on."""
+    """Drop the next delete below *path* before it reaches the server; the session survives."""
     return server.fault(drop_request(), "delete", f"{path}/*", times=1, strict=True)
 
 
 def blind(server: Server, client: Any, path: str) -> Fault:
-    """A client cannot list the children of *path*: whenever it asks, its connection breaks."""
+    """Break a client's connection whenever it lists the children of *path*."""
     return server.fault(drop_request(), "getChildren", path, client=session_id_of(client), strict=True)
 
 
-# --- what is left ---
+# --- leftovers ---
 
 
 def children(server: Server, path: str) -> list[str]:

@@ -10,19 +10,19 @@ from support.wire import DEADLINE_S
 
 
 def states_of(client: KazooClient) -> queue.Queue[tuple[str, float]]:
-    """Collect the states of a client as they come, with their times."""
+    """Collect the states of a client as they arrive, with their times."""
     states: queue.Queue[tuple[str, float]] = queue.Queue()
     client.add_listener(lambda state: states.put((state, time.perf_counter())))
     return states
 
 
 def next_states(states: queue.Queue[tuple[str, float]], count: int) -> list[str]:
-    """Wait for so many states."""
+    """Wait for *count* states."""
     return [states.get(timeout=DEADLINE_S)[0] for _ in range(count)]
 
 
 def record_states(client: KazooClient) -> queue.Queue[str]:
-    """Return a queue that receives the states of the connection from now on."""
+    """Return a queue that receives all later states of the connection."""
     states: queue.Queue[str] = queue.Queue()
 
     def put(state: str) -> None:

@@ -16,7 +16,7 @@ class Stores:
     """Key stores made by Java's own tool.
 
     Args:
-        folder: Where they are.
+        folder: The folder of the files.
     """
 
     def __init__(self, folder: Path) -> None:

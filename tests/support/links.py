@@ -1,4 +1,4 @@
-"""The network between the members of an ensemble: connections that can be cut, or be slow in one direction."""
+"""The network between the members of an ensemble: connections can be cut, or delayed in one direction."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ CALL_S: Final = 10.0
 
 
 class Link:
-    """Passes connections of one member to a port of another.
+    """Forwards connections of one member to a port of another.
 
     Args:
-        target: The port of the other.
+        target: The port of the other member.
 
     Attributes:
-        port: Where the one connects.
-        cut: Whether nothing passes.
-        is_down: Whether the other does not run.
-        lag: Seconds by which what the other sends is late.
+        port: The port that the first member connects to.
+        cut: Whether the link is cut.
+        is_down: Whether the other member is down.
+        lag: Delay, in seconds, of everything that the other member sends.
     """
 
     def __init__(self, target: int) -> None:
@@ -35,12 +35,12 @@ class Link:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen, unless it does."""
+        """Start listening, unless the link is listening already."""
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
 
     async def stop(self) -> None:
-        """Refuse connections, and close those that are open."""
+        """Refuse new connections and close the open ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -48,7 +48,7 @@ class Link:
             task.cancel()
 
     async def update(self) -> None:
-        """Pass connections, unless the link is cut or the other is down."""
+        """Forward connections, unless the link is cut or the other member is down."""
         await (self.stop() if self.cut or self.is_down else self.start())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,7 +80,7 @@ class Link:
                 await asyncio.sleep(max(when - loop.time(), 0.0))
                 writer.write(data)
             await writer.drain()
-            writer.close()  # what was said last is heard
+            writer.close()  # the last bytes still arrive
             raise ConnectionResetError("the other end is gone")
 
         async with asyncio.TaskGroup() as group:
@@ -92,10 +92,10 @@ class Link:
 
 
 class Links:
-    """All links between members, served by a thread of their own.
+    """All links between members, served by one separate thread.
 
     Args:
-        ports: Of each member the ports that the others connect to.
+        ports: For each member, the ports that the others connect to.
     """
 
     def __init__(self, ports: list[tuple[int, ...]]) -> None:
@@ -107,19 +107,19 @@ class Links:
         }
 
     def start(self) -> None:
-        """Listen on all."""
+        """Listen on all links."""
         self._thread.start()
         self._in_loop(self._all(lambda link: link.start()))
 
     def stop(self) -> None:
-        """Close all, and end the thread."""
+        """Close all links and stop the thread."""
         self._in_loop(self._all(lambda link: link.stop()))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def partition(self, *groups: list[int]) -> None:
-        """Cut the links between groups, and restore those inside."""
+        """Cut the links between groups, and restore the links within each group."""
         group_of = {member: number for number, group in enumerate(groups) for member in group}
 
         async def cut() -> None:
@@ -131,7 +131,7 @@ class Links:
         self._in_loop(cut())
 
     def set_down(self, member: int, is_down: bool) -> None:
-        """Refuse connections to a member that does not run, or pass them again."""
+        """Refuse connections to a member that is down, or forward them again."""
 
         async def update() -> None:
             for (_, other), links in self.between.items():

@@ -1,4 +1,4 @@
-"""A server in the running event loop with a real port, and the clients that connect to it."""
+"""A server in the running event loop with a real port, and its clients."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from support.engine import assemble_daemon
-from support.raw_client import RawClient
 from support.waiting import DEADLINE_S, until
+from support.wire import StreamWire
 
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
-from zoolet.server.testing.state.clock import ManualClock
+from zoolet.testing.state.clock import ManualClock
 
 
 class LiveServer:
-    """A server, and clients that are closed with it.
+    """A server and the clients that are closed with it.
 
     Args:
         daemon: The server.
@@ -34,7 +33,7 @@ class LiveServer:
     def __init__(self, daemon: Daemon, host: str = "127.0.0.1") -> None:
         self.daemon = daemon
         self.host = host
-        self.clients: list[RawClient] = []
+        self.clients: list[StreamWire] = []
         self._stopped = False
 
     @property
@@ -49,8 +48,8 @@ class LiveServer:
 
     # --- clients ---
 
-    async def dial(self, local: str | None = None, *, room: int = 0) -> RawClient:
-        """Connect, and send nothing yet.
+    async def dial(self, local: str | None = None, *, room: int = 0) -> StreamWire:
+        """Connect without sending anything.
 
         Args:
             local: The client's address; None to let the system choose.
@@ -70,13 +69,13 @@ class LiveServer:
             raise
         return self._keep(await asyncio.open_connection(sock=link, limit=room or 1 << 16))
 
-    async def session(self, local: str | None = None) -> RawClient:
-        """Connect, from an address of this machine if one is given, and open a session."""
+    async def session(self, local: str | None = None) -> StreamWire:
+        """Connect, optionally from a given local address, and open a session."""
         client = await self.dial(local)
         await client.shake_hands()
         return client
 
-    async def dial_without_reading(self, requests: bytes) -> RawClient:
+    async def dial_without_reading(self, requests: bytes) -> StreamWire:
         """Open a session on a socket with a small buffer, send requests, and stop reading."""
         client = await self.dial(room=4096)
         await client.shake_hands()
@@ -85,8 +84,8 @@ class LiveServer:
         await until(lambda: len(self.daemon.connections.unread.by_connection) > before)
         return client
 
-    async def dial_secure(self, local: str | None = None, *, context: ssl.SSLContext | None = None) -> RawClient:
-        """Connect to the port for TLS; without a context, send nothing."""
+    async def dial_secure(self, local: str | None = None, *, context: ssl.SSLContext | None = None) -> StreamWire:
+        """Connect to the TLS port; without a context, send nothing."""
         where = (local, 0) if local is not None else None
         async with asyncio.timeout(DEADLINE_S):
             return self._keep(
@@ -94,7 +93,7 @@ class LiveServer:
             )
 
     async def ask(self, *pieces: bytes) -> str:
-        """Send a four-letter command, each piece once the server has received the one before; return the answer."""
+        """Send a four-letter command in pieces, waiting until the server has received each one; return the answer."""
         client = await self.dial()
         missing = 4
         for piece in pieces[:-1]:
@@ -103,7 +102,7 @@ class LiveServer:
             await self._until_missing(missing)
         client.send(pieces[-1])
         answer = await client.rest()
-        await client.close()  # otherwise the server waits a second for it
+        await client.close()  # otherwise the server waits a second for the client
         return answer.decode()
 
     async def _until_missing(self, count: int) -> None:
@@ -114,15 +113,15 @@ class LiveServer:
             )
         )
 
-    def _keep(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> RawClient:
-        client = RawClient(*streams)
+    def _keep(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> StreamWire:
+        client = StreamWire(*streams)
         self.clients.append(client)
         return client
 
     # --- the server ---
 
     def advance(self, milliseconds: int) -> None:
-        """Advance the server's manual clock, and do what is due."""
+        """Advance the server's manual clock, and run a tick."""
         clock = self.daemon.connections.clock
         assert isinstance(clock, ManualClock)
         clock.move_to(clock.monotonic_ms + milliseconds)
@@ -133,7 +132,7 @@ class LiveServer:
         self.engine.tree.create(path, self.engine.tree.parent_of(path), bytes(size), 0, 0, 1, 0)
 
     async def settle(self) -> None:
-        """Wait until the server has seen that all connections are closed."""
+        """Wait until the server has noticed that all connections are closed."""
         await until(lambda: not self.daemon.connections.open)
 
     async def stop(self, *, gracefully: bool = True) -> None:
@@ -145,21 +144,19 @@ class LiveServer:
     async def close(self) -> None:
         """Abort the clients and stop the server."""
         for client in self.clients:
-            client.writer.transport.abort()
-            with suppress(OSError):
-                await client.writer.wait_closed()
+            await client.abort()
         await self.stop(gracefully=False)
 
 
 Serve = Callable[..., Awaitable[LiveServer]]
-"""A function that starts a server; takes fields of its Config."""
-Dial = Callable[..., Awaitable[RawClient]]
-"""A function that connects to a server and, unless a test asks for less, opens a session."""
+"""A function that starts a server; its arguments are fields of Config."""
+Dial = Callable[..., Awaitable[StreamWire]]
+"""A function that connects to a server and, by default, opens a session."""
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """A function that starts a server; takes fields of its Config."""
+    """A function that starts a server; its arguments are fields of Config."""
     servers: list[LiveServer] = []
 
     async def start(**config: Any) -> LiveServer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Log(list[str]):
-    """A log for an engine: a list of its lines."""
+    """A log for an engine, as a list of lines."""
 
     def __call__(self, message: str, *arguments: object) -> None:
         """Write a line."""

@@ -1,6 +1,6 @@
-"""A fixture for tests in which no behaviour of clients may cause an error in the server.
+"""A fixture for tests where no client, whatever it does, may cause an error in the server.
 
-A folder imports it into its ``conftest.py``; a file asks for it with ``pytest.mark.usefixtures``.
+A folder imports it into its ``conftest.py``; a file requests it with ``pytest.mark.usefixtures``.
 """
 
 from __future__ import annotations

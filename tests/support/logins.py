@@ -12,13 +12,13 @@ from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import answer
 
 USERS: Final = {"bob": "secret", "eve": "easy"}
-"""The users of a server that knows some: names and passwords."""
+"""The users of a server with SASL: names and passwords."""
 SUPER: Final = digest_id(b"super:pw")
 """The super user's digest for the credentials ``super:pw``."""
 
 
 def begin_sasl(peer: Peer) -> bytes:
-    """Begin a SASL exchange; return the challenge."""
+    """Start a SASL exchange; return the challenge."""
     (reply,) = peer.send(OpCode.SASL, put_bytes(b""))
     return reply.body[4:]
 

@@ -1,4 +1,4 @@
-"""A machine in virtual time: a real daemon, its data directory, and a disk that is slow, full or broken, or without
+"""A machine in virtual time: a real daemon with its data directory, on a disk that can be slow, full or broken, or lose
 power.
 """
 
@@ -17,12 +17,12 @@ from typing import Any, Final, Self
 
 from support.stored import RememberingDisk, StoredServer
 
-from zoolet.server.testing.sim.loop import LoopClock, SimLoop
-from zoolet.server.testing.state.clock import SkewedClock
 from zoolet.testing import Simulation
+from zoolet.testing.sim.loop import LoopClock, SimLoop
+from zoolet.testing.state.clock import SkewedClock
 
 LATENCY_S: Final = (0.0005, 0.02)
-"""The seconds that an operation beside the event loop takes."""
+"""The shortest and longest duration, in seconds, of an operation outside the event loop."""
 
 
 class Machine:
@@ -30,15 +30,15 @@ class Machine:
 
     Args:
         sim: The simulation.
-        folder: A folder for its data directories: after each loss of power another one begins.
-        rng: Decides how long the disk takes, and what a loss of power leaves.
-        fsync: When the server syncs.
+        folder: The parent of its data directories; each power loss starts a new directory.
+        rng: Decides how long disk operations take, and what a power loss leaves.
+        fsync: The server's sync policy.
 
     Attributes:
         port: The port.
-        disk: The present disk.
+        disk: The current disk.
         clock: Its clock.
-        losses: How often the power was lost.
+        losses: Number of power losses.
         is_running: Whether the server runs.
     """
 
@@ -60,12 +60,12 @@ class Machine:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop the server gracefully, if it runs."""
+        """Stop the server gracefully, if it is running."""
         if self.is_running:
             await self._server.__aexit__(None, None, None)
 
     async def start(self) -> None:
-        """Start a server on what the disk has."""
+        """Start a server with the files on the disk."""
         if self.port == 0:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, SimLoop)
@@ -79,17 +79,17 @@ class Machine:
         self.is_running = True
 
     def set_clock(self, seconds: float) -> None:
-        """Set the wall clock ahead of what it was at first, or back."""
+        """Set the offset of the wall clock from its initial value, forwards or backwards."""
         self.clock.skew_ms = round(seconds * 1000)
         self._server.daemon.connections.set_time()
 
     def is_failing(self) -> bool:
-        """Return whether the log cannot be written: what reads show then may not be in it."""
+        """Return whether the log cannot be written. Reads may then show changes that are not in the log."""
         return self._server.engine.frozen
 
     async def lose_power(self) -> None:
-        """Lose the power, with what was not synced, or some of it; or only the process, with nothing that was written.
-        The server stays away until :meth:`start`.
+        """Lose the power, and with it all or some of the unsynced writes; or kill only the process, which loses no
+        writes. The server stays down until :meth:`start`.
         """
         disk, server = self.disk, self._server
         self._sim.network.drop(self.port)
@@ -97,7 +97,7 @@ class Machine:
         disk.lose_power()
         steps = len(disk.steps)
         self.is_running = False
-        await server.__aexit__(None, None, None)  # it cannot write, and reaches nobody
+        await server.__aexit__(None, None, None)  # the server can no longer write, and no client can reach it
         self.losses += 1
         folder = self._folder / str(self.losses)
         if self._rng.random() < 0.3:
@@ -108,14 +108,14 @@ class Machine:
 
 
 class VirtualDisk(RememberingDisk):
-    """A disk whose operations take virtual time, and fail as a test says.
+    """A disk whose operations take virtual time, and fail if the test wants it.
 
     Args:
         folder: As for :class:`RememberingDisk`.
         rng: Decides how long operations take.
 
     Attributes:
-        full: Whether no space can be reserved or written; a part of what is written is there all the same.
+        full: Whether reserving and writing fail; half of the data of a failed write is written nevertheless.
         syncs: Whether syncs succeed.
     """
 
@@ -123,7 +123,7 @@ class VirtualDisk(RememberingDisk):
         super().__init__(folder)
         self._rng = rng
         self._executors: list[_VirtualExecutor] = []
-        self._left = inf  # how many operations remain until the power is lost
+        self._left = inf  # number of operations until the power is lost
         self.full = False
         self.syncs = True
 
@@ -138,7 +138,7 @@ class VirtualDisk(RememberingDisk):
         return asyncio.get_running_loop().time()
 
     def lose_power(self) -> None:
-        """Do no more than a few operations of what was asked for, and fail from then on."""
+        """Finish at most a few of the pending operations; all later operations fail."""
         self._left = self._rng.randrange(6)
         for executor in self._executors:
             executor.run_one()
@@ -150,12 +150,12 @@ class VirtualDisk(RememberingDisk):
         self._left -= 1
 
     def create(self, path: Path) -> int:
-        """Create a file, with the power on."""
+        """Create a file, if the power is on."""
         self._use()
         return super().create(path)
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
-        """Write, or write a part and fail."""
+        """Write, or write half of the data and fail."""
         self._use()
         if self.full:
             super().write(descriptor, data[: len(data) // 2], offset)
@@ -170,7 +170,7 @@ class VirtualDisk(RememberingDisk):
         super().reserve(descriptor, offset, size)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Truncate, with the power on."""
+        """Truncate, if the power is on."""
         self._use()
         super().truncate(descriptor, size)
 
@@ -182,12 +182,12 @@ class VirtualDisk(RememberingDisk):
         super().sync(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename, with the power on."""
+        """Rename, if the power is on."""
         self._use()
         super().rename(source, target)
 
     def remove(self, path: Path) -> None:
-        """Remove, with the power on."""
+        """Remove, if the power is on."""
         self._use()
         super().remove(path)
 
@@ -208,7 +208,7 @@ class _VirtualExecutor(Executor):
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        """Run a function after those before it."""
+        """Run a function after those submitted earlier."""
         future: Future[Any] = Future()
         self._waiting.append((future, lambda: function(*arguments, **options)))
         if len(self._waiting) == 1:
@@ -231,8 +231,8 @@ class _VirtualExecutor(Executor):
         if future.set_running_or_notify_cancel():
             try:
                 future.set_result(job())
-            except BaseException as error:  # whatever it is: the future has it
+            except BaseException as error:  # every error goes to the future
                 future.set_exception(error)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do nothing: there is no thread."""
+        """Do nothing: the executor has no thread."""

@@ -1,4 +1,4 @@
-"""The numbers of ZooKeeper's wire, written out, so that no test compares the server with the server's own tables."""
+"""ZooKeeper's wire constants, written out so that no test compares the server with its own tables."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ RECURSIVE_WATCH: Final = 1
 # --- transactions ---
 
 END: Final = "ffffffff 01 ffffffff"
-"""The header behind the last operation or result of a transaction, in hexadecimal digits."""
+"""The header after the last operation or result of a transaction, in hexadecimal digits."""

@@ -1,5 +1,5 @@
-"""A client reduced to bytes: it encodes a request, feeds the connection, and decodes what comes back. No socket, no
-loop, no clock.
+"""A client reduced to bytes: it encodes a request, feeds the connection, and decodes the output. It needs no socket, no
+event loop and no clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zoolet.server.core.server_connection import FourLetterCommand, ServerConnec
 
 @dataclass
 class Reply:
-    """One frame from the server, behind its header."""
+    """One frame from the server: the fields of its header, and the body."""
 
     xid: int
     zxid: int
@@ -88,7 +88,7 @@ class Peer:
         return self.welcome
 
     def send(self, op: int, body: bytes = b"", xid: int | None = None) -> list[Reply]:
-        """Send one request; return all replies and events, and keep the events in ``inbox``, too."""
+        """Send one request; return all replies and events, and also keep the events in ``inbox``."""
         if xid is None:
             self.xid += 1
             xid = self.xid

@@ -1,4 +1,4 @@
-"""Nodes with a restricted ACL, for tests of what clients without READ permission can see of them."""
+"""Nodes with a restricted ACL, to test what clients without READ permission can see."""
 
 from __future__ import annotations
 

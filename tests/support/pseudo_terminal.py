@@ -1,4 +1,4 @@
-"""A program at a pseudo-terminal: what a person types and sees."""
+"""A program at a pseudo-terminal: the keys that a user presses, and the output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Final
 
 DEADLINE_S: Final = 20.0
 CURSOR_QUESTION: Final = b"\x1b[6n"
-"""What prompt_toolkit asks a terminal: where the cursor is."""
+"""The query for the cursor position, which prompt_toolkit sends to a terminal."""
 _SEQUENCE: Final = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 WITHOUT_TOOLKIT: Final = (
     "import sys; sys.modules['prompt_toolkit'] = None; from zoolet.__main__ import main; sys.exit(main())"
@@ -28,7 +28,7 @@ WITHOUT_TOOLKIT: Final = (
 
 
 class Terminal:
-    """A program and the terminal it runs at.
+    """A program and its terminal.
 
     Args:
         process: The program.
@@ -42,7 +42,7 @@ class Terminal:
         self._seen = 0
 
     def type(self, text: str) -> None:
-        """Type text; what is printed meanwhile is read, or the program would have to wait."""
+        """Type text, and read output at the same time; otherwise the program might block."""
         data = text.encode()
         deadline = time.monotonic() + DEADLINE_S
         while data:
@@ -56,7 +56,7 @@ class Terminal:
     def _read(self) -> bool:
         try:
             data = os.read(self._master, 1 << 16)
-        except OSError:  # the program has ended
+        except OSError:  # the program exited
             return False
         for _ in range(data.count(CURSOR_QUESTION)):
             os.write(self._master, b"\x1b[1;1R")
@@ -65,11 +65,11 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What was printed, without what moves the cursor."""
+        """The output, without control sequences."""
         return _SEQUENCE.sub("", self.raw.decode("utf-8", "replace")).replace("\r", "")
 
     def expect(self, pattern: str) -> str:
-        """Wait until something is printed that matches, behind what matched before; return it."""
+        """Wait for output that matches, after the previous match; return the match."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             match = re.compile(pattern).search(self.text, self._seen)
@@ -79,8 +79,28 @@ class Terminal:
             ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
             if not ready or not self._read():
                 raise AssertionError(f"{pattern!r} was not printed; this was:\n{self.text[self._seen :][-3000:]!r}")
-            while select.select([self._master], [], [], 0.001)[0] and self._read():  # all that there is, then search
+            while select.select([self._master], [], [], 0.001)[0] and self._read():  # read everything first
                 pass
+
+    def type_until(self, key: str, pattern: str) -> None:
+        """Repeat a key, because the program may not listen to it yet, until matching output is printed."""
+        deadline = time.monotonic() + DEADLINE_S
+        while re.compile(pattern).search(self.text, self._seen) is None:
+            assert time.monotonic() < deadline, f"{pattern!r} was not printed:\n{self.text[self._seen :]!r}"
+            self.type(key)
+            if select.select([self._master], [], [], 0.2)[0]:
+                self._read()
+        self.expect(pattern)
+
+    def type_until_end(self, key: str) -> int:
+        """Repeat a key until the program exits; return its exit code. A terminal drops keys between two prompts."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"{key!r} does not end the program"
+            self.type(key)
+            if select.select([self._master], [], [], 0.2)[0]:
+                self._read()
+        return self.process.wait()
 
     def resize(self, rows: int, columns: int) -> None:
         """Make the terminal larger or smaller."""
@@ -88,7 +108,7 @@ class Terminal:
         self.process.send_signal(signal.SIGWINCH)
 
     def wait(self) -> int:
-        """Wait until the program ends, and return its exit code."""
+        """Wait until the program exits, and return its exit code."""
         deadline = time.monotonic() + DEADLINE_S
         while self.process.poll() is None and time.monotonic() < deadline:
             ready, _, _ = select.select([self._master], [], [], 0.02)
@@ -98,9 +118,9 @@ class Terminal:
 
 
 def _own_terminal() -> None:
-    """Make the terminal the one that Ctrl-C comes from, in the new process."""
+    """Make the terminal the controlling terminal of the new process, which receives its Ctrl-C."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests were started with
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the test run may have another handler
 
 
 @contextmanager

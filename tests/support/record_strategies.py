@@ -1,4 +1,4 @@
-"""Hypothesis strategies for records, derived from their declarations, so that new records are tested, too."""
+"""Hypothesis strategies for records, derived from their declarations, which covers new records automatically."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Annotated, Any, get_args, get_origin
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from zoolet.protocol import acl, records, txns
+from zoolet.protocol import acl, learner, records, txns
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, Acls
 from zoolet.protocol.codec import Record
 
 RECORDS = [
     kind
-    for module in (records, txns, acl)
+    for module in (records, txns, acl, learner)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Record) and kind.__module__ == module.__name__
 ]
-"""Every record of the wire."""
+"""Every record of the wire protocol."""
 HINTS = {kind: get_annotations(kind, eval_str=True) for kind in RECORDS}
-"""The declared fields of each."""
+"""The declared fields of each record."""
 
 quick = settings(max_examples=8, deadline=None)
-"""For a test that is run for every record."""
-thorough = settings(max_examples=100, deadline=2000)  # milliseconds; nothing takes one
-"""For a test that is run once or a few times."""
+"""For a test that runs for every record."""
+thorough = settings(max_examples=100, deadline=2000)  # milliseconds; no example needs even one
+"""For a test that runs once or a few times."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 ints = st.integers(-(2**31), 2**31 - 1)
@@ -45,7 +45,7 @@ SCALARS: dict[object, st.SearchStrategy[object]] = {
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Return the values for a field of this declaration."""
+    """Return a strategy for a field with this declaration."""
     arguments = get_args(hint)
     if hint == Acls:
         entries = st.lists(instances(acl.ACL), max_size=3).map(tuple)
@@ -61,10 +61,10 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @cache
 def instances(kind: type[Record], null: str | None = None) -> st.SearchStrategy[Any]:
-    """Return records of this class with any values, and null in the named field, even if it must not be null."""
+    """Return a strategy for records of this class, with null in the field *null* even if that is invalid."""
     return st.builds(kind, **{name: st.none() if name == null else values(hint) for name, hint in HINTS[kind].items()})
 
 
 def name_of(kind: object) -> str:
-    """Return how a parametrized test names a record or one of its fields."""
+    """Return the name of a record or a field in a parametrized test."""
     return kind.__name__ if isinstance(kind, type) else str(kind)

@@ -1,4 +1,4 @@
-"""A protocol that records what it receives over a connection of the simulated network, and pairs of them."""
+"""A protocol that records the data received over a connection of the simulated network, and pairs of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Recorder(asyncio.Protocol):
-    """Records the fragments that it receives, with their times."""
+    """Records the received fragments and their times."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()

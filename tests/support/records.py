@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def replace(record: T, **changes: object) -> T:
-    """Return a copy of a record, or of a dataclass, with some fields changed."""
+    """Return a copy of a record with some fields changed."""
     made = copy(record)
     for name, value in changes.items():
         setattr(made, name, value)

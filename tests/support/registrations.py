@@ -12,7 +12,7 @@ def watch(kind: Kind, path: str = "/a", limit: int = 100) -> Registration:
 
 
 def table(*watches: Registration) -> WatchTable:
-    """Return a table of these."""
+    """Return a table of these registrations."""
     made = WatchTable()
     for one in watches:
         made.add(one)
@@ -20,5 +20,5 @@ def table(*watches: Registration) -> WatchTable:
 
 
 def events(one: Registration) -> list[tuple[EventType, str]]:
-    """Return the types and paths of the events that wait."""
+    """Return the types and paths of the pending events."""
     return [(event.type, event.path) for event in one.events]

@@ -13,20 +13,20 @@ from zoolet.protocol.framing import frame
 
 Answer = Callable[[bytes], bytes]
 """Maps a payload from the server to the bytes that the client receives in its place."""
-HANDSHAKE, FIRST = 0, 1  # numbers of frames that come from a server
+HANDSHAKE, FIRST = 0, 1  # numbers of frames from the server
 
 
 class Relay:
     """Forwards bytes between a client and a server.
 
     Args:
-        server: Where the server listens, as ``host:port``.
+        server: The address of the server, as ``host:port``.
 
     Attributes:
-        number: Which of the frames of the first connection to break.
-        breaks: What to send in its place.
-        then: What becomes of the connection after that: ``"go on"``, ``"close"``, ``"reset"``, or ``"stall"``.
-        chop: Send every byte by itself.
+        number: Number of the frame to replace on the first connection.
+        breaks: Function that returns the replacement.
+        then: State of the connection afterwards: ``"go on"``, ``"close"``, ``"reset"``, or ``"stall"``.
+        chop: Whether to send every byte separately.
     """
 
     def __init__(self, server: str) -> None:
@@ -54,7 +54,7 @@ class Relay:
             await asyncio.wait(self._running)
 
     def drop(self) -> None:
-        """Break all connections at once; nothing that was sent and not read is delivered any more."""
+        """Abort all connections immediately; unread bytes are lost."""
         for end in self._open:
             end.transport.abort()
 
@@ -77,7 +77,7 @@ class Relay:
                     pass
                 asking.cancel()
         except asyncio.CancelledError:
-            pass  # this task ends here in any case
+            pass  # the task ends here anyway
         finally:
             self._open -= ends
             for end in ends:

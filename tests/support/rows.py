@@ -1,5 +1,5 @@
-"""A claim about each row of a table, as one case: two hundred rows would be two hundred cases, each of which takes
-pytest longer than the claim.
+"""One test case for all rows of a table. Two hundred rows would be two hundred cases, and pytest needs more time for a
+case than the test of a row takes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 
 def for_each(name: str, rows: Iterable[Any], ids: Callable[[Any], str] = repr) -> Callable[[Callable[..., None]], Any]:
-    """Make a test of one row a test of all rows, which goes on after a row that fails and names each.
+    """Turn a test of one row into a test of all rows, which continues after failures and names each failed row.
 
     Args:
-        name: The test's parameter that the rows are given to; the others stay fixtures, shared by all rows.
+        name: The test's parameter that receives the rows. Other parameters stay fixtures, shared by all rows.
         rows: The table, which must not be empty.
-        ids: What a row is called in a report.
+        ids: Function that returns the name of a row in a report.
 
     Raises:
-        ValueError: If there are no rows, for nothing would be tested.
+        ValueError: The table is empty, so nothing would be tested.
     """
     table = list(rows)
     if not table:

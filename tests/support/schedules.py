@@ -1,6 +1,6 @@
-"""Recipes under ``@zoolet_schedules``, with trouble of all kinds: a schedule that fails is reduced to what matters.
+"""Recipes under ``@zoolet_schedules``, with failures of all kinds. A failing schedule is reduced to its essential part.
 
-A scenario says what the clients do and what must be true of it; :func:`play` lets it happen::
+A scenario defines what the clients do and what must be true of the result; :func:`play` runs it::
 
     @pytest.mark.parametrize("seed", seeds())
     def test_something(seed: int) -> None:
@@ -14,7 +14,7 @@ A scenario says what the clients do and what must be true of it; :func:`play` le
 
         play(scenario, seed)
 
-``ZOOLET_SCHEDULES`` is how many seeds are tried (16; 60 in a full run), ``ZOOLET_SCHEDULE`` the only one to try.
+``ZOOLET_SCHEDULES`` sets the number of seeds (16; 60 in a full run), ``ZOOLET_SCHEDULE`` a single seed.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ from support.effort import effort
 from zoolet.client import Backoff, Client
 from zoolet.client.recipes import LockLostError
 from zoolet.protocol.errors import ZooKeeperError
-from zoolet.server import Server
-from zoolet.server.testing import Simulation, zoolet_schedules
-from zoolet.server.testing.frames.requests import RecordedRequest
-from zoolet.server.testing.sim import describe_pending_tasks
-from zoolet.server.testing.sim.trouble import AttemptCancelledError, Trouble
+from zoolet.testing import Server, Simulation, zoolet_schedules
+from zoolet.testing.frames.requests import RecordedRequest
+from zoolet.testing.sim import describe_pending_tasks
+from zoolet.testing.sim.chaos import AttemptCancelledError, Chaos
 
 SESSION: Final = 6.0
 """Seconds of each client's session timeout."""
 BOUND: Final = 120.0
-"""Virtual seconds within which everybody gets its turn once nothing goes wrong any more."""
+"""Limit, in virtual seconds, for every client to complete a turn after the failures have stopped."""
 SETTLED: Final = 30.0
-"""Virtual seconds within which all is cleaned up once everybody has had its turn."""
+"""Limit, in virtual seconds, for cleanup after the last turn."""
 WRONG: Final = {
     "lose_replies": 0.02,
     "drop_requests": 0.02,
@@ -52,20 +51,20 @@ WRONG: Final = {
     "outages": 0.002,
     "cancel_attempts": 0.15,
 }
-"""What goes wrong in a run, with which probability."""
+"""Failures in a run, with their probabilities."""
 ENDURED: Final = (ZooKeeperError, LockLostError, TimeoutError, AttemptCancelledError)
-"""What a turn may fail with while things go wrong."""
+"""Errors that a turn may raise during failures."""
 
 Turn = Callable[[Client, int], Coroutine[Any, Any, None]]
 Scenario = Callable[["Story"], Coroutine[Any, Any, None]]
 
 
-def seeds(default: int = effort(16, 60), share: float = 1.0) -> list[int]:
+def seeds(default: int = effort(10, 60), share: float = 1.0) -> list[int]:
     """Return the seeds to try.
 
     Args:
-        default: How many, if the environment does not say.
-        share: The part of the default for a test that is one of several.
+        default: Number of seeds, unless the environment sets it.
+        share: Fraction of the default, for a test that is one of several.
     """
     if only := os.environ.get("ZOOLET_SCHEDULE"):
         return [int(only)]
@@ -77,18 +76,18 @@ class Story:
     """One run of a scenario.
 
     Attributes:
-        sim: Where it happens.
+        sim: The simulation.
         server: The server.
         clients: The clients, all started.
-        random: The scenario's own source of randomness.
-        over: Set when nothing goes wrong any more.
-        turns: How many turns each client has ended well.
+        rng: The scenario's own source of randomness.
+        over: Event that is set when the failures stop.
+        turns: Number of successful turns of each client.
     """
 
-    def __init__(self, sim: Simulation, server: Server, trouble: Trouble, clients: list[Client]) -> None:
+    def __init__(self, sim: Simulation, server: Server, chaos: Chaos, clients: list[Client]) -> None:
         self.sim = sim
         self.server = server
-        self.trouble = trouble
+        self.chaos = chaos
         self.clients = clients
         self.rng = Random(f"story {sim.seed}")
         self.over = asyncio.Event()
@@ -96,14 +95,14 @@ class Story:
         self._broken: list[str] = []
 
     def end(self) -> None:
-        """End what goes wrong."""
-        self.trouble.end()
+        """Stop the failures."""
+        self.chaos.stop()
         self.over.set()
 
-    # --- what scenarios say ---
+    # --- for scenarios ---
 
     async def everybody(self, turn: Turn) -> None:
-        """Run turns of every client until the trouble is over, and then one more, which must succeed in time."""
+        """Run turns of every client until the failures stop, and then one more each, which must succeed in time."""
         try:
             async with asyncio.TaskGroup() as group:
                 for number, client in enumerate(self.clients):
@@ -125,7 +124,7 @@ class Story:
         self.turns[number] += 1
 
     async def _one(self, turn: Turn, client: Client, number: int) -> bool:
-        task = asyncio.create_task(self.trouble.attempt(turn(client, number), by=number), name=f"turn of {number}")
+        task = asyncio.create_task(self.chaos.attempt(turn(client, number), by=number), name=f"turn of {number}")
         try:
             await asyncio.wait([task], timeout=4 * BOUND)
             assert task.done(), (
@@ -139,20 +138,20 @@ class Story:
         return error is None
 
     async def write(self, held: Any, path: str, *, times: int = 3, token: int | None = None) -> None:
-        """Write down who holds it, several times, each only if it is still held; :meth:`written` reads it."""
+        """Write the holder's token several times, but only while the lease is held; :meth:`written` reads them."""
         for _ in range(times):
             async with held.transaction() as t:
                 t.create(f"{path}/w-", str(held.token if token is None else token).encode(), sequential=True)
             await asyncio.sleep(self.rng.choice((0, 0.001, 0.02, 0.3)))
 
     def written(self, path: str) -> list[int]:
-        """Return the tokens that the server took, in its order."""
+        """Return the tokens that were written, in the server's order."""
         found = self.server.tree(path)
         views = sorted((view for at, view in found.items() if at != path), key=lambda view: view.czxid)
         return [int(view.data or b"0") for view in views]
 
     def always(self, holds: Callable[[], object]) -> None:
-        """Ask after each operation of the server whether something is true."""
+        """Check a condition after each operation of the server."""
         record = self.server._interceptor.record
 
         def recorded(request: RecordedRequest) -> None:
@@ -165,7 +164,7 @@ class Story:
 
 
 async def _settled(story: Story) -> None:
-    """Wait until nothing is left of what everybody did, though all sessions live on."""
+    """Wait until no ephemeral node and no watch is left, although all sessions are alive."""
 
     def left() -> list[str]:
         nodes = [f"{path} of 0x{view.ephemeral_owner:x}" for path, view in story.server.tree().items()
@@ -180,7 +179,7 @@ async def _settled(story: Story) -> None:
 
 @asynccontextmanager
 async def clients_in(sim: Simulation, server: Server, number: int, **options: Any) -> AsyncIterator[list[Client]]:
-    """Start clients with different randomness; afterwards they have left no session, node, watch, task or link."""
+    """Start clients with different seeds; at the end no session, node, watch, task or connection may be left."""
     before = asyncio.all_tasks()
     connections = sim.network.connections
     options = {"timeout": SESSION, "backoff": Backoff(longest=1.0), **options}
@@ -193,7 +192,7 @@ async def clients_in(sim: Simulation, server: Server, number: int, **options: An
         for client in clients:
             await client.aclose()
     assert not [client for client in clients if client.session_id in server.sessions()], "sessions are left"
-    await asyncio.sleep(2 * SESSION)  # sessions whose connect response was lost expire by themselves
+    await asyncio.sleep(2 * SESSION)  # a session whose connect response was lost has to expire
     assert not [view.path for view in server.tree().values() if view.ephemeral_owner], "ephemeral nodes are left"
     assert asyncio.all_tasks() <= before, "tasks are left"
     assert sim.network.connections == connections, "connections are left"
@@ -202,22 +201,22 @@ async def clients_in(sim: Simulation, server: Server, number: int, **options: An
 
 
 def play(scenario: Scenario, seed: int, *, clients: int = 3, seconds: float = 25.0, **options: Any) -> None:
-    """Run a scenario while things go wrong.
+    """Run a scenario during failures.
 
     Args:
-        scenario: What happens.
-        seed: What goes wrong.
-        clients: How many clients there are.
-        seconds: Virtual seconds for which things go wrong.
-        **options: For the clients.
+        scenario: The scenario.
+        seed: Seed of the schedule and its failures.
+        clients: Number of clients.
+        seconds: Duration of the failures, in virtual seconds.
+        **options: Options of the clients.
     """
 
-    async def run(sim: Simulation, server: Server, trouble: Trouble) -> None:
-        trouble.end()  # until the clients are there
+    async def run(sim: Simulation, server: Server, chaos: Chaos) -> None:
+        chaos.stop()  # until the clients are connected
         async with clients_in(sim, server, clients, **options) as made:
-            story = Story(sim, server, trouble, made)
+            story = Story(sim, server, chaos, made)
             asyncio.get_running_loop().call_later(seconds, story.end)
-            with trouble:
+            with chaos:
                 await scenario(story)
             await _settled(story)
 

@@ -1,45 +1,41 @@
-"""A blocking client reduced to its socket, for scripts that run against any ensemble: it says what it is answered."""
+"""A client over a :class:`~support.wire.Wire` for scripts that run on any ensemble; it returns outcomes as words."""
 
 from __future__ import annotations
 
-import socket
 import time
-from contextlib import suppress
 from typing import Final
 
-from support import frames
+from support.peer import Reply
+from support.wire import Wire, replied
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.enums import EventType
 from zoolet.protocol.errors import ErrorCode
-from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 
 WAIT_S: Final = 10.0
 HEADER: Final = 16
-"""Bytes of a reply's header; a read-only member without local sessions answers a handshake with that alone."""
+"""Bytes of a reply's header; a read-only member without local sessions answers a handshake with only a header."""
 NO_SESSION: Final = ConnectResponse()
 
 
 class ScriptClient:
-    """One connection at a time, and the session that it has.
+    """A session with at most one connection at a time.
 
     Attributes:
-        session: What the last handshake was answered.
-        events: The events that have come, as ``type path``, in order.
-        zxid: The highest zxid that was seen.
+        session: The session in the answer to the last handshake.
+        events: The received events, as ``type path``, in order.
+        zxid: The highest zxid seen.
     """
 
     def __init__(self) -> None:
         self.session = NO_SESSION
         self.events: list[str] = []
         self.zxid = 0
-        self._socket: socket.socket | None = None
-        self._frames = Frames(limit=None)
-        self._payloads: list[bytes] = []
+        self._wire: Wire | None = None
         self._xid = 0
 
     # --- connections ---
@@ -47,19 +43,18 @@ class ScriptClient:
     def connect(
         self, port: int, *, read_only: bool | None = False, timeout_ms: int = 10_000, zxid: int | None = None
     ) -> str:
-        """Connect to a member, and open or resume the session; return what became of it: ``new``, ``resumed``,
-        ``expired``, ``closed`` or ``refused``, with ``read-only`` if the member says that it is.
+        """Connect to a member, and open or resume the session; return the outcome: ``new``, ``resumed``, ``expired``,
+        ``closed`` or ``refused``, followed by ``read-only`` if the member reports that it is read-only.
         """
         self.drop()
         try:
-            self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+            self._wire = Wire(port, 0, wait=WAIT_S)
         except OSError:
             return "refused"
         before = self.session.session_id
         seen = self.zxid if zxid is None else zxid
         request = ConnectRequest(seen, timeout_ms, before, self.session.password or bytes(16), read_only)
-        with suppress(OSError):  # it is closed already
-            self._socket.sendall(frame(request.encode()))
+        self._wire.write(request.encode())
         payload = self._next()
         if payload is None:
             return "closed"
@@ -73,7 +68,7 @@ class ScriptClient:
         return ("resumed" if before else "new") + (" read-only" if answer.read_only else "")
 
     def connect_patiently(self, port: int, **options: object) -> str:
-        """Connect until that is answered."""
+        """Retry :meth:`connect` until the member answers."""
         deadline = time.monotonic() + 3 * WAIT_S
         while (outcome := self.connect(port, **options)) in ("refused", "closed"):  # type: ignore[arg-type]
             if time.monotonic() > deadline:
@@ -83,58 +78,51 @@ class ScriptClient:
 
     def drop(self) -> None:
         """Close the connection, not the session."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        self._frames, self._payloads = Frames(limit=None), []
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
 
     def _next(self, timeout: float = WAIT_S) -> bytes | None:
         """Return the next frame; None if the connection is closed or nothing comes."""
-        if self._socket is None:
+        if self._wire is None:
             return None
-        deadline = time.monotonic() + timeout
-        while not self._payloads:
-            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-            try:
-                data = self._socket.recv(1 << 16)
-            except TimeoutError:
-                return None
-            except OSError:
-                data = b""
-            if not data:
-                self.drop()
-                return None
-            self._payloads += self._frames.feed(data)
-        return self._payloads.pop(0)
+        try:
+            payload = self._wire.next_payload(timeout)
+        except TimeoutError:
+            return None
+        if payload is None:
+            self.drop()
+        return payload
 
     @property
     def connected(self) -> bool:
-        """Whether it has a connection, as far as it knows."""
-        return self._socket is not None
+        """Whether the client has a connection, as far as it knows."""
+        return self._wire is not None
 
     # --- requests ---
 
     def send(self, op: int, body: Record | bytes = b"") -> None:
         """Send a request, without waiting."""
         self._xid += 1
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.sendall(frames.request(self._xid, op, body))
+        if self._wire is not None:
+            self._wire.send(op, body, self._xid)
 
     def answer(self, timeout: float = WAIT_S) -> tuple[str, bytes]:
         """Wait for the next reply; return its error by name, ``OK``, ``closed`` or ``nothing``, and its body."""
         while (payload := self._next(timeout)) is not None:
-            header = r.ReplyHeader.decode(payload)
-            if header.xid == -1:
-                self._add_event(payload)
-                continue
-            self.zxid = max(self.zxid, header.zxid)
-            return ErrorCode(header.err).name, payload[16:]
+            reply = self._noted(payload)
+            if reply.xid != -1:
+                self.zxid = max(self.zxid, reply.zxid)
+                return ErrorCode(reply.err).name, reply.body
         return ("nothing" if self.connected else "closed"), b""
 
-    def _add_event(self, payload: bytes) -> None:
-        event = r.WatcherEvent.decode(payload[16:])
-        self.events.append(f"{EventType(event.type).name} {event.path}")
+    def _noted(self, payload: bytes) -> Reply:
+        """Parse a payload, and record it if it is an event."""
+        reply = replied(payload)
+        if reply.xid == -1:
+            event = r.WatcherEvent.decode(reply.body)
+            self.events.append(f"{EventType(event.type).name} {event.path}")
+        return reply
 
     def call(self, op: int, body: Record | bytes = b"", timeout: float = WAIT_S) -> tuple[str, bytes]:
         """Send a request, and wait for its reply."""
@@ -142,14 +130,13 @@ class ScriptClient:
         return self.answer(timeout)
 
     def wait_for_events(self, count: int, timeout: float = WAIT_S) -> list[str]:
-        """Wait until so many events have come; return all that have, by then at the latest."""
+        """Wait until *count* events have arrived or the timeout is over; return all received events."""
         deadline = time.monotonic() + timeout
         while len(self.events) < count and time.monotonic() < deadline:
             payload = self._next(max(deadline - time.monotonic(), 0.001))
             if payload is None:
                 break
-            if r.ReplyHeader.decode(payload).xid == -1:
-                self._add_event(payload)
+            self._noted(payload)
         return self.events
 
     def is_closed(self, timeout: float = WAIT_S) -> bool:
@@ -157,11 +144,11 @@ class ScriptClient:
         deadline = time.monotonic() + timeout
         while self.connected and time.monotonic() < deadline:
             payload = self._next(deadline - time.monotonic())
-            if payload is not None and r.ReplyHeader.decode(payload).xid == -1:
-                self._add_event(payload)
+            if payload is not None:
+                self._noted(payload)
         return not self.connected
 
-    # --- in words ---
+    # --- requests with outcomes in words ---
 
     def create(self, path: str, data: bytes = b"", flags: int = 0, timeout: float = WAIT_S) -> str:
         """Create a node; return its path, or the error."""
@@ -191,18 +178,18 @@ class ScriptClient:
         return " ".join(sorted(r.GetChildrenResponse.decode(body).children or ())) if error == "OK" else error
 
     def sync(self, path: str = "/", timeout: float = WAIT_S) -> str:
-        """Wait until the member has all that was before; return ``OK`` or the error."""
+        """Send a sync, so the member catches up with its leader; return ``OK`` or the error."""
         return self.call(OpCode.SYNC, r.SyncRequest(path), timeout)[0]
 
     def ping(self) -> str:
-        """Return ``OK``, or what came instead."""
-        if self._socket is None:
+        """Send a ping; return ``OK`` or a different outcome."""
+        if self._wire is None:
             return "closed"
-        self._socket.sendall(frames.ping())
+        self._wire.send(OpCode.PING)
         return self.answer()[0]
 
     def close(self) -> str:
-        """Close the session; return ``OK`` or what came instead."""
+        """Close the session; return ``OK`` or a different outcome."""
         outcome = self.call(OpCode.CLOSE_SESSION)[0]
         self.drop()
         self.session = NO_SESSION

@@ -1,4 +1,4 @@
-"""The shell inside the test's process: what a line prints."""
+"""The shell inside the test process: execute lines and return their output."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Final, NamedTuple
 
 from support.zkcli import Step, step_of
 
-from zoolet.client.shell.interpreter import execute
-from zoolet.client.shell.output import Output
-from zoolet.client.shell.shell import Settings, Shell
+from zoolet.cli.shell.interpreter import execute
+from zoolet.cli.shell.output import Output
+from zoolet.cli.shell.shell import Settings, Shell
 from zoolet.client.wire.states import State
 
 TREE: Final = {"/app": "root", "/app/a": "one", "/app/a/b": "two\nlines", "/app/c": b"\xff\x00", "/other": ""}
-"""The nodes of the shell that a test is given."""
+"""The nodes that the shell of a test starts with."""
 
 
 class Screen(io.StringIO):
-    """What the shell writes to; a terminal, if that is wanted."""
+    """An output stream for the shell, optionally a terminal."""
 
     def __init__(self, terminal: bool = False) -> None:
         super().__init__()
         self._terminal = terminal
 
     def isatty(self) -> bool:
-        """Return whether it is a terminal."""
+        """Return whether the stream is a terminal."""
         return self._terminal
 
     def pop(self) -> str:
-        """Return what was written since the last time."""
+        """Return the output since the last call."""
         text = self.getvalue()
         self.seek(0)
         self.truncate()
@@ -39,12 +39,12 @@ class Screen(io.StringIO):
 
 
 class Printed(NamedTuple):
-    """What a line printed.
+    """The output of a line.
 
     Args:
-        out: To the first stream.
-        err: To the second one.
-        code: Its exit code.
+        out: Output on the first stream.
+        err: Output on the second stream.
+        code: The line's exit code.
     """
 
     out: str
@@ -53,12 +53,12 @@ class Printed(NamedTuple):
 
 
 class ShellAtHand:
-    """A shell whose lines are executed by a test.
+    """A shell that executes lines for a test.
 
     Args:
         shell: The shell.
         out: Its first stream.
-        err: Its second one; may be the same.
+        err: Its second stream; may be the same stream.
     """
 
     def __init__(self, shell: Shell, out: Screen, err: Screen) -> None:
@@ -69,7 +69,7 @@ class ShellAtHand:
     async def __call__(self, line: str) -> Printed:
         """Execute a line."""
         code = await execute(self.shell, line)
-        for _ in range(3):  # events that the server has sent with the answer
+        for _ in range(3):  # for events that the server sent with the answer
             await asyncio.sleep(0)
         return Printed(self._out.pop(), self._err.pop() if self._err is not self._out else "", code)
 
@@ -94,7 +94,7 @@ async def shell_on(
     out = Screen(terminal)
     err = out if one_stream else Screen(terminal)
     shell = Shell(Settings(hosts), Output(out, err, as_json=as_json, colour=colour))
-    shell.connect()
+    await shell.connect()
     try:
         await shell.client.wait_for(State.CONNECTED)
         out.pop()

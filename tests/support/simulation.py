@@ -1,9 +1,9 @@
-"""Runs in virtual time, the one way in which tests make them: a test says only what happens.
+"""Runs in virtual time. A test defines only its main coroutine; these functions do the rest.
 
 ==========================  ==============================================================================
-:func:`run_simulation`      ``main(sim)``: no server yet
+:func:`run_simulation`      ``main(sim)``: without a server
 :func:`simulate`            ``main(sim, server)``
-:func:`simulate_clients`    ``main(sim, server, connect)``: clients are closed at the end, and leave no task
+:func:`simulate_clients`    ``main(sim, server, connect)``: closes clients at the end; no task may be left
 :func:`with_client`         ``main(server, zk)``
 ==========================  ==============================================================================
 """
@@ -16,23 +16,22 @@ from random import Random
 from typing import Any, Final
 
 from zoolet.client import Backoff, Client
-from zoolet.server import Server
-from zoolet.server.testing import Simulation
+from zoolet.testing import Server, Simulation
 
 SESSION_S: Final = 6.0
 """The session timeout of the clients of :func:`simulate_clients`."""
 
 Connect = Callable[..., Awaitable[Client]]
-"""Return a started client of the simulated server: ``await connect()``, ``await connect("/chroot", timeout=2.0)``."""
+"""A function that returns a started client of the server: ``await connect("/chroot", timeout=2.0)``."""
 
 
 def run_simulation(main: Callable[[Simulation], Coroutine[Any, Any, Any]], seed: int = 1, **options: Any) -> Any:
-    """Run a coroutine in a simulation of its own; return what it returns.
+    """Run a coroutine in a new simulation; return its result.
 
     Args:
-        main: What happens.
-        seed: Where randomness comes from.
-        **options: For :class:`~zoolet.server.testing.Simulation`.
+        main: The main coroutine function.
+        seed: Seed of the simulation.
+        **options: Options of :class:`~zoolet.testing.Simulation`.
     """
     sim = Simulation(seed, **options)
     return sim.run(main(sim))
@@ -41,12 +40,12 @@ def run_simulation(main: Callable[[Simulation], Coroutine[Any, Any, Any]], seed:
 def simulate(
     main: Callable[[Simulation, Server], Coroutine[Any, Any, Any]], seed: int = 1, limit: float = 3600.0
 ) -> Any:
-    """Run a coroutine with a server in virtual time; return what it returns.
+    """Run a coroutine with a server in virtual time; return its result.
 
     Args:
-        main: What happens.
-        seed: Where randomness comes from.
-        limit: The virtual seconds after which the run fails.
+        main: The main coroutine function.
+        seed: Seed of the simulation.
+        limit: Time limit of the run, in virtual seconds.
     """
 
     async def run(sim: Simulation) -> Any:
@@ -57,7 +56,7 @@ def simulate(
 
 
 def simulate_clients(main: Callable[[Simulation, Server, Connect], Coroutine[Any, Any, None]], seed: int = 1) -> None:
-    """Run with a server, and a function that starts clients; they are closed at the end, and must leave no task."""
+    """Run with a server and a function that starts clients. At the end they are closed, and no task may be left."""
 
     async def run(sim: Simulation, server: Server) -> None:
         before = asyncio.all_tasks()
@@ -81,7 +80,7 @@ def simulate_clients(main: Callable[[Simulation, Server, Connect], Coroutine[Any
 
 
 def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options: Any) -> None:
-    """Run with a server and a client that is connected; the options are :func:`client_of`'s."""
+    """Run with a server and a connected client; the options are passed to :func:`client_of`."""
 
     async def run(sim: Simulation, server: Server) -> None:
         async with client_of(server, **options) as zk:
@@ -91,13 +90,13 @@ def with_client(main: Callable[[Server, Client], Any], seed: int = 1, **options:
 
 
 def client_of(server: Server, timeout: float = 10.0, seed: int = 5, **options: Any) -> Client:
-    """Return a client, not started, whose randomness is always the same and that soon connects again."""
+    """Return an unstarted client with a fixed seed and short reconnect delays."""
     options = {"rng": Random(seed), "backoff": Backoff(first=0.01, longest=0.2), **options}
     return Client(server.hosts, timeout, **options)
 
 
 async def eventually(what: Callable[[], Any], seconds: float = 60.0) -> None:
-    """Wait until something is true; a TimeoutError says that it has not become true in time."""
+    """Wait until a condition is true; raise TimeoutError if that takes longer than *seconds*."""
     async with asyncio.timeout(seconds):
         while not what():
             await asyncio.sleep(0.05)

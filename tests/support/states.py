@@ -8,11 +8,11 @@ from typing import Final
 
 from zoolet.client import State
 
-DEADLINE_S: Final = 10.0  # only ever reached on failure
+DEADLINE_S: Final = 10.0  # reached only on failure
 
 
 async def until(states: AsyncIterator[State], *wanted: State) -> list[State]:
-    """Take states up to one of these."""
+    """Read states up to and including one of *wanted*; return them."""
     seen = []
     async with asyncio.timeout(DEADLINE_S):
         async for state in states:

@@ -1,4 +1,4 @@
-"""A server with a data directory in the running event loop, and disks that fail, wait, or remember what was done."""
+"""A server with a data directory in the running event loop, and disks that fail, wait, or record operations."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class StoredServer:
         disk: The operations on files.
         clock: The source of time.
         port: The port; 0 for a free one.
-        turn: As for :func:`assemble`.
-        settings: Those of the storage.
+        turn: The *turn* of :func:`assemble`.
+        settings: Settings of the storage.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class StoredServer:
 
     @property
     def store(self) -> Store:
-        """Its files."""
+        """The server's files."""
         store = self.daemon.connections.log
         assert isinstance(store, Store)
         return store
 
     @property
     def engine(self) -> Engine:
-        """Its state."""
+        """The server's state."""
         return self.daemon.engine
 
 
@@ -103,33 +103,33 @@ async def files_with(folder: Path, *, preallocated: int = 0) -> tuple[Path, Path
         inner = folder / "version-2"
         log, snapshot = sorted(path for path in inner.iterdir() if not path.name.startswith("zoolet"))
         whole = log.read_bytes()
-    log.write_bytes(whole)  # without what the end has added, as if the server had been killed
+    log.write_bytes(whole)  # drop what the shutdown added, as if the server had been killed
     log.with_name("zoolet.lock").write_text("pid 1\n")
     return snapshot, log
 
 
 def recover_leniently(folder: Path) -> tuple[Engine, Recovered]:
-    """Recover as a daemon does."""
+    """Recover a data directory as a daemon does."""
     engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
     return engine, recover(engine, folder, lenient=True)
 
 
 def writes_in(engine: Engine) -> int:
-    """Return how many of the writes of :func:`files_with` are there; those that are, are the first."""
+    """Return how many writes of :func:`files_with` are present; these must be the first writes, without gaps."""
     there = [engine.tree.get(f"/n{number}") is not None for number in range(WRITES)]
     assert there == sorted(there, reverse=True), there
     return sum(there)
 
 
 def recovered(folder: Path) -> Engine:
-    """Return the state that a server would begin with."""
+    """Return the state that a server would start with."""
     engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
     recover(engine, folder, lenient=True)
     return engine
 
 
 def state_of(engine: Engine) -> dict[str, object]:
-    """Return all that outlives a server: nodes, with every field, and sessions."""
+    """Return the whole persistent state: nodes, with every field, and sessions."""
     nodes = {
         path: (
             *(node.data, engine.acls.list(node.acl), node.owner, node.czxid, node.mzxid, node.pzxid),
@@ -156,7 +156,7 @@ class FullDisk(Disk):
         super().reserve(descriptor, offset, size)
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
-        """Write, or write a part and fail."""
+        """Write, or write half of the data and fail."""
         if not self.writes:
             super().write(descriptor, data[: len(data) // 2], offset)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -173,10 +173,10 @@ class FullDisk(Disk):
 
 
 class SlowDisk(Disk):
-    """A disk whose syncs wait for ``may_sync``; ``syncing`` counts those that were begun, ``synced`` those that ended.
+    """A disk whose syncs wait for ``may_sync``; ``syncing`` counts the started syncs, ``synced`` the finished ones.
 
     Args:
-        seconds: How long each takes at least.
+        seconds: The minimum duration of each sync.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:
@@ -203,16 +203,16 @@ class Step(NamedTuple):
 
 
 class RememberingDisk(Disk):
-    """A disk that remembers all that was done, in order, so that it can be said what a loss of power may leave.
+    """A disk that records all operations in order, to compute what a power loss may leave.
 
     Args:
-        folder: A data directory with what there is before; all of it outlives a loss of power.
+        folder: The data directory. Files that exist already survive every power loss.
     """
 
     def __init__(self, folder: Path) -> None:
         self.steps: list[Step] = []
         self._files: dict[int, int] = {}
-        self.lock = b"pid 1\n"  # what the file of the lock had when it was synced last
+        self.lock = b"pid 1\n"  # content of the lock file at its last sync
         before = (path for path in (folder / SUBFOLDER).glob("*") if path.name != LOCK)
         self._before = dict(enumerate(sorted(before), 1))
         self._contents = {number: path.read_bytes() for number, path in self._before.items()}
@@ -227,7 +227,7 @@ class RememberingDisk(Disk):
         return descriptor
 
     def open(self, path: Path) -> int:
-        """Open a file that was there before."""
+        """Open a file that existed at the start."""
         descriptor = super().open(path)
         self._files[descriptor] = next(number for number, known in self._before.items() if known == path)
         return descriptor
@@ -275,13 +275,14 @@ class RememberingDisk(Disk):
         self.steps.append(Step("sync_folder", 0, ()))
 
     def after_kill(self, count: int, folder: Path) -> None:
-        """Write into an empty folder what the first *count* steps leave behind when the process is killed: all."""
+        """Write into an empty folder what is left if the process is killed after *count* steps: everything."""
         self._write(folder, self._names(self.steps[:count], None), self.steps[:count], Random(0), 1.0)
 
     def after_power_loss(self, count: int, random: Random, folder: Path) -> None:
-        """Write into an empty folder what the first *count* steps may leave behind when the power is lost: of what was
-        not synced, nothing is there, or all, or some sectors; and of the names that were not synced, none, or all, or
-        the first few.
+        """Write into an empty folder what may be left if the power is lost after *count* steps.
+
+        None, all, or some sectors of the unsynced data are left. None, all, or the first few of the unsynced names are
+        left.
         """
         steps = self.steps[:count]
         names = self._names(steps, random)
@@ -321,7 +322,7 @@ class RememberingDisk(Disk):
         mine = [step for step in steps if step.file == file]
         synced = max((number for number, step in enumerate(mine) if step.what == "sync"), default=-1)
         content = bytearray(self._contents.get(file, b""))
-        lost: set[int] = set()  # sectors: the system has a whole one in memory, so a later write has the earlier ones
+        lost: set[int] = set()  # sectors; the system caches whole ones, so a later write includes earlier ones
         for number, step in enumerate(mine):
             if step.what == "truncate":
                 if number < synced or random.random() < share:
@@ -336,11 +337,11 @@ class RememberingDisk(Disk):
 
 
 class GatedDisk(RememberingDisk):
-    """A disk that remembers, and whose syncs of logs and of snapshots wait until they may go on.
+    """A recording disk whose syncs of logs and snapshots wait at gates.
 
     Attributes:
-        gates: The gates, ``log`` and ``snapshot``; open at first.
-        arrived: How many syncs have come to each gate.
+        gates: The gates, ``log`` and ``snapshot``; initially open.
+        arrived: Number of syncs that have reached each gate.
         log_fails: Whether syncs of logs fail.
     """
 
@@ -365,7 +366,7 @@ class GatedDisk(RememberingDisk):
 
 
 def _write_sectors(content: bytearray, data: bytes, offset: int, is_written: Callable[[int], bool]) -> None:
-    """Write those sectors of some data that are written, each as a whole."""
+    """Write those sectors of the data for which *is_written* is true, each as a whole."""
     at, end = offset, offset + len(data)
     while at < end:
         upto = min(end, at - at % SECTOR + SECTOR)

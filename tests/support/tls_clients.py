@@ -13,17 +13,18 @@ from zoolet.server.net.tls_settings import TlsSettings
 
 FILES: Final = Path(__file__).parent / "tls"
 CERTIFICATE: Final = ("--tls-cert", str(FILES / "server.pem"), "--tls-key", str(FILES / "server-key.pem"))
-"""The options with which a daemon uses the certificate in that folder."""
+"""The daemon options for the server certificate in that folder."""
 AUTHORITY: Final = ("--tls-ca", str(FILES / "ca.pem"))
-"""The options with which a daemon requires certificates of the authority in that folder."""
+"""The daemon options to require client certificates of the authority in that folder."""
 CERTIFICATE_SETTINGS: Final = TlsSettings(str(FILES / "server.pem"), key=str(FILES / "server-key.pem"))
-"""The same for a server in the running loop."""
-TIMEOUT_S: Final = 10.0  # only ever reached on failure
+"""The same certificate for a server in the running event loop."""
+TIMEOUT_S: Final = 10.0  # reached only on failure
 
 
-def trusting(*, certificate: bool = False) -> ssl.SSLContext:
-    """Return a client's context."""
-    context = ssl.create_default_context(cafile=str(FILES / "ca.pem"))
+def trusting(authority: Path | str = FILES / "ca.pem", *, certificate: bool = False) -> ssl.SSLContext:
+    """Return a client's context, which on every version is as strict as the default of Python 3.13."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
     if certificate:
         context.load_cert_chain(FILES / "client.pem", FILES / "client-key.pem")
     return context
@@ -32,11 +33,11 @@ def trusting(*, certificate: bool = False) -> ssl.SSLContext:
 def shake(
     port: int, authority: Path, certificate: Path | None = None, version: ssl.TLSVersion | None = None
 ) -> tuple[ssl.SSLSocket, bytes]:
-    """Shake hands and open a session; return the connection, and the beginning of the answer (empty: it was closed).
+    """Shake hands and open a session; return the connection, and the first bytes of the answer (empty if closed).
 
-    With TLS 1.3 a client learns only by the answer whether its certificate will do.
+    With TLS 1.3, only the answer shows a client whether its certificate was accepted.
     """
-    context = ssl.create_default_context(cafile=str(authority))
+    context = trusting(authority)
     if certificate is not None:
         context.load_cert_chain(certificate)
     if version is not None:

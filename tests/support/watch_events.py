@@ -1,4 +1,4 @@
-"""Reading the events of watches, and changing the tree behind a client's back."""
+"""Helpers that read the events of watches and change the tree without the client."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 from zoolet.client import Client, Event, EventType, State
 from zoolet.client.aio.watcher import Watcher
-from zoolet.server import Server
+from zoolet.testing import Server
 
 T = TypeVar("T")
 CREATED = EventType.NODE_CREATED
 DELETED = EventType.NODE_DELETED
 CHANGED = EventType.NODE_DATA_CHANGED
 CHILDREN = EventType.NODE_CHILDREN_CHANGED
-DEADLINE_S = 5.0  # only ever reached on failure
+DEADLINE_S = 5.0  # reached only on failure
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns without waiting for anything."""
+    """Return the result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -30,18 +30,18 @@ def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def waits(events: Watcher) -> bool:
-    """Return whether there is no event to take."""
+    """Return whether no event is pending."""
     return not events.pending
 
 
 async def next_events(events: Watcher, count: int) -> list[tuple[EventType, str]]:
-    """Wait for so many events."""
+    """Wait for *count* events."""
     async with asyncio.timeout(DEADLINE_S):
         return [delivered(await events.next()) for _ in range(count)]
 
 
 async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
-    """Take all events that the server had to tell by now."""
+    """Return all events that the server has sent so far."""
     await zk.sync("/")
     async with asyncio.timeout(DEADLINE_S):
         while events.resyncing:
@@ -53,12 +53,12 @@ async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
 
 
 def delivered(event: Event) -> tuple[EventType, str]:
-    """Return what an event is about."""
+    """Return the type and path of an event."""
     return event.type, event.path
 
 
 async def away(zk: Client, server: Server, meanwhile: Callable[[], Any], *, expire: bool = False) -> None:
-    """Run something while a client is disconnected, or is between two sessions, and wait until it is back."""
+    """Call a function while a client is disconnected or between two sessions, and wait until the client is back."""
     server.refuse_connections()
     states = zk.states()
     (server.expire if expire else server.drop)(zk)
@@ -73,7 +73,7 @@ async def away(zk: Client, server: Server, meanwhile: Callable[[], Any], *, expi
 
 
 def do(server: Server, op: str, path: str) -> None:
-    """Change the tree behind the client's back."""
+    """Change the tree without the client."""
     from zoolet.protocol import records as r
     from zoolet.protocol.acl import OPEN_ACL_UNSAFE
     from zoolet.protocol.operations import OpCode

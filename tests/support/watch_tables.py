@@ -1,4 +1,4 @@
-"""What an engine keeps of watches, so that tests can tell whether anything was left behind."""
+"""The number of watches and unfinished requests in an engine, to test that nothing is left."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ NOTHING: Final = (0, 0, 0, False, 0)
 
 
 def kept(engine: Engine) -> int:
-    """Return how many watches the tables hold, those that are to be removed included."""
+    """Return the number of watches in the tables, including watches that are due for removal."""
     return sum(len(clients) for store in engine.watches._stores for clients in store.values())
 
 
 def left(engine: Engine) -> tuple[int, int, int, bool, int]:
-    """Return what is kept of watches and unfinished requests, of all connections."""
+    """Return the counters of watches and unfinished requests of all connections."""
     watches = engine.watches
     return watches.active, watches._weight, sum(map(len, watches._stores)), watches.unswept, engine.partial_requests

@@ -1,7 +1,7 @@
-"""Sessions reduced to their connection, to observe each byte that an embedded server sends.
+"""Clients reduced to their connection: a test can send any bytes and sees every byte from the server.
 
-:class:`Wire` uses a socket, for a server in a thread; :class:`StreamWire` uses asyncio's streams, for a server in the
-simulated network.
+:class:`Wire` uses a blocking socket, for a server in a thread or in a process; :class:`StreamWire` uses asyncio's
+streams, for a server in the running event loop or in the simulated network.
 """
 
 from __future__ import annotations
@@ -9,30 +9,49 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+import struct
+import time
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
+
+from support.frames import request
+from support.peer import Reply
+from support.waiting import DEADLINE_S as DEADLINE_S
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
 from zoolet.protocol.codec import Record, int_at
-from zoolet.protocol.framing import frame
+from zoolet.protocol.framing import Frames, frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
+from zoolet.testing import Server
 
-DEADLINE_S: Final = 10.0  # only ever reached on failure
-SOON_S: Final = 0.3  # for what is sent at once, or not at all
+SOON_S: Final = 0.3  # for bytes that are sent immediately or not at all
 EPHEMERAL: Final = 1
 SEQUENTIAL: Final = 2
+PING_XID: Final = -2
+"""The xid of every ping and of its reply."""
+RESET: Final = struct.pack("ii", 1, 0)
+"""The value of ``SO_LINGER`` that makes a close send RST."""
+
+
+def replied(payload: bytes) -> Reply:
+    """Split the payload of a reply or an event."""
+    header = r.ReplyHeader.decode(payload)
+    return Reply(header.xid, header.zxid, header.err, payload[16:])
 
 
 class Wire:
     """A session reduced to its socket.
 
     Args:
-        server: The server to connect to.
-        timeout: The session timeout to ask for, in seconds.
+        server: The server to connect to, or its port.
+        timeout: The requested session timeout in seconds; 0 sends no handshake.
         session: The id and password of the session to resume.
+        wait: The longest wait for a frame, in seconds.
+        source: The address to connect from.
+        room: The size of the socket's receive buffer, in bytes; 0 for the default.
 
     Attributes:
         events: The types and paths of the events that arrived before a reply.
@@ -41,19 +60,45 @@ class Wire:
         password: The password of the session.
     """
 
-    def __init__(self, server: Server, timeout: float = 30.0, session: tuple[int, bytes] = (0, bytes(16))) -> None:
-        self.link = socket.create_connection(("127.0.0.1", server.port), DEADLINE_S)
-        self.stream = self.link.makefile("rb")
-        self.link.sendall(frame(ConnectRequest(0, round(timeout * 1000), *session).encode()))
+    def __init__(
+        self,
+        server: Server | int,
+        timeout: float = 30.0,
+        session: tuple[int, bytes] = (0, bytes(16)),
+        *,
+        wait: float = DEADLINE_S,
+        source: str = "127.0.0.1",
+        room: int = 0,
+    ) -> None:
+        self.link = socket.socket()
+        self.link.settimeout(wait)
+        self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.wait = wait
         self.events: list[tuple[int, str]] = []
         self.xid = 0
         self.id = 0
         self.password = bytes(16)
         self.body = b""
+        self._frames = Frames(limit=None)
+        self._payloads: list[bytes] = []
+        try:
+            if room:
+                self.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+            self.link.bind((source, 0))
+            self.link.connect(("127.0.0.1", server if isinstance(server, int) else server.port))
+        except BaseException:
+            self.link.close()
+            raise
+        if timeout:
+            self.write(ConnectRequest(0, round(timeout * 1000), *session).encode())
 
     def welcomed(self) -> Self:
         """Wait for the connect response."""
-        welcome = ConnectResponse.decode(self.payload())
+        try:
+            welcome = ConnectResponse.decode(self.payload())
+        except BaseException:
+            self.close()
+            raise
         self.id, self.password = welcome.session_id, welcome.password or b""
         return self
 
@@ -63,61 +108,99 @@ class Wire:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stream.close()
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket; the session stays open."""
+        self.link.close()
+
+    def reset(self) -> None:
+        """Close the socket as a machine that crashed does, with RST."""
+        self.link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.link.close()
 
     # --- bytes ---
 
+    def next_payload(self, wait: float | None = None) -> bytes | None:
+        """Wait for one frame; return None if the connection is closed instead.
+
+        Raises:
+            TimeoutError: No frame arrived within *wait* seconds.
+        """
+        deadline = time.monotonic() + (self.wait if wait is None else wait)
+        while not self._payloads:
+            self.link.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                data = self.link.recv(1 << 16)
+            except ConnectionError:
+                data = b""
+            if not data:
+                return None
+            self._payloads += self._frames.feed(data)
+        return self._payloads.pop(0)
+
     def payload(self) -> bytes:
-        """Wait for one frame; the end of the connection is an EOFError."""
-        head = self.stream.read(4)
-        if len(head) < 4:
-            raise EOFError
-        return self.stream.read(int_at(head)[0])
+        """Wait for one frame; raise EOFError if the connection is closed instead."""
+        payload = self.next_payload()
+        if payload is None:
+            raise EOFError("the server closed the connection")
+        return payload
 
     def payloads(self, count: int) -> list[bytes]:
-        """Wait for so many frames."""
+        """Wait for *count* frames."""
         return [self.payload() for _ in range(count)]
 
-    def send(self, op: OpCode, body: Record | None = None) -> None:
-        """Send one request."""
-        self.send_raw(op, body.encode() if body else b"")
+    def write(self, payload: bytes) -> None:
+        """Send one frame. A closed connection is not reported here, but by the next read."""
+        with suppress(ConnectionError):
+            self.link.sendall(frame(payload))
 
-    def send_raw(self, op: OpCode, body: bytes) -> None:
-        """Send one request whose body is bytes."""
-        self.xid += 1
-        self.link.sendall(frame(r.RequestHeader(self.xid, op).encode() + body))
+    def send(self, op: int, body: Record | bytes = b"", xid: int | None = None) -> int:
+        """Send one request; return its xid, which by default is the next number."""
+        if xid is None:
+            self.xid += 1
+            xid = PING_XID if op == OpCode.PING else self.xid
+        with suppress(ConnectionError):
+            self.link.sendall(request(xid, op, body))
+        return xid
 
     def has_something(self) -> bool:
-        """Return whether there are bytes to read."""
-        return bool(select.select([self.link], [], [], 0)[0])
+        """Return whether data can be read."""
+        return bool(self._payloads or select.select([self.link], [], [], 0)[0])
 
     def ended(self) -> bool:
-        """Return whether the server has closed the connection, or does so soon."""
-        return bool(select.select([self.link], [], [], SOON_S)[0]) and not self.stream.read(1)
+        """Return whether the server has closed the connection, or closes it soon."""
+        return not self._payloads and bool(select.select([self.link], [], [], SOON_S)[0]) and not self.link.recv(1)
 
     # --- requests; each returns its error code ---
 
     def reply(self) -> int:
-        """Wait for a reply, and return its error code; events that come before it are kept."""
-        while True:
-            payload = self.payload()
-            header = r.ReplyHeader.decode(payload)
-            if header.xid != -1:
-                self.body = payload[16:]
-                return header.err
-            event = r.WatcherEvent.decode(payload[16:])
+        """Wait for a reply, and return its error code; earlier events are kept."""
+        return self._reply().err
+
+    def _reply(self) -> Reply:
+        while (reply := replied(self.payload())).xid == -1:
+            event = r.WatcherEvent.decode(reply.body)
             self.events.append((event.type, event.path))
+        self.body = reply.body
+        return reply
 
     def event(self) -> tuple[int, str]:
         """Wait for an event."""
         event = r.WatcherEvent.decode(self.payload()[16:])
         return event.type, event.path
 
-    def ask(self, op: OpCode, body: Record | None = None) -> int:
-        """Send one request and wait for its reply."""
-        self.send(op, body)
-        return self.reply()
+    def ask(self, op: int, body: Record | bytes = b"", xid: int | None = None) -> int:
+        """Send one request and wait for its reply.
+
+        Raises:
+            ValueError: The reply is for another request.
+        """
+        sent = self.send(op, body, xid)
+        reply = self._reply()
+        if reply.xid != sent:
+            raise ValueError(f"request {sent} was answered with {reply.xid}")
+        return reply.err
 
     def create(self, path: str, flags: int = 0, value: bytes = b"", acl: AclList = OPEN_ACL_UNSAFE) -> int:
         """Create a node."""
@@ -132,7 +215,7 @@ class Wire:
         return self.ask(OpCode.DELETE, r.DeleteRequest(path, -1))
 
     def exists(self, path: str = "/") -> int:
-        """Ask whether a node exists."""
+        """Send an exists."""
         return self.ask(OpCode.EXISTS, r.ExistsRequest(path, False))
 
     def watch(self, path: str) -> int:
@@ -153,7 +236,7 @@ class Wire:
         return sorted(r.GetChildrenResponse.decode(self.body).children)
 
     def answers(self, count: int) -> list[int]:
-        """Ask so many times whether the root exists; return the error codes."""
+        """Send *count* exists requests for the root; return the error codes."""
         return [self.exists() for _ in range(count)]
 
 
@@ -162,43 +245,155 @@ def creating(path: str) -> r.CreateRequest:
     return r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0)
 
 
+def reset_at_once(port: int, data: bytes = b"") -> int:
+    """Connect, send and reset before the server's event loop can accept; return the number of bytes."""
+    wire = Wire(port, 0)
+    wire.link.sendall(data)
+    wire.reset()
+    return len(data)
+
+
 class StreamWire:
-    """A session in the simulated network.
+    """A connection reduced to its streams.
 
     Args:
         reader: The stream of received bytes.
-        transport: The transport of the connection.
+        writer: The stream of sent bytes.
+        wait: The longest wait for bytes, in seconds of the event loop; None for no limit.
+
+    Attributes:
+        welcome: The connect response; None before the handshake.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, transport: Any) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, wait: float | None = DEADLINE_S
+    ) -> None:
         self.reader = reader
-        self.transport = transport
-        self.id = 0
-        self.xid = 0
+        self.writer = writer
+        self.transport = writer.transport
+        self.wait = wait
+        self.welcome: ConnectResponse | None = None
+        self._xid = 0
+
+    @property
+    def address(self) -> str:
+        """The client's address in ZooKeeper's format."""
+        host, port = self.writer.get_extra_info("sockname")[:2]
+        return f"/{host}:{port}"
+
+    @property
+    def id(self) -> int:
+        """The id of its session."""
+        assert self.welcome is not None
+        return self.welcome.session_id
+
+    # --- bytes ---
+
+    def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.writer.write(data)
+
+    def end(self) -> None:
+        """Send nothing more: half-close."""
+        self.writer.write_eof()
+
+    async def read(self, size: int) -> bytes:
+        """Wait for this many bytes."""
+        async with asyncio.timeout(self.wait):
+            return await self.reader.readexactly(size)
+
+    async def rest(self) -> bytes:
+        """Wait for the server to close; return the bytes that it sent before."""
+        async with asyncio.timeout(self.wait):
+            return await self.reader.read()
+
+    async def closed(self) -> bytes:
+        """Wait for the server to close, even with a reset; return the bytes that it sent before."""
+        with suppress(ConnectionError):
+            return await self.rest()
+        return b""
+
+    async def close(self) -> None:
+        """Close the socket."""
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+    async def reset(self) -> None:
+        """Close the socket as a machine that crashed does, with RST."""
+        link: socket.socket = self.writer.get_extra_info("socket")
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        await self.abort()
+
+    async def abort(self) -> None:
+        """Close the socket without sending what is buffered."""
+        self.transport.abort()
+        with suppress(OSError):
+            await self.writer.wait_closed()
+
+    # --- frames ---
 
     async def payload(self) -> bytes:
         """Wait for one frame."""
-        (length,) = int_at(await self.reader.readexactly(4))
-        return await self.reader.readexactly(length)
+        return await self.read(int_at(await self.read(4))[0])
 
-    async def ask(self, op: OpCode, body: Record | None = None) -> int:
+    async def answer(self) -> Reply:
+        """Wait for one reply."""
+        return replied(await self.payload())
+
+    async def answers(self, count: int) -> list[Reply]:
+        """Wait for *count* replies."""
+        return [await self.answer() for _ in range(count)]
+
+    async def xids(self, count: int) -> list[int]:
+        """Wait for *count* replies; return their xids."""
+        return [int_at(await self.payload())[0] for _ in range(count)]
+
+    # --- operations ---
+
+    async def shake_hands(
+        self, session: int = 0, password: bytes = bytes(16), *, timeout_s: float = 30.0
+    ) -> ConnectResponse:
+        """Open or resume a session."""
+        self.send(frame(ConnectRequest(0, round(timeout_s * 1000), session, password).encode()))
+        self.welcome = ConnectResponse.decode(await self.payload())
+        return self.welcome
+
+    async def call(self, framed: bytes) -> int:
+        """Send one framed request and wait for its reply, skipping events; return its error code."""
+        self.send(framed)
+        while (reply := await self.answer()).xid == -1:
+            pass
+        assert (reply.xid,) == int_at(framed, 4)
+        return reply.err
+
+    async def ask(self, op: OpCode, body: Record | bytes = b"") -> int:
         """Send a request and wait for its error code."""
-        self.xid += 1
-        self.transport.write(frame(r.RequestHeader(self.xid, op).encode() + (body.encode() if body else b"")))
-        return r.ReplyHeader.decode(await self.payload()).err
+        self._xid += 1
+        return await self.call(request(PING_XID if op == OpCode.PING else self._xid, op, body))
 
     async def create(self, path: str, flags: int = 0, data: bytes = b"") -> int:
         """Create a node."""
         return await self.ask(OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, flags))
 
+    async def watch(self, path: str) -> None:
+        """Set a data watch; the node need not exist."""
+        await self.ask(OpCode.EXISTS, r.ExistsRequest(path, True))
+
+
+class _Unclosed(asyncio.StreamWriter):
+    """A writer that may be left open, because the simulated network ends with its event loop."""
+
+    def __del__(self) -> None:
+        pass
+
 
 async def dial(server: Server, timeout_s: float = 10.0) -> StreamWire:
-    """Open a session in the running loop; return it when the server has answered."""
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().create_connection(
+    """Open a session in the simulated network; return its connection once the server has answered."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    transport, protocol = await loop.create_connection(
         lambda: asyncio.StreamReaderProtocol(reader), "127.0.0.1", server.port
     )
-    client = StreamWire(reader, transport)
-    transport.write(frame(ConnectRequest(0, round(timeout_s * 1000)).encode()))
-    client.id = ConnectResponse.decode(await client.payload()).session_id
+    client = StreamWire(reader, _Unclosed(transport, protocol, reader, loop), wait=None)
+    await client.shake_hands(timeout_s=timeout_s)
     return client

@@ -1,4 +1,4 @@
-"""Transcripts of ZooKeeper's command line: what each line that is typed prints, of Apache's zkCli and of zoolet's."""
+"""Transcripts of ZooKeeper's command line, Apache's zkCli and zoolet's: each typed line with its output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from support.apache import JARS, NEEDED, ApacheZooKeeper, jars_of
 
 MARKER: Final = re.compile(r"Node does not exist: /marker-(\d+)$")
 PAUSE: Final = 0.02
-"""Seconds for events, which are printed by another thread than answers."""
+"""Seconds to wait for events, because a different thread prints them."""
 QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
 def java_command(release: str, *arguments: str) -> list[str]:
-    """Return the command that starts Apache's zkCli, without JLine, so that it reads lines from its input."""
+    """Return the command that starts Apache's zkCli without JLine, which makes it read lines from stdin."""
     jars = jars_of("3.9") if release == "3.9" else [jar for pattern in NEEDED for jar in sorted(JARS.glob(pattern))]
     return [
         "java",
@@ -36,12 +36,12 @@ def java_command(release: str, *arguments: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Step:
-    """One line that was typed, and the lines it printed.
+    """One typed line and its output.
 
     Args:
         command: The line.
-        output: What it printed, stderr too.
-        events: The watch events it printed, in order.
+        output: Its output, including stderr.
+        events: The printed watch events, in order.
     """
 
     command: str
@@ -50,14 +50,14 @@ class Step:
 
 
 def record(argv: Sequence[str], commands: Sequence[str], eventful: Container[str] | None = None) -> list[Step]:
-    """Type commands into a shell, one by one, and return what each of them prints.
+    """Type commands into a shell, one by one, and return the output of each.
 
-    After each of them a node that does not exist is listed: its message shows where the output ends.
+    After each command, a missing node is listed; its error message marks the end of the output.
 
     Args:
-        argv: The shell.
+        argv: The command line of the shell.
         commands: The commands.
-        eventful: Those after which there is a pause for events; None for all.
+        eventful: Commands to wait for events after; None for all commands.
     """
     process = subprocess.Popen(
         argv,
@@ -117,7 +117,7 @@ class _Reader:
 
 
 def step_of(command: str, lines: list[str]) -> Step:
-    """Return what a line printed, events apart."""
+    """Split the output of a line into answers and events."""
     output: list[str] = []
     events: list[str] = []
     pending = iter(lines)
@@ -131,7 +131,7 @@ def step_of(command: str, lines: list[str]) -> Step:
 
 
 def _drop_head_of_event(output: list[str]) -> None:
-    """Drop the lines above an event: empty, WATCHER::, empty. Java prints them one by one, between others' lines."""
+    """Drop the lines above an event: empty, WATCHER::, empty. Java prints them one by one, between other lines."""
     places = [place for place, line in enumerate(output) if line == "WATCHER::"]
     if places:
         place = places[0]
@@ -142,7 +142,7 @@ def _drop_head_of_event(output: list[str]) -> None:
 
 
 def save(path: Path, steps: Sequence[Step]) -> None:
-    """Write a transcript: ``> command``, its output, and its events behind ``! ``."""
+    """Write a transcript: ``> command``, its output, and its events after ``! ``."""
     text = []
     for step in steps:
         text.append(f"> {step.command}")
@@ -165,11 +165,11 @@ def load(path: Path) -> list[Step]:
 
 
 def normalised(step: Step, extra: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Return what a step printed without what differs from run to run: times, zxids, sessions, the order of identities.
+    """Return the output of a step without times, zxids, sessions and the order of identities, which vary between runs.
 
     Args:
         step: The step.
-        extra: Commands that are left out of lists of commands.
+        extra: Commands to omit from lists of commands.
     """
     lines = []
     for line in step.output:
@@ -181,13 +181,13 @@ def normalised(step: Step, extra: Sequence[str] = ()) -> tuple[list[str], list[s
     if lines[:1] == ["Auth scheme: User"]:
         lines.sort()
     events = [re.sub(r" zxid: .*", "", event) for event in step.events]
-    if all("WatchRemoved" in event for event in events):  # in the order of a Java hash table
+    if all("WatchRemoved" in event for event in events):  # Java prints these in the order of a hash table
         events.sort()
     return lines, events
 
 
 def main() -> None:
-    """Record what Apache's shells print."""
+    """Record transcripts of Apache's shells."""
     folder = Path(__file__).parents[1] / "client" / "shell"
     commands = (folder / "commands.txt").read_text(encoding="utf-8").splitlines()
     for release, name in (("3.8", "zkcli-3.8.0.txt"), ("3.9", "zkcli-3.9.4.txt")):

@@ -1,6 +1,4 @@
-"""Embedded servers with their own clock and with the test's, and the clients and connections that the tests look at
-them with.
-"""
+"""Embedded servers with a real or manual clock, and the clients and connections of the tests."""
 
 from __future__ import annotations
 
@@ -12,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 from support.wire import DEADLINE_S, Wire
 
-from zoolet.server import Server
+from zoolet.testing import Server
 
-QUICK: Final = {"max_tries": -1, "delay": 0.001, "backoff": 1, "max_jitter": 0.0}  # how kazoo reconnects in these tests
+QUICK: Final = {"max_tries": -1, "delay": 0.001, "backoff": 1, "max_jitter": 0.0}  # for kazoo's reconnects
 
 
 @pytest.fixture
@@ -26,14 +24,14 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def manual() -> Iterator[Server]:
-    """A server whose time stands still."""
+    """A server with a manual clock."""
     with Server(clock="manual", seed=1) as server:
         yield server
 
 
 @pytest.fixture
 def wires() -> Iterator[ExitStack]:
-    """Where to enter connections, so that they are closed in the end."""
+    """An exit stack that closes the test's connections at the end."""
     with ExitStack() as stack:
         yield stack
 
@@ -47,7 +45,7 @@ def wire(server: Server, wires: ExitStack) -> Wire:
 
 @pytest.fixture
 def kazoo() -> Iterator[Callable[..., KazooClient]]:
-    """A function that makes KazooClients of a server, connected unless a test asks for others."""
+    """A function that creates KazooClients for a server, connected by default."""
     clients: list[KazooClient] = []
 
     def make(server: Server, start: bool = True, **options: Any) -> KazooClient:

@@ -1,4 +1,4 @@
-"""The actions of fault rules: what becomes of a request or an event that is hit."""
+"""The actions of fault rules: their effect on requests and events."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from support.wire import DEADLINE_S, Wire, creating
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import ErrorCode, NoNodeError
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import close_after, delay, drop_request, error, hold, lose_reply, withhold_event
+from zoolet.testing import Server, close_after, delay, drop_request, error, hold, lose_reply, withhold_event
 
 NO_NODE: Final = -101
 Dial = Callable[..., KazooClient]
@@ -28,7 +27,7 @@ Dial = Callable[..., KazooClient]
 # --- each action ---
 
 
-def test_a_delayed_request_takes_longer(server: Server, client: KazooClient) -> None:
+def test_delayed_request_takes_longer(server: Server, client: KazooClient) -> None:
     began = time.monotonic()
 
     with server.fault(delay(0.05), "create") as fault:
@@ -38,7 +37,7 @@ def test_a_delayed_request_takes_longer(server: Server, client: KazooClient) -> 
     assert fault.hits == 1
 
 
-def test_a_delay_with_jitter_is_another_one_each_time_and_the_same_with_the_seed() -> None:
+def test_jittered_delays_differ_but_repeat_with_seed() -> None:
     def delays(seed: int) -> list[float]:
         with Server(seed=seed) as server:
             fault = server.fault(delay(1, jitter=2), "create")
@@ -53,21 +52,21 @@ def test_a_delay_with_jitter_is_another_one_each_time_and_the_same_with_the_seed
 @pytest.mark.parametrize(
     "code", [NO_NODE, ErrorCode.NO_NODE, NoNodeError, NoNodeError(), KazooNoNodeError, KazooNoNodeError()], ids=repr
 )
-def test_an_error_is_answered_and_nothing_is_done(server: Server, client: KazooClient, code: Any) -> None:
+def test_error_action_answers_without_execution(server: Server, client: KazooClient, code: Any) -> None:
     with server.fault(error(code), "create"), pytest.raises(KazooNoNodeError):
         client.create("/a")
 
     assert dict(server.tree()) == {}
 
 
-def test_an_error_leaves_no_watch(server: Server, client: KazooClient) -> None:
+def test_error_action_leaves_no_watch(server: Server, client: KazooClient) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), "exists"), pytest.raises(SystemZookeeperError):
         client.exists("/a", watch=print)
 
     assert server.watches() == ()
 
 
-def test_a_dropped_request_is_not_done_and_the_connection_is_lost(server: Server, client: KazooClient) -> None:
+def test_dropped_request_is_not_done_and_connection_is_lost(server: Server, client: KazooClient) -> None:
     before = client.client_id
     with server.fault(drop_request(), "create"), pytest.raises(ConnectionLoss):
         client.create("/a")
@@ -77,7 +76,7 @@ def test_a_dropped_request_is_not_done_and_the_connection_is_lost(server: Server
     assert client.client_id == before
 
 
-def test_a_lost_reply_is_of_a_request_that_was_done(server: Server, client: KazooClient) -> None:
+def test_request_with_lost_reply_is_executed(server: Server, client: KazooClient) -> None:
     before = client.client_id
     with server.fault(lose_reply(), "create"), pytest.raises(ConnectionLoss):
         client.create("/a")
@@ -99,7 +98,7 @@ def test_close_after_replies_and_closes(server: Server, client: KazooClient) -> 
     assert client.client_id == before
 
 
-def test_a_held_request_waits_for_its_release(server: Server, kazoo: Dial) -> None:
+def test_held_request_waits_for_release(server: Server, kazoo: Dial) -> None:
     client, other = kazoo(server), kazoo(server)
     with server.fault(hold(), "create", times=1) as fault:
         pending = client.create_async("/a")
@@ -111,7 +110,7 @@ def test_a_held_request_waits_for_its_release(server: Server, kazoo: Dial) -> No
         assert pending.get(timeout=DEADLINE_S) == "/a"
 
 
-def test_the_action_releases_too_and_holds_no_more(server: Server, client: KazooClient) -> None:
+def test_released_action_holds_no_more_requests(server: Server, client: KazooClient) -> None:
     action = hold()
     with server.fault(action, "create") as fault:
         pending = client.create_async("/a")
@@ -121,14 +120,14 @@ def test_the_action_releases_too_and_holds_no_more(server: Server, client: Kazoo
         assert client.create("/b") == "/b"
 
 
-def test_a_withheld_event_comes_late(server: Server, kazoo: Dial) -> None:
+def test_withheld_event_is_delivered_on_release(server: Server, kazoo: Dial) -> None:
     client, other = kazoo(server), kazoo(server)
     events: queue.Queue[Any] = queue.Queue()
     client.exists("/a", watch=events.put)
 
     with server.fault(withhold_event()) as fault:
         other.create("/a")
-        client.exists("/")  # an event that was sent would have come before this reply
+        client.exists("/")  # a sent event would arrive before this reply
         assert events.empty()
         assert fault.hits == 1
         assert server.watches() == ()
@@ -138,7 +137,7 @@ def test_a_withheld_event_comes_late(server: Server, kazoo: Dial) -> None:
     assert (event.type, event.path) == ("CREATED", "/a")
 
 
-def test_a_withheld_event_that_was_not_released_is_lost(server: Server, wire: Wire) -> None:
+def test_unreleased_withheld_event_is_lost(server: Server, wire: Wire) -> None:
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
 
     with server.fault(withhold_event()):
@@ -149,7 +148,7 @@ def test_a_withheld_event_that_was_not_released_is_lost(server: Server, wire: Wi
     assert wire.events == []
 
 
-def test_events_are_withheld_by_path_and_by_who_gets_them(server: Server, wire: Wire, wires: ExitStack) -> None:
+def test_events_are_withheld_by_path_and_client(server: Server, wire: Wire, wires: ExitStack) -> None:
     other = wires.enter_context(Wire(server)).welcomed()
     for one in (wire, other):
         for path in ("/a", "/b"):
@@ -177,7 +176,7 @@ def test_events_are_released_in_their_order(server: Server, wire: Wire) -> None:
     assert (fault.hits, wire.events) == (3, [(1, "/a"), (1, "/b"), (1, "/c")])
 
 
-def test_rules_about_requests_hit_no_events_and_the_reverse(server: Server, wire: Wire) -> None:
+def test_rules_hit_either_requests_or_events(server: Server, wire: Wire) -> None:
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
 
     with (
@@ -189,7 +188,7 @@ def test_rules_about_requests_hit_no_events_and_the_reverse(server: Server, wire
     assert (requests.hits, events.hits) == (1, 1)
 
 
-# --- bad input ---
+# --- invalid input ---
 
 
 @pytest.mark.parametrize(
@@ -223,17 +222,17 @@ def test_rules_about_requests_hit_no_events_and_the_reverse(server: Server, wire
         "delay inf",
     ],
 )
-def test_actions_that_make_no_sense_are_named(make: Callable[[], object], named: str) -> None:
+def test_invalid_actions_are_named(make: Callable[[], object], named: str) -> None:
     with pytest.raises(ValueError, match=re.escape(named)):
         make()
 
 
-def test_a_rule_that_holds_nothing_releases_nothing(server: Server) -> None:
+def test_release_without_hold_is_refused(server: Server) -> None:
     with server.fault(delay(0)) as fault, pytest.raises(ValueError, match="delay"):
         fault.release()
 
 
-def test_one_action_serves_one_rule(server: Server) -> None:
+def test_action_serves_only_one_rule(server: Server) -> None:
     action = hold()
     with server.fault(action, "create"), pytest.raises(ValueError):
         server.fault(action, "delete")

@@ -1,4 +1,4 @@
-"""Recordings played back: pings, events in their places, sessions that are resumed, and servers that are silent."""
+"""Replayed recordings: pings, events in their places, resumed sessions, and silent servers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from support.wire import Wire, creating
 
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import Recording, drop_request, lose_reply
+from zoolet.testing import Recording, Server, drop_request, lose_reply
 
 
 def test_pings_are_answered_though_they_are_not_recorded(server: Server) -> None:
@@ -27,7 +26,7 @@ def test_pings_are_answered_though_they_are_not_recorded(server: Server) -> None
         assert r.ReplyHeader.decode(wire.payload()).zxid == ops[1].zxid
 
 
-def test_an_event_comes_before_the_reply_of_its_request_and_after_earlier_ones(server: Server) -> None:
+def test_event_keeps_its_place_among_replies(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.watch("/own")
         wire.watch("/others")
@@ -44,7 +43,7 @@ def test_an_event_comes_before_the_reply_of_its_request_and_after_earlier_ones(s
         assert [again.events, again.event()] == recorded == [[(1, "/own")], (1, "/others")]
 
 
-def test_a_session_that_was_resumed_is_resumed(server: Server, wires: ExitStack) -> None:
+def test_resumed_session_is_replayed_as_resumed(server: Server, wires: ExitStack) -> None:
     with server.recording() as ops:
         first = wires.enter_context(Wire(server)).welcomed()
         first.create("/e", 1)
@@ -58,7 +57,7 @@ def test_a_session_that_was_resumed_is_resumed(server: Server, wires: ExitStack)
         assert [op.outcome for op in again] == ["ok"] * 4
 
 
-def test_what_a_fault_has_dropped_is_not_replayed_and_what_lost_its_reply_is(server: Server) -> None:
+def test_dropped_requests_are_not_replayed_but_lost_replies_are(server: Server) -> None:
     with server.recording() as ops:
         for action, path in ((drop_request(), "/dropped"), (lose_reply(), "/lost")):
             with Wire(server).welcomed() as wire, server.fault(action, "create"):
@@ -70,7 +69,7 @@ def test_what_a_fault_has_dropped_is_not_replayed_and_what_lost_its_reply_is(ser
         assert list(other.tree()) == ["/lost"]
 
 
-def test_the_answers_can_be_given_twice(server: Server) -> None:
+def test_recording_is_served_twice(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.create("/a")
     canned = ops.serve()
@@ -80,7 +79,7 @@ def test_the_answers_can_be_given_twice(server: Server) -> None:
             assert wire.create("/a") == 0
 
 
-def test_a_silent_server_is_a_timeout(server: Server) -> None:
+def test_silent_server_causes_timeout(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.create("/a")
 
@@ -88,7 +87,7 @@ def test_a_silent_server_is_a_timeout(server: Server) -> None:
         ops.replay(f"127.0.0.1:{silent.getsockname()[1]}", timeout=0.05)
 
 
-def test_an_empty_recording_expects_nothing() -> None:
+def test_empty_recording_expects_no_request() -> None:
     with Recording().serve(strict=False) as canned, Wire(canned).welcomed() as wire:  # type: ignore[arg-type]
         wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
         assert wire.ended()

@@ -1,4 +1,4 @@
-"""``set``, ``delete``, ``set_quota``, ACLs and the clock's skew: what a test changes without a client."""
+"""Changes that a test makes without a client: ``set``, ``delete``, ``set_quota``, ACLs and the clock's skew."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from support.wire import Wire
 
 from zoolet.client import acl
 from zoolet.protocol.errors import BadArgumentsError, NoNodeError, NotEmptyError
-from zoolet.server import Server
-from zoolet.server.testing import Znode
+from zoolet.testing import Server, Znode
 
 Dial = Callable[..., KazooClient]
 CHANGED, DELETED = 3, 2
 
 
-def test_set_is_a_change_like_a_client_s(server: Server, wire: Wire) -> None:
+def test_set_has_effects_of_client_change(server: Server, wire: Wire) -> None:
     server.populate({"/a": b"1"})
     wire.watch("/a")
 
@@ -41,16 +40,16 @@ def test_populate_is_a_change_too(server: Server, wire: Wire) -> None:
 
 
 def test_set_needs_a_node_and_data(server: Server) -> None:
-    with pytest.raises(NoNodeError, match="/a: there is no such node; populate"):
+    with pytest.raises(NoNodeError, match=r"/a: the node does not exist; use populate\(\)"):
         server.set("/a", b"")
     server.populate({"/a": b"1"})
-    with pytest.raises(ValueError, match="the data is 7"):
+    with pytest.raises(ValueError, match="/a: data must be bytes, text or None, not 7"):
         server.set("/a", 7)  # type: ignore[arg-type]
     server.set("/a", None)
     assert server.tree()["/a"].data is None
 
 
-def test_delete_is_a_change_like_a_client_s(server: Server, wire: Wire) -> None:
+def test_delete_has_effects_of_client_change(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": {"c": ""}}})
     wire.watch("/a")
 
@@ -65,7 +64,7 @@ def test_delete_is_a_change_like_a_client_s(server: Server, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/zookeeper", "/zookeeper/quota"])
-def test_what_every_server_has_stays(server: Server, path: str) -> None:
+def test_system_nodes_stay(server: Server, path: str) -> None:
     with pytest.raises(BadArgumentsError, match="every server has this node"):
         server.delete(path, recursive=True)
 
@@ -81,7 +80,7 @@ def test_changes_can_be_undone_by_a_snapshot(server: Server) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a", None, "/a/"])
-def test_what_is_no_path_changes_nothing(server: Server, path: Any) -> None:
+def test_invalid_path_changes_nothing(server: Server, path: Any) -> None:
     server.populate({"/a": b""})
     with pytest.raises(ValueError, match="is not a path"):
         server.delete(path, recursive=True)
@@ -93,11 +92,11 @@ def test_what_is_no_path_changes_nothing(server: Server, path: Any) -> None:
 # --- quotas ---
 
 
-def test_a_hard_quota_refuses_what_exceeds_it(server: Server, client: KazooClient) -> None:
+def test_hard_quota_refuses_excess(server: Server, client: KazooClient) -> None:
     server.populate({"/q": {"a": "1234"}})
     server.set_quota("/q", count=3, bytes=10)
     client.create("/q/b", b"12")
-    with pytest.raises(ZookeeperError):  # kazoo has no name for it
+    with pytest.raises(ZookeeperError):  # kazoo has no class for this error
         client.create("/q/c")
     client.set("/q/b", b"123456")
     with pytest.raises(ZookeeperError):
@@ -107,13 +106,13 @@ def test_a_hard_quota_refuses_what_exceeds_it(server: Server, client: KazooClien
     client.create("/q/c", b"123456789")
 
 
-def test_a_soft_quota_warns(server: Server, client: KazooClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_soft_quota_warns(server: Server, client: KazooClient, caplog: pytest.LogCaptureFixture) -> None:
     server.set_quota("/q", count=1, hard=False)
     client.ensure_path("/q/a")
-    assert "quota exceeded: 2 nodes below /q; the limit is 1" in caplog.text
+    assert "quota exceeded: 2 nodes below /q; the soft limit is 1" in caplog.text
 
 
-def test_each_delete_has_a_zxid_of_its_own(server: Server) -> None:
+def test_each_delete_takes_one_zxid(server: Server) -> None:
     server.populate({"/a": {"b": ""}})
     before = server.zxid()
 
@@ -122,7 +121,7 @@ def test_each_delete_has_a_zxid_of_its_own(server: Server) -> None:
     assert server.zxid() == before + 2
 
 
-def test_a_skew_and_a_downtime_end_with_a_reset(manual: Server) -> None:
+def test_reset_undoes_skew_and_downtime(manual: Server) -> None:
     manual.skew_clock(5000)
     manual.restart(downtime=50)
     manual.reset()
@@ -137,7 +136,7 @@ def test_a_skew_and_a_downtime_end_with_a_reset(manual: Server) -> None:
     manual.accept_connections()
 
 
-def test_a_quota_ends_with_a_reset() -> None:
+def test_reset_removes_quota() -> None:
     with Server(port=0, seed=1) as server:
         server.set_quota("/q", count=1)
         server.reset()
@@ -159,8 +158,8 @@ def test_a_quota_ends_with_a_reset() -> None:
         ("/zookeeper", {"count": 1}),
     ],
 )
-def test_a_quota_that_is_invalid_is_refused(server: Server, path: str, limits: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"quota|it must be|needs count"):
+def test_invalid_quota_is_refused(server: Server, path: str, limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"quota|must be 0 or more, or None for no limit, not|needs count"):
         server.set_quota(path, **limits)
 
 
@@ -177,7 +176,7 @@ def test_a_quota_that_is_invalid_is_refused(server: Server, path: str, limits: d
     ],
     ids=["ours", "ours in a list", "kazoo's", "kazoo's in a tuple"],
 )
-def test_acls_may_be_ours_or_kazoo_s(server: Server, kazoo: Dial, acl_list: Any) -> None:
+def test_acls_of_zoolet_and_kazoo_are_accepted(server: Server, kazoo: Dial, acl_list: Any) -> None:
     server.populate({"/secret": Znode(b"1", acl=acl_list)})
 
     with pytest.raises(NoAuthError):
@@ -190,7 +189,7 @@ def test_acls_may_be_ours_or_kazoo_s(server: Server, kazoo: Dial, acl_list: Any)
 
 @pytest.mark.parametrize("acl_list", ["world", None, 31, [31], ["world:anyone:r"], make_digest_acl("a", "b")])
 def test_other_acls_are_refused(server: Server, acl_list: Any) -> None:
-    with pytest.raises(ValueError, match="/a: the acl is"):
+    with pytest.raises(ValueError, match="/a: acl must be a list of ACLs"):
         server.populate({"/a": Znode(acl=acl_list)})
     assert dict(server.tree()) == {}
 
@@ -198,7 +197,7 @@ def test_other_acls_are_refused(server: Server, acl_list: Any) -> None:
 # --- time ---
 
 
-def test_a_skewed_clock_shows_in_times_and_ends_with_heal(manual: Server) -> None:
+def test_skewed_clock_shows_in_times_until_heal(manual: Server) -> None:
     manual.populate({"/a": b"", "/ttl": Znode(ttl=60)})
     now = manual.tree()["/a"].ctime
     with Wire(manual, timeout=5.0).welcomed():
@@ -218,6 +217,6 @@ def test_a_skewed_clock_shows_in_times_and_ends_with_heal(manual: Server) -> Non
 
 
 @pytest.mark.parametrize("seconds", ["1", None, float("inf"), float("nan")])
-def test_a_skew_that_is_invalid_is_refused(server: Server, seconds: Any) -> None:
+def test_invalid_skew_is_refused(server: Server, seconds: Any) -> None:
     with pytest.raises(ValueError, match="skew_clock"):
         server.skew_clock(seconds)

@@ -1,4 +1,4 @@
-"""The arguments that name clients: clients and session ids, and the errors for those that are unknown."""
+"""The arguments that name clients: clients, session ids, and errors for unknown ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 from support.wire import Wire
 
 from zoolet.client import Client
-from zoolet.server import Server
-from zoolet.server.testing.run import clients
+from zoolet.testing import Server
+from zoolet.testing.run import clients
 
 NOBODY: Final = 0x1234
 VERBS: Final[dict[str, Callable[[Server, Any], None]]] = {
@@ -25,7 +25,7 @@ VERBS: Final[dict[str, Callable[[Server, Any], None]]] = {
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("who", ["bob", "ALL", "", None, 1.5, True, b"all", [1], {}, object], ids=repr)
-def test_somebody_that_has_no_sessions_is_named(server: Server, verb: str, who: object) -> None:
+def test_client_without_session_is_named(server: Server, verb: str, who: object) -> None:
     with pytest.raises(ValueError) as failure:
         VERBS[verb](server, who)
 
@@ -33,13 +33,13 @@ def test_somebody_that_has_no_sessions_is_named(server: Server, verb: str, who: 
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_an_id_that_is_unknown_is_named(server: Server, verb: str) -> None:
+def test_unknown_id_is_named(server: Server, verb: str) -> None:
     with pytest.raises(LookupError, match=f"{NOBODY}|{NOBODY:#x}"):
         VERBS[verb](server, NOBODY)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_client_that_has_no_session_is_a_lookup_error(server: Server, verb: str) -> None:
+def test_client_without_session_is_lookup_error(server: Server, verb: str) -> None:
     client = KazooClient(server.hosts)
 
     with pytest.raises(LookupError):
@@ -49,7 +49,7 @@ def test_a_client_that_has_no_session_is_a_lookup_error(server: Server, verb: st
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_client_of_another_server_is_a_lookup_error(verb: str, kazoo: Callable[..., KazooClient]) -> None:
+def test_client_of_other_server_is_lookup_error(verb: str, kazoo: Callable[..., KazooClient]) -> None:
     with Server() as one, Server() as two:
         client = kazoo(one)
         with pytest.raises(LookupError):
@@ -59,13 +59,13 @@ def test_a_client_of_another_server_is_a_lookup_error(verb: str, kazoo: Callable
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_all_of_nobody_is_nothing(server: Server, verb: str) -> None:
+def test_all_without_sessions_does_nothing(server: Server, verb: str) -> None:
     VERBS[verb](server, "all")
 
     assert dict(server.sessions()) == {}
 
 
-def test_an_id_that_has_expired_is_unknown(server: Server, wires: ExitStack) -> None:
+def test_expired_id_is_unknown(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.expire(victim.id)
 
@@ -75,22 +75,22 @@ def test_an_id_that_has_expired_is_unknown(server: Server, wires: ExitStack) -> 
         server.drop(victim.id)
 
 
-def test_a_negative_id_is_an_id(server: Server) -> None:
+def test_negative_id_is_accepted_as_id(server: Server) -> None:
     with pytest.raises(LookupError):
         server.expire(-5)
 
 
-def test_a_session_id_stands_for_itself() -> None:
+def test_session_id_stands_for_itself() -> None:
     assert clients.session_id_of(NOBODY) == NOBODY
 
 
-def test_the_session_id_of_a_client_is_its_own(server: Server, kazoo: Callable[..., KazooClient]) -> None:
+def test_session_id_of_client_is_found(server: Server, kazoo: Callable[..., KazooClient]) -> None:
     client = kazoo(server)
 
     assert [clients.session_id_of(client)] == list(server.sessions())
 
 
-def test_a_client_without_a_session_has_the_default_id(server: Server) -> None:
+def test_client_without_session_has_default_id(server: Server) -> None:
     client = KazooClient(server.hosts)
 
     assert clients.session_id_of(client, 0) == 0
@@ -100,6 +100,6 @@ def test_a_client_without_a_session_has_the_default_id(server: Server) -> None:
     client.close()
 
 
-async def test_the_session_id_of_zoolet_s_own_client_is_found_too() -> None:
+async def test_session_id_of_zoolet_client_is_found() -> None:
     async with Server() as server, Client(server.hosts) as client:
         assert [clients.session_id_of(client)] == list(server.sessions())

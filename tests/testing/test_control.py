@@ -1,4 +1,4 @@
-"""The control API: a test server's calls for programs in other languages."""
+"""The control API: the calls of a test server for programs in other languages."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ import pytest
 
 from zoolet.client import Client, State
 from zoolet.protocol.errors import NoNodeError
-from zoolet.server import Server
-from zoolet.server.testing import Proxy
-from zoolet.server.testing.control.commands import _ACTIONS, COMMANDS, control_of
-from zoolet.server.testing.control.values import UsageError, tree_of
-from zoolet.server.testing.frames import actions
-from zoolet.server.testing.frames.actions import Action
+from zoolet.testing import Cluster, Proxy, Server
+from zoolet.testing.calls import CALLS, MEMBER_CALLS, NUMBERED_CALLS
+from zoolet.testing.control.control import Control
+from zoolet.testing.control.values import UsageError, tree_of
+from zoolet.testing.frames import actions
+from zoolet.testing.frames.actions import ACTIONS, Action
 
 h11 = pytest.importorskip("h11")
-from zoolet.server.testing.control.http import LIMITS, ControlServer  # noqa: E402 - needs h11
+from zoolet.testing.control.http import LIMITS, ControlServer  # noqa: E402 - needs h11
 
 Call = Callable[..., Any]
 
 
 @asynccontextmanager
 async def controlled(**options: Any) -> AsyncIterator[tuple[Server, Call]]:
-    """Run a server, and return it with a function that executes a command."""
+    """Run a server, and yield it with a function that executes commands."""
     async with Server(**options) as server:
-        control = control_of(server)
+        control = Control(server)
         yield server, lambda name, **parameters: control.execute(name, parameters)
 
 
@@ -64,7 +64,7 @@ async def test_sessions_are_known_by_hexadecimal_ids() -> None:
         assert id == f"0x{zk.session_id:x}" == sessions[id]["id"]
         node = (await call("tree"))["/e"]
         assert node["ephemeral_owner"] == id
-        assert node["czxid"] == f"0x{_.tree()['/e'].czxid:x}"  # JavaScript would round it
+        assert node["czxid"] == f"0x{_.tree()['/e'].czxid:x}"  # JavaScript would round the number
         await call("expire", who=id)
         assert await call("tree") == {}
 
@@ -90,15 +90,23 @@ async def test_faults_have_numbers() -> None:
         await setting
 
 
-async def test_every_action_is_there() -> None:
+def test_every_action_is_there() -> None:
     made = {
         name
         for name, function in inspect.getmembers(actions, inspect.isfunction)
         if inspect.signature(function).return_annotation == Action.__name__
     }
-    assert set(_ACTIONS) == made
-    for make, names in _ACTIONS.values():
-        assert list(inspect.signature(make).parameters) == list(names)
+    parameters = {name for make in ACTIONS.values() for name in inspect.signature(make).parameters}
+
+    assert set(ACTIONS) == made
+    fault = Control(Server()).index()["fault"]["parameters"]
+    assert fault["action"]["choices"] == [*ACTIONS]
+    assert parameters < set(fault)
+    assert {name: each["required_for"] for name, each in fault.items() if "required_for" in each} == {
+        "seconds": ["delay"],
+        "code": ["error"],
+        "bytes_per_second": ["slow_reply"],
+    }
 
 
 async def test_recordings_have_numbers() -> None:
@@ -109,19 +117,20 @@ async def test_recordings_have_numbers() -> None:
         assert (op["op"], op["path"], op["data"], op["error"]) == ("create", "/a", "1", "")
         assert op["client"] == f"0x{zk.session_id:x}"
         await call("wait_for_idle")
+        await call("wait_for_client", who=f"0x{zk.session_id:x}")
         await call("wait_for_sessions", n=1)
         await call("wait_for_contenders", path="/lock", n=0)
         assert (await call("ops", last=1))[0]["path"] == "/a"
 
 
-async def test_the_clock_is_advanced() -> None:
+async def test_clock_is_advanced() -> None:
     async with controlled(clock="manual") as (server, call):
         await call("populate", nodes={"/a": {"$ttl": 5, "$acl": ["world:anyone:r"]}, "/b": {"$container": True}})
         assert await call("advance", seconds=6) is None
         assert list(server.tree()) == ["/b"]
 
 
-async def test_a_server_is_restarted_and_limited() -> None:
+async def test_server_is_restarted_and_limited() -> None:
     async with controlled() as (server, call):
         await call("populate", nodes={"/a": ""})
         await call("restart")
@@ -152,70 +161,102 @@ async def test_a_server_is_restarted_and_limited() -> None:
         assert await call("tree") == {}
 
 
-async def test_a_proxy_has_the_commands_that_need_no_server() -> None:
+async def test_proxy_has_commands_without_server_state() -> None:
     async with Server() as server, Proxy(server.hosts) as proxy:
-        control = control_of(proxy)
+        control = Control(proxy)
         assert "tree" not in control.commands
         assert await control.execute("fault", {"action": "lose_reply"}) == 1
-        with pytest.raises(UsageError, match="no command 'tree'"):
+        with pytest.raises(UsageError, match="unknown command 'tree'"):
             await control.execute("tree", {})
 
 
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("explode", {}, "there is no command 'explode'; GET /commands lists them"),
-        ("expire", {}, "expire needs the parameter who: whose"),
-        ("expire", {"who": "me"}, "a session is 'me'"),
-        ("expire", {"who": 1.5}, "a session is 1.5"),
-        ("expire", {"who": "all", "now": True}, "expire has no parameter now; it has who"),
+        ("explode", {}, "unknown command 'explode'; GET /commands lists the commands"),
+        ("expire", {}, 'expire needs the parameter who: id of the client\'s session, or "all"'),
+        ("expire", {"who": "me"}, "must be a session id, .* not 'me'"),
+        ("expire", {"who": 1.5}, "must be a session id, .* not 1.5"),
+        ("expire", {"who": "all", "now": True}, "expire has no parameter now; expected who"),
         ("expire", [], "must be a JSON object"),
-        ("advance", {"seconds": "1"}, "advance, seconds: '1' is not a number"),
-        ("advance", {"seconds": True}, "True is not a number"),
-        ("set_read_only", {"on": 1}, "1 is not true or false"),
-        ("set_read_only", {"on": None}, "None is not true or false"),
-        ("restart", {"keep": None}, "None is not true or false"),
-        ("restart", {"downtime": 10**400}, "the seconds must be from 0 to"),
-        ("tree", {"path": None}, "None is not text"),
+        ("advance", {"seconds": "1"}, "advance: seconds must be a number, not '1'"),
+        ("advance", {"seconds": True}, "seconds must be a number, not True"),
+        ("set_read_only", {"on": 1}, "on must be true or false, not 1"),
+        ("set_read_only", {"on": None}, "on must be true or false, not None"),
+        ("restart", {"keep": None}, "keep must be true or false, not None"),
+        ("restart", {"downtime": 10**400}, "downtime must be from 0 to 1,000,000,000 s, not 1000"),
+        ("tree", {"path": None}, "path must be text, not None"),
         ("delete", {"path": ""}, "is not a path"),
-        ("wait_for_sessions", {"n": 5, "timeout": float("nan")}, "nan is not from 0 to 600 seconds"),
-        ("skew_clock", {"seconds": 1e17}, "the seconds must be from -1e"),
+        ("wait_for_sessions", {"n": 5, "timeout": float("nan")}, "timeout must be from 0 to 600 seconds, not nan"),
+        ("skew_clock", {"seconds": 1e17}, "skew_clock: seconds must be from -1,000,000,000 to"),
         ("stop_recording", {"recording": 1}, "there is no recording 1"),
         ("stop_recording", {"recording": 1, "save": "/tmp/x"}, "has no parameter save"),
-        ("populate", {"nodes": {"/a": {"$container": "no"}}}, "container is 'no'"),
-        ("populate", {"nodes": {"/a": {"$ttl": True}}}, "ttl is True"),
-        ("populate", {"nodes": {"/a": {"$ttl": float("inf")}}}, "must be from 0.001 to 1099511627.775 seconds"),
-        ("populate", {"nodes": {"$data": "x"}}, "which belongs to a node"),
-        ("fault", {"action": "boom"}, "action is 'boom'; it must be one of delay, error"),
-        ("fault", {"action": "delay"}, "delay needs seconds"),
-        ("fault", {"action": "hold", "seconds": 1}, "hold has no seconds"),
-        ("fault", {"action": "error", "code": "NOPE"}, "'NOPE' is not an error"),
-        ("fault", {"action": "hold", "op": "creat"}, "op 'creat' is unknown"),
-        ("populate", {"nodes": []}, "must be an object of nodes"),
-        ("populate", {"nodes": {"/a": 7}}, "data is 7"),
-        ("populate", {"nodes": {"/a": {"base64": "?"}}}, "is not base64"),
-        ("populate", {"nodes": {"/a": {"base64": "é"}}}, "is not base64"),
-        ("populate", {"nodes": {"/a": {"$kind": 1}}}, r"/a has \$kind"),
-        ("populate", {"nodes": {"/a": {"$acl": ["world"]}}}, r"/a: \$acl has 'world'"),
-        ("populate", {"nodes": {"a//b": ""}}, "does not make a path"),
+        ("populate", {"nodes": {"/a": {"$container": "no"}}}, "container must be true or false, not 'no'"),
+        ("populate", {"nodes": {"/a": {"$ttl": True}}}, "ttl must be from 0.001 to .* not True"),
+        (
+            "populate",
+            {"nodes": {"/a": {"$ttl": float("inf")}}},
+            "ttl must be from 0.001 to 1,099,511,627.775 seconds, not inf",
+        ),
+        ("populate", {"nodes": {"$data": "x"}}, r"the tree: \$data: only allowed inside a node"),
+        ("fault", {"action": "boom"}, "fault: action must be one of delay, error, .* not 'boom'"),
+        ("fault", {"action": "delay"}, "delay needs the parameter seconds"),
+        ("fault", {"action": "delay", "seconds": "1"}, "delay: seconds must be a number, not '1'"),
+        ("fault", {"action": "hold", "seconds": 1}, "hold has no parameter seconds; expected limit"),
+        (
+            "fault",
+            {"action": "error", "code": "NOPE"},
+            "error: code must be the name or number of an error, .* not 'NOPE'",
+        ),
+        ("fault", {"action": "hold", "op": "creat"}, r"unknown op 'creat'; did you mean create\?"),
+        ("fault", {"action": "hold", "op": "xyz"}, "op must be one of .*, not 'xyz'"),
+        ("populate", {"nodes": []}, r"the tree must be an object of nodes by path or name, not \[\]"),
+        ("populate", {"nodes": {"/a": 7}}, "/a: data must be text, null, .* not 7"),
+        ("populate", {"nodes": {"/a": {"base64": "?"}}}, "is not valid base64"),
+        ("populate", {"nodes": {"/a": {"base64": "é"}}}, "is not valid base64"),
+        ("populate", {"nodes": {"/a": {"$kind": 1}}}, r"/a: keys must be \$data, .* or children, not \$kind"),
+        (
+            "populate",
+            {"nodes": {"/a": {"$acl": ["world"]}}},
+            r"/a: \$acl must be scheme:id:permissions, .* not 'world'",
+        ),
+        ("populate", {"nodes": {"a//b": ""}}, "is not a valid path or name"),
     ],
 )
-async def test_a_mistake_is_explained(name: str, parameters: Any, message: str) -> None:
+async def test_mistake_is_explained(name: str, parameters: Any, message: str) -> None:
     async with Server() as server:
         with pytest.raises((ValueError, LookupError), match=message):
-            await control_of(server).execute(name, parameters)
+            await Control(server).execute(name, parameters)
         assert dict(server.tree()) == {}
 
 
-def test_each_command_that_a_server_has_has_its_parameters() -> None:
-    others = {"fault", "fault_status", "end_fault", "release", "start_recording", "stop_recording"}
-    for name, command in COMMANDS.items():
-        if name not in others:
-            known = inspect.signature(getattr(Server, name)).parameters
-            assert set(command.parameters) <= set(known), name
+def test_each_row_is_command_with_known_parameters() -> None:
+    commands = Control(Cluster()).commands  # a cluster supports all commands
+
+    meanings = {call.name: set(call.meanings) for call in (*CALLS, *MEMBER_CALLS, *NUMBERED_CALLS)}
+    assert {name: set(command.parameters) - {"action"} for name, command in commands.items()} == meanings
 
 
-def test_a_tree_of_json_may_be_flat_or_nested() -> None:
+def test_endpoint_has_commands_of_its_methods() -> None:
+    server, proxy = Control(Server()).commands.keys(), Control(Proxy("a:1")).commands.keys()
+
+    assert {call.name for call in CALLS if hasattr(Server, call.method)} < server
+    assert proxy < server < Control(Cluster()).commands.keys()
+    assert "members" not in server
+    assert "stop_member" not in server
+
+
+def test_nullable_and_choice_parameters_are_listed() -> None:
+    index = Control(Cluster()).index()
+
+    assert index["set"]["parameters"]["data"]["nullable"] is True
+    assert "nullable" not in index["set"]["parameters"]["path"]
+    assert index["pause"]["parameters"]["direction"]["choices"] == ["both", "requests", "replies"]
+    assert index["add_member"]["parameters"]["role"]["choices"] == ["participant", "observer"]
+    assert index["stop_leader"]["summary"] == "Stop the leader and return it. The result is its index."
+
+
+def test_json_tree_may_be_flat_or_nested() -> None:
     assert tree_of({"/a/b": "x", "/c": {"d": None}}).keys() == {"/a/b", "/c"}
 
 
@@ -224,8 +265,8 @@ def test_a_tree_of_json_may_be_flat_or_nested() -> None:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[Server, Call]]:
-    """Serve the API, and return a function that makes a request: status and answer."""
-    async with Server() as server, ControlServer(control_of(server)) as http_server:
+    """Serve the API, and yield the server with a function that makes a request and returns its status and answer."""
+    async with Server() as server, ControlServer(Control(server)) as http_server:
         url = urlsplit(http_server.url)
 
         def request(method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
@@ -243,14 +284,20 @@ async def test_commands_are_listed_with_their_parameters() -> None:
     async with served() as (_, request):
         status, answer = await request("GET", "/commands")
         assert status == 200
-        assert answer["commands"].keys() == COMMANDS.keys()
+        assert answer["commands"].keys() == Control(Server()).commands.keys()
         assert answer["commands"]["wait_for_sessions"]["parameters"] == {
-            "n": {"type": "whole number", "meaning": "how many", "required": True},
-            "timeout": {"type": "number", "meaning": "seconds", "required": False, "default": 5.0},
+            "n": {"type": "whole number", "meaning": "number of sessions", "required": True, "json": ["number"]},
+            "timeout": {
+                "type": "number",
+                "meaning": "timeout in seconds",
+                "required": False,
+                "default": 5.0,
+                "json": ["number"],
+            },
         }
 
 
-async def test_a_command_is_posted() -> None:
+async def test_command_is_posted() -> None:
     async with served() as (server, request):
         assert await request("POST", "/commands/populate", b'{"nodes": {"/a": "1"}}') == (200, {"result": None})
         assert (await request("POST", "/commands/tree"))[1]["result"]["/a"]["data"] == "1"
@@ -260,20 +307,20 @@ async def test_a_command_is_posted() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "message"),
     [
-        ("POST", "/commands/explode", b"", 404, "no command explode"),
+        ("POST", "/commands/explode", b"", 404, "unknown command 'explode'"),
         ("GET", "/elsewhere", None, 404, "there is nothing at /elsewhere"),
         ("GET", "/commands/tree", None, 405, "use POST"),
         ("POST", "/commands", b"", 405, "use GET"),
-        ("POST", "/commands/tree", b"{", 400, "the body is not JSON"),
-        ("POST", "/commands/tree", b"\xff", 400, "the body is not JSON"),
+        ("POST", "/commands/tree", b"{", 400, "the request body is not JSON"),
+        ("POST", "/commands/tree", b"\xff", 400, "the request body is not JSON"),
         ("POST", "/commands/tree", b"[" * 100_000, 400, "JSON"),
         ("POST", "/commands/populate", b'{"nodes": ' + b'{"a": ' * 5000 + b"1" + b"}" * 5001, 400, "nested|JSON"),
-        ("POST", "/commands/expire", b'{"who": 5}', 400, "LookupError: 0x5 has no session that is alive"),
+        ("POST", "/commands/expire", b'{"who": 5}', 400, "LookupError: no session 0x5 is alive on this server"),
         ("POST", "/commands/set", b'{"path": "/x", "data": ""}', 400, "NoNodeError: /x"),
-        ("POST", "/commands/wait_for_sessions", b'{"n": 1, "timeout": 0.01}', 504, "there were not 1 sessions, but 0"),
+        ("POST", "/commands/wait_for_sessions", b'{"n": 1, "timeout": 0.01}', 504, "expected 1 session, found 0"),
     ],
 )
-async def test_what_cannot_be_executed_is_answered(
+async def test_failing_command_is_answered(
     method: str, path: str, body: bytes | None, status: int, message: str
 ) -> None:
     async with served() as (_, request):
@@ -294,8 +341,8 @@ async def test_web_pages_are_refused(headers: dict[str, str]) -> None:
         assert dict(server.tree()) == {}
 
 
-async def test_a_connection_serves_several_requests_and_garbage_ends_it() -> None:
-    async with Server() as server, ControlServer(control_of(server)) as control:
+async def test_connection_serves_several_requests_until_garbage() -> None:
+    async with Server() as server, ControlServer(Control(server)) as control:
         url = urlsplit(control.url)
         reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
         for _ in range(2):
@@ -308,8 +355,8 @@ async def test_a_connection_serves_several_requests_and_garbage_ends_it() -> Non
         writer.close()
 
 
-async def test_who_does_not_have_the_url_has_no_control() -> None:
-    async with Server() as server, ControlServer(control_of(server)) as control:
+async def test_control_needs_token_of_url() -> None:
+    async with Server() as server, ControlServer(Control(server)) as control:
         url = urlsplit(control.url)
         assert len(url.path) > 16
         for path in ("/commands", "/commands/tree", "/x/commands/tree", f"{url.path[:-1]}/commands/tree"):
@@ -319,8 +366,16 @@ async def test_who_does_not_have_the_url_has_no_control() -> None:
             writer.close()
 
 
-async def test_a_body_may_not_be_endless() -> None:
-    async with Server() as server, ControlServer(control_of(server)) as control:
+async def test_wrong_token_is_refused_before_body() -> None:
+    async with Server() as server, ControlServer(Control(server)) as control:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(control.url).port)
+        writer.write(b"POST /x/commands/tree HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n\r\n{")
+        assert b" 403 " in await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+
+
+async def test_endless_body_is_refused() -> None:
+    async with Server() as server, ControlServer(Control(server)) as control:
         url = urlsplit(control.url)
         reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
         size = LIMITS.body + (1 << 20)
@@ -333,15 +388,15 @@ async def test_a_body_may_not_be_endless() -> None:
         writer.close()
 
 
-async def test_a_defect_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_defect_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served() as (server, request):
         monkeypatch.setattr(server, "tree", lambda path: 1 / 0)
         assert await request("POST", "/commands/tree") == (500, {"error": "ZeroDivisionError: division by zero"})
         assert (await request("POST", "/commands/sessions"))[0] == 200
 
 
-async def test_a_client_may_wait_for_a_go_ahead_and_ask_for_the_head_only() -> None:
-    async with Server() as server, ControlServer(control_of(server)) as control:
+async def test_client_may_expect_continue_and_send_head() -> None:
+    async with Server() as server, ControlServer(Control(server)) as control:
         url = urlsplit(control.url)
         reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
         head = f"POST {url.path}/commands/tree HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"

@@ -1,4 +1,4 @@
-"""What an embedded server costs: to import, to start, to stop, and to have around."""
+"""The cost of an embedded server: import, start, stop, and idle time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from zoolet.server import Server
+from zoolet.testing import Server
 
 MINUTE: Final = 60.0
 OBSERVED_S: Final = 2.5
@@ -19,7 +19,7 @@ ENVIRONMENT: Final = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def cpu_of(code: str) -> float:
-    """Run a program in an interpreter of its own; return the seconds of CPU it took."""
+    """Run a program in a new interpreter; return the seconds of CPU it took."""
     process = subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -28,13 +28,13 @@ def cpu_of(code: str) -> float:
 
 
 def output_of(code: str) -> str:
-    """Run a program in an interpreter of its own."""
+    """Run a program in a new interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True, env=ENVIRONMENT
     ).stdout
 
 
-def test_a_server_accepts_within_20_ms() -> None:
+def test_server_accepts_within_20_ms() -> None:
     took = []
     for _ in range(21):
         began = time.perf_counter()
@@ -46,7 +46,7 @@ def test_a_server_accepts_within_20_ms() -> None:
     assert min(took) <= 0.02, took
 
 
-async def test_a_server_in_a_loop_starts_within_20_ms() -> None:
+async def test_server_in_loop_starts_within_20_ms() -> None:
     took = []
     for _ in range(21):
         began = time.perf_counter()
@@ -57,7 +57,7 @@ async def test_a_server_in_a_loop_starts_within_20_ms() -> None:
 
 
 @pytest.mark.parametrize("clients", [0, 5])
-def test_a_server_stops_within_20_ms(clients: int) -> None:
+def test_server_stops_within_20_ms(clients: int) -> None:
     took = []
     for _ in range(21):
         server = Server()
@@ -76,7 +76,7 @@ def test_a_server_stops_within_20_ms(clients: int) -> None:
     assert min(took) <= 0.02, took
 
 
-async def test_a_server_in_a_loop_stops_within_20_ms() -> None:
+async def test_server_in_loop_stops_within_20_ms() -> None:
     took = []
     for _ in range(21):
         async with Server():
@@ -89,23 +89,23 @@ async def test_a_server_in_a_loop_stops_within_20_ms() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "limit"),
-    [("import zoolet.server", 0.1), ("import zoolet.server.testing", 0.1)],
+    [("import zoolet.server", 0.1), ("import zoolet.testing", 0.1)],
     ids=lambda value: str(value),
 )
-def test_an_interpreter_that_imports_it_takes_100_ms_in_all(code: str, limit: float) -> None:
-    output_of(code)  # the first one may have to compile
+def test_interpreter_with_import_takes_100_ms(code: str, limit: float) -> None:
+    output_of(code)  # the first run may have to compile
     took = [cpu_of(code)]
-    while min(took) > limit and len(took) < 20:  # other work on the machine only ever adds to it
+    while min(took) > limit and len(took) < 20:  # other work on the machine only makes it longer
         took.append(cpu_of(code))
 
     assert min(took) <= limit, took
 
 
 @pytest.mark.slow
-def test_a_server_that_nobody_uses_takes_next_to_no_cpu() -> None:
+def test_idle_server_takes_little_cpu() -> None:
     code = f"""
 import time
-from zoolet.server import Server
+from zoolet.testing import Server
 
 with Server() as server:
     began = time.process_time()

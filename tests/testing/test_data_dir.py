@@ -1,29 +1,29 @@
-"""A test server whose data live on, and one that speaks TLS."""
+"""A test server with persistent data, and one with TLS."""
 
 from __future__ import annotations
 
 import shutil
-import ssl
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 from support.stored import recovered
+from support.tls_clients import trusting
 
 from zoolet.client import Client, ConnectionLossError
-from zoolet.server import Server
 from zoolet.server.storage.errors import StorageError
+from zoolet.testing import Server
 
 
-def test_what_a_server_has_outlives_it(tmp_path: Path) -> None:
+def test_data_outlives_server(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "data"
     with Server(data_dir=folder) as server:
         kazoo = KazooClient(server.hosts)
         kazoo.start()
         kazoo.create("/a", b"1")
         kazoo.create("/mine", ephemeral=True)
-        shutil.copytree(folder, tmp_path / "killed")  # what a process that is killed now leaves
-        with pytest.raises(StorageError, match="another server uses this directory"), Server(data_dir=folder):
+        shutil.copytree(folder, tmp_path / "killed")  # the files if the process were killed now
+        with pytest.raises(StorageError, match="is using this directory"), Server(data_dir=folder):
             pass
     with Server(port=server._runner._port, data_dir=folder) as again:
         assert set(again.tree()) == {"/a", "/mine"}
@@ -36,7 +36,7 @@ def test_what_a_server_has_outlives_it(tmp_path: Path) -> None:
     assert recovered(folder).tree.get("/mine") is None
 
 
-def test_what_is_restored_and_reset_outlives_the_server_too(tmp_path: Path) -> None:
+def test_restored_and_reset_state_outlives_server(tmp_path: Path) -> None:
     with Server(data_dir=tmp_path) as server:
         server.populate({"/a": "1"})
         snapshot = server.snapshot()
@@ -45,18 +45,18 @@ def test_what_is_restored_and_reset_outlives_the_server_too(tmp_path: Path) -> N
     assert [path for path, _ in recovered(tmp_path).tree.walk() if "zookeeper" not in path] == ["/", "/a"]
     with server:
         server.populate({"/b": "2"})
-        server.reset()  # to what it began with
+        server.reset()  # to its initial state
         server.create("/c")
     with server:
         assert set(server.tree()) == {"/a", "/c"}
 
 
-async def test_a_server_begins_from_a_directory_without_writing_to_it(tmp_path: Path) -> None:
+async def test_initial_data_is_loaded_and_not_written(tmp_path: Path) -> None:
     with Server(data_dir=tmp_path) as server:
         server.populate({"/a": "1"})
     before = {path.name: path.read_bytes() for path in (tmp_path / "version-2").iterdir()}
 
-    async with Server(begin_from=tmp_path) as server, Client(server.hosts) as zk:
+    async with Server(initial_data=tmp_path) as server, Client(server.hosts) as zk:
         await zk.create("/b")
         assert set(server.tree()) == {"/a", "/b"}
         server.reset()
@@ -64,10 +64,10 @@ async def test_a_server_begins_from_a_directory_without_writing_to_it(tmp_path: 
 
     assert {path.name: path.read_bytes() for path in (tmp_path / "version-2").iterdir()} == before
     with pytest.raises(ValueError, match="exclude each other"):
-        Server(data_dir=tmp_path, begin_from=tmp_path)
+        Server(data_dir=tmp_path, initial_data=tmp_path)
 
 
-def test_somebody_else_s_nodes_are_there_and_no_leak() -> None:
+def test_existing_nodes_are_present_and_no_leak() -> None:
     with Server() as server:
         held = server.create("/lock/n-", b"they", ephemeral=True, sequential=True)
         assert held == "/lock/n-0000000000"
@@ -80,10 +80,10 @@ def test_somebody_else_s_nodes_are_there_and_no_leak() -> None:
         assert server.create("/lock/n-", ephemeral=True, sequential=True) == "/lock/n-0000000001"
 
 
-async def test_a_server_speaks_tls_with_a_certificate_that_was_made_for_it() -> None:
+async def test_server_serves_tls_with_generated_certificate() -> None:
     pytest.importorskip("cryptography")
     async with Server(tls=True) as server:
-        context = ssl.create_default_context(cafile=server.tls_ca)
+        context = trusting(server.tls_ca)
         async with Client(server.hosts, tls=context) as zk:
             await zk.create("/a", b"1")
             server.refuse_connections()

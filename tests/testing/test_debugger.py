@@ -1,4 +1,4 @@
-"""A process that is stopped, as a debugger stops it, finds its sessions alive when it goes on."""
+"""Sessions survive while the server's process is stopped, for example by a debugger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/testing.md: its Python runs as it stands there, and its tables list what there is."""
+"""The pages about testing: their Python code runs unchanged, and their tables are complete."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Final, NamedTuple
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
 
-import zoolet.server.testing.state.report  # noqa: F401
+import zoolet.testing.state.report  # noqa: F401
 from zoolet.protocol.operations import OPERATIONS
-from zoolet.server import Server
-from zoolet.server.testing import plugin
-from zoolet.server.testing.frames import actions
-from zoolet.server.testing.frames.actions import Action
-from zoolet.server.testing.frames.faults import ops_named
+from zoolet.testing import Server, plugin
+from zoolet.testing.frames import actions
+from zoolet.testing.frames.actions import Action
+from zoolet.testing.frames.faults import ops_named
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = DOCS / "testing.md"
-PAGES: Final = (PAGE, DOCS / "testing-howto.md", DOCS / "testing-cluster.md", DOCS / "testing-coming-from.md")
+FAULTS: Final = DOCS / "reference" / "faults.md"
+HOWTOS: Final = (DOCS / "testing-howto.md", DOCS / "testing-coming-from.md")
+PAGES: Final = (PAGE, DOCS / "testing-time.md", DOCS / "testing-cluster.md", *HOWTOS, FAULTS)
 
 
 class Block(NamedTuple):
-    """A block of Python."""
+    """A block of Python code."""
 
     page: Path
     heading: str
@@ -37,17 +38,17 @@ class Block(NamedTuple):
 
 
 def all_blocks() -> list[Block]:
-    """Find the Python of all pages."""
+    """Return the Python blocks of all pages."""
     return [block for page in PAGES for block in blocks(page)]
 
 
 def blocks(page: Path = PAGE) -> list[Block]:
-    """Find the page's Python."""
+    """Return the Python blocks of a page."""
     text = page.read_text()
     found = []
     for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         before = text[: match.start(1)]
-        heading = re.findall(r"^## (.*)$", before, re.MULTILINE)[-1]
+        heading = re.findall(r"^##? (.*)$", before, re.MULTILINE)[-1]
         found.append(Block(page, heading, before.count("\n"), match[1]))
     return found
 
@@ -58,21 +59,21 @@ def is_for_pytest(block: Block) -> bool:
 
 
 def table_under(title: str) -> list[str]:
-    """List the first cells of a table, by the title of its first column."""
-    found = re.search(rf"^\| {title} \|.*\n\|[-|]+\n((?:\|.*\n?)+)", PAGE.read_text(), re.MULTILINE)
+    """List the first cells of the reference table whose first column has this title."""
+    found = re.search(rf"^\| {title} \|.*\n\|[-|]+\n((?:\|.*\n?)+)", FAULTS.read_text(), re.MULTILINE)
     assert found is not None
     return [row.split("|")[1].strip() for row in found[1].splitlines()]
 
 
 @pytest.mark.parametrize("block", [one for one in all_blocks() if not is_for_pytest(one)], ids=str)
-def test_a_script_of_the_page_runs(block: Block) -> None:
+def test_script_of_page_runs(block: Block) -> None:
     code = compile("\n" * block.line + block.code, str(block.page), "exec")
 
     exec(code, {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("block", [one for one in all_blocks() if is_for_pytest(one)], ids=str)
-def test_a_test_file_of_the_page_passes(block: Block, pytester: pytest.Pytester) -> None:
+def test_file_of_page_passes(block: Block, pytester: pytest.Pytester) -> None:
     pytester.makeini(
         """
         [pytest]
@@ -90,25 +91,24 @@ def test_a_test_file_of_the_page_passes(block: Block, pytester: pytest.Pytester)
     assert list(result.parseoutcomes()) == ["passed"], result.stdout.str()
 
 
-def test_every_section_but_the_reference_has_an_example() -> None:
-    headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
-    shown = {block.heading for block in blocks()}
+@pytest.mark.parametrize("page", [PAGE, DOCS / "testing-time.md"], ids=lambda page: page.stem)
+def test_every_section_has_an_example(page: Path) -> None:
+    headings = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
+    shown = {block.heading for block in blocks(page)}
 
-    assert [heading for heading in headings if heading not in shown] == [
-        "In other languages",
-        "Find what tests leave",
-        "All faults",
-    ]
+    missing = [heading for heading in headings if heading not in shown]
+    assert missing == [one for one in missing if one in ("What a failing test shows", "Where to go next")]
 
 
-def test_every_section_is_in_the_list_at_the_top() -> None:
+def test_every_section_is_in_first_table() -> None:
     text = PAGE.read_text()
-    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in re.findall(r"^## (.*)$", text, re.M)}
+    headings = [one for one in re.findall(r"^## (.*)$", text, re.M) if one != "Where to go next"]
+    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
 
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) == anchors
 
 
-def test_the_table_lists_every_action() -> None:
+def test_table_lists_every_action() -> None:
     there = {
         name
         for name, found in inspect.getmembers(actions, inspect.isfunction)
@@ -118,7 +118,7 @@ def test_the_table_lists_every_action() -> None:
     assert {row.strip("`").partition("(")[0] for row in table_under("action")} == there
 
 
-def test_the_table_lists_every_condition() -> None:
+def test_table_lists_every_condition() -> None:
     parameters = inspect.signature(Server.fault).parameters
 
     assert [row.strip("`") for row in table_under("condition")] == [
@@ -126,13 +126,13 @@ def test_the_table_lists_every_condition() -> None:
     ]
 
 
-def test_the_operations_that_are_named_exist() -> None:
-    [row] = [line for line in PAGE.read_text().splitlines() if line.startswith("| `op` |")]
+def test_named_operations_exist() -> None:
+    [row] = [line for line in FAULTS.read_text().splitlines() if line.startswith("| `op` |")]
 
     assert all(ops_named(name) for name in re.findall(r'`"(\w+)"`', row))
 
 
-def test_the_calls_that_are_listed_exist() -> None:
+def test_listed_calls_exist() -> None:
     names = re.findall(r"`(\w+)\(", " ".join(table_under("other calls")))
 
     assert [name for name in names if not hasattr(Server, name)] == []
@@ -143,27 +143,25 @@ def test_no_line_is_longer_than_140() -> None:
 
 
 def test_every_how_to_has_an_example() -> None:
-    for page in PAGES[1:]:
-        if page.stem == "testing-cluster":  # it explains, too
-            continue
+    for page in HOWTOS:
         shown = {block.heading for block in blocks(page)}
         missing = [heading for heading in re.findall(r"^## (.*)$", page.read_text(), re.M) if heading not in shown]
         assert missing == [one for one in missing if one == "tox, GitHub Actions, Docker"]
 
 
-def test_the_option_table_lists_every_ini_option() -> None:
+def test_option_table_lists_every_ini_option() -> None:
     source = inspect.getsource(plugin)
 
     assert {row.strip("`") for row in table_under("ini option")} == set(re.findall(r'addini\(\s*"(\w+)"', source))
 
 
-def test_the_names_of_operations_are_all_on_the_page() -> None:
-    text = PAGE.read_text().partition("`op` is one of these names")[2]
+def test_names_of_operations_are_all_on_page() -> None:
+    text = FAULTS.read_text().partition("`op` is one of these names")[2]
 
     assert {row.name for row in OPERATIONS.values() if ops_named(row.name)} <= set(re.findall(r"`(\w+)`", text))
 
 
-def test_the_settings_of_the_build_servers_are_valid() -> None:
+def test_settings_of_build_servers_are_valid() -> None:
     text = (DOCS / "testing-howto.md").read_text()
     yaml = pytest.importorskip("yaml")
     [workflow] = re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)

@@ -1,4 +1,4 @@
-"""``Server.drop``: connections end, sessions and nodes stay."""
+"""``Server.drop`` closes connections; sessions and nodes stay."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kazoo.client import KazooClient, KazooState
 from support.kazoo_clients import next_states, states_of
 from support.wire import Wire
 
-from zoolet.server import Server
+from zoolet.testing import Server
 
 
-def test_a_dropped_client_keeps_its_session_and_its_nodes(server: Server, kazoo: Callable[..., KazooClient]) -> None:
+def test_dropped_client_keeps_session_and_nodes(server: Server, kazoo: Callable[..., KazooClient]) -> None:
     client = kazoo(server)
     client.create("/e", ephemeral=True)
     before = client.client_id
@@ -26,7 +26,7 @@ def test_a_dropped_client_keeps_its_session_and_its_nodes(server: Server, kazoo:
     assert server.tree()["/e"].ephemeral_owner == before[0]
 
 
-def test_a_drop_by_id_cuts_one_connection_only(server: Server, wires: ExitStack) -> None:
+def test_drop_by_id_closes_only_one_connection(server: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
 
     server.drop(victim.id)
@@ -37,7 +37,7 @@ def test_a_drop_by_id_cuts_one_connection_only(server: Server, wires: ExitStack)
     assert other.create("/a") == 0
 
 
-def test_a_session_is_not_connected_once_drop_returns(server: Server, wires: ExitStack) -> None:
+def test_session_is_disconnected_once_drop_returns(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     assert server.sessions()[victim.id].connected
 
@@ -57,7 +57,7 @@ def test_all_connections_are_dropped_and_all_sessions_stay(server: Server, wires
     assert set(server.sessions()) == {client.id for client in clients}
 
 
-def test_dropping_a_session_without_a_connection_is_nothing(server: Server, wires: ExitStack) -> None:
+def test_drop_without_connection_does_nothing(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.drop(victim.id)
 

@@ -1,4 +1,4 @@
-"""Fault rules with conditions in code, broken replies, and the faults that nobody releases or that match nothing."""
+"""Fault rules with conditions in code, broken replies, unreleased faults, and faults that match nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from support.wire import Wire, creating
 
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import (
+from zoolet.testing import (
+    Server,
     corrupt_reply,
     cut_reply,
     delay,
@@ -29,7 +29,7 @@ Dial = Callable[..., KazooClient]
 # --- conditions in code ---
 
 
-def test_when_sees_the_decoded_request(server: Server, client: KazooClient) -> None:
+def test_condition_sees_decoded_request(server: Server, client: KazooClient) -> None:
     with server.fault(error(NO_NODE), when=lambda op: op.data == b"poison") as fault:
         client.create("/a", b"good")
         with pytest.raises(KazooNoNodeError):
@@ -39,7 +39,7 @@ def test_when_sees_the_decoded_request(server: Server, client: KazooClient) -> N
     assert (fault.hits, fault.seen) == (1, 1)
 
 
-def test_when_sees_the_parts_of_a_transaction(server: Server, client: KazooClient) -> None:
+def test_condition_sees_parts_of_transaction(server: Server, client: KazooClient) -> None:
     with server.fault(error(NO_NODE), "multi", when=lambda op: len(op.parts) == 2 and op.parts[1].version == 7):
         small = client.transaction()
         small.create("/a")
@@ -51,7 +51,7 @@ def test_when_sees_the_parts_of_a_transaction(server: Server, client: KazooClien
             large.commit()
 
 
-def test_when_sees_events_with_their_types(server: Server, client: KazooClient) -> None:
+def test_condition_sees_events_with_types(server: Server, client: KazooClient) -> None:
     events: list[Any] = []
     client.exists("/a", watch=events.append)
     client.exists("/b", watch=events.append)
@@ -64,7 +64,7 @@ def test_when_sees_events_with_their_types(server: Server, client: KazooClient) 
     assert [event.path for event in events] == ["/b", "/a"]
 
 
-def test_an_error_of_a_condition_is_that_of_the_block(server: Server, client: KazooClient) -> None:
+def test_error_of_condition_is_raised_by_block(server: Server, client: KazooClient) -> None:
     def run() -> None:
         with server.fault(error("NO_NODE"), when=lambda op: op.nothing):  # type: ignore[attr-defined]
             client.create("/a")
@@ -74,15 +74,15 @@ def test_an_error_of_a_condition_is_that_of_the_block(server: Server, client: Ka
     assert "/a" in server.tree()
 
 
-def test_what_is_no_condition_is_refused(server: Server) -> None:
-    with pytest.raises(ValueError, match="when is 'create'; it must be a function"):
+def test_invalid_condition_is_refused(server: Server) -> None:
+    with pytest.raises(ValueError, match=r"when must be a function of a request, .* not 'create'"):
         server.fault(delay(0), when="create")  # type: ignore[arg-type]
 
 
 # --- broken replies ---
 
 
-def test_a_corrupt_reply_is_noticed_by_its_xid(server: Server, wire: Wire) -> None:
+def test_corrupt_reply_has_wrong_xid(server: Server, wire: Wire) -> None:
     with server.fault(corrupt_reply(), "create", strict=True):
         wire.send(OpCode.CREATE, creating("/a"))
         header = r.ReplyHeader.decode(wire.payload())
@@ -92,22 +92,22 @@ def test_a_corrupt_reply_is_noticed_by_its_xid(server: Server, wire: Wire) -> No
     assert "/a" in server.tree()
 
 
-def test_it_may_be_corrupt_at_any_place(server: Server, wire: Wire) -> None:
+def test_reply_is_corruptible_at_any_offset(server: Server, wire: Wire) -> None:
     with server.fault(corrupt_reply(16), "create"):
         assert wire.create("/abcd") == 0
     assert wire.body == bytes(byte ^ 0x55 for byte in b"\0\0\0\x05") + b"/abcd"
     with server.fault(corrupt_reply(1000), "exists"):
-        assert wire.exists("/a") != 0  # its last byte, which is the error's
+        assert wire.exists("/a") != 0  # its last byte belongs to the error code
 
 
-def test_a_reply_may_be_cut(server: Server, wire: Wire) -> None:
+def test_reply_is_cut(server: Server, wire: Wire) -> None:
     with server.fault(cut_reply(7), "create"):
         wire.send(OpCode.CREATE, creating("/a"))
-        assert wire.stream.read() == b"\0\0\0\x16\0\0\0"
+        assert b"".join(iter(lambda: wire.link.recv(100), b"")) == b"\0\0\0\x16\0\0\0"
     assert "/a" in server.tree()
 
 
-def test_a_slow_reply_comes_in_pieces_and_in_order(manual: Server) -> None:
+def test_slow_reply_comes_in_pieces_and_in_order(manual: Server) -> None:
     with Wire(manual).welcomed() as wire, manual.fault(slow_reply(40), "exists", times=1):
         wire.send(OpCode.EXISTS, r.ExistsRequest("/a", False))
         wire.send(OpCode.CREATE, creating("/a"))
@@ -123,17 +123,25 @@ def test_a_slow_reply_comes_in_pieces_and_in_order(manual: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: corrupt_reply(-1), lambda: cut_reply(-1), lambda: slow_reply(0), lambda: hold(0)]
+    ("make", "message"),
+    [
+        (lambda: delay(-1), "delay: seconds must be 0 or more, not -1"),
+        (lambda: delay(1, -1), "delay: jitter must be 0 or more, not -1"),
+        (lambda: corrupt_reply(-1), "corrupt_reply: at must be an offset in the reply, 0 or more, not -1"),
+        (lambda: cut_reply(-1), "cut_reply: at must be a number of bytes, 0 or more, not -1"),
+        (lambda: slow_reply(0), "slow_reply: bytes_per_second must be more than 0, not 0"),
+        (lambda: hold(0), "hold: limit must be more than 0 seconds, not 0"),
+    ],
 )
-def test_numbers_that_make_no_sense_are_refused(make: Callable[[], object]) -> None:
-    with pytest.raises(ValueError, match="is invalid"):
+def test_invalid_numbers_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()
 
 
 # --- forgotten and missed ---
 
 
-def test_a_hold_that_nobody_releases_ends_by_itself_and_is_an_error(manual: Server) -> None:
+def test_unreleased_hold_raises_after_limit(manual: Server) -> None:
     with Wire(manual).welcomed() as wire:
         fault = manual.fault(hold(limit=3))
         wire.send(OpCode.CREATE, creating("/a"))
@@ -142,7 +150,7 @@ def test_a_hold_that_nobody_releases_ends_by_itself_and_is_an_error(manual: Serv
         assert "/a" not in manual.tree()
         manual.advance(1)
         assert wire.reply() == 0
-        with pytest.raises(TimeoutError, match=r"has held a request for 3 s, its limit"):
+        with pytest.raises(TimeoutError, match=r"held a request for its limit of 3 s"):
             fault.__exit__(None, None, None)
 
 
@@ -158,7 +166,7 @@ def missed(server: Server, *conditions: Any, request: Callable[[], object]) -> s
     return str(failure.value).partition("never applied; ")[2]
 
 
-def test_a_strict_fault_says_what_came_close(server: Server, client: KazooClient) -> None:
+def test_strict_fault_lists_near_misses(server: Server, client: KazooClient) -> None:
     server.populate({"/app": {}, "/q": {}})
     inside = KazooClient(server.hosts + "/app")
     inside.start()
@@ -168,34 +176,41 @@ def test_a_strict_fault_says_what_came_close(server: Server, client: KazooClient
         both.create("/t")
         both.commit()
 
-    close = "what came close:\n  "
+    close = "near misses:\n  "
     assert missed(server, "create", "/t", request=transaction) == (
-        f"{close}multi [create /t]: it is multi; op='multi' matches it"
+        f"{close}multi [create /t]: the op is multi; use op='multi'"
     )
     assert missed(server, "create", "/q", request=lambda: client.create("/q/x")) == (
-        f"{close}create /q/x: it is below; /q/* matches it"
+        f"{close}create /q/x: the path is a child; use /q/*"
     )
     assert missed(server, "create", "/b", request=lambda: inside.create("/b")) == (
-        f"{close}create /app/b: the path is the server's, with the client's chroot; */b matches it"
+        f"{close}create /app/b: the path includes the client's chroot; use */b"
     )
-    assert missed(server, "getData", "/q", request=lambda: client.exists("/q")) == f"{close}exists /q: it is exists"
-    assert missed(server, "delete", request=lambda: client.exists("/q")).startswith("nothing that matched it")
+    assert missed(server, "getData", "/q", request=lambda: client.exists("/q")) == f"{close}exists /q: the op is exists"
+    assert missed(server, "delete", request=lambda: client.exists("/q")).startswith("no request or event matched")
     inside.stop()
     inside.close()
 
 
-def test_a_sequential_name_comes_close(server: Server, client: KazooClient) -> None:
+def test_mistyped_path_is_near_miss(server: Server, client: KazooClient) -> None:
+    assert missed(server, "create", "/jbos/*", request=lambda: client.create("/jobs")) == (
+        "near misses:\n  create /jobs: the path differs slightly from /jbos/*"
+    )
+    assert missed(server, "create", "/b", request=lambda: client.create("/a")).startswith("no request or event matched")
+
+
+def test_sequential_name_is_near_miss(server: Server, client: KazooClient) -> None:
     path = client.create("/n-", sequence=True)
 
     assert missed(server, "delete", "/n-", request=lambda: client.delete(path)) == (
-        f"what came close:\n  delete {path}: its name has a sequence number; /n-* matches it"
+        f"near misses:\n  delete {path}: the name has a sequence number; use /n-*"
     )
 
 
 # --- several faults together ---
 
 
-def test_delays_add_up_and_the_lowest_bandwidth_applies(manual: Server) -> None:
+def test_delays_add_up_and_lowest_bandwidth_applies(manual: Server) -> None:
     with Wire(manual).welcomed() as wire:
         with manual.fault(delay(2), "create"), manual.fault(delay(3), "create"):
             wire.send(OpCode.CREATE, creating("/a"))

@@ -1,4 +1,4 @@
-"""Fault rules: which requests they match, how they count, and how they end."""
+"""Fault rules: matching requests, counters, and the end of rules."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from support.wire import DEADLINE_S, Wire, creating
 
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import (
+from zoolet.testing import (
+    Server,
     delay,
     drop_request,
     error,
@@ -27,10 +27,10 @@ NO_NODE: Final = -101
 Dial = Callable[..., KazooClient]
 
 
-# --- what a rule matches ---
+# --- matching requests ---
 
 
-def test_a_name_means_all_op_codes_that_clients_use_for_it(server: Server, client: KazooClient) -> None:
+def test_op_name_covers_all_its_op_codes(server: Server, client: KazooClient) -> None:
     with server.fault(delay(0), "create") as fault:
         client.create("/a")
         client.create("/b", include_data=True)
@@ -45,7 +45,7 @@ def test_a_name_means_all_op_codes_that_clients_use_for_it(server: Server, clien
 
 
 @pytest.mark.parametrize("op", ["getData", "get_data", "GETDATA", "get", OpCode.GET_DATA, int(OpCode.GET_DATA)])
-def test_an_operation_has_many_spellings(server: Server, client: KazooClient, op: Any) -> None:
+def test_operation_has_many_spellings(server: Server, client: KazooClient, op: Any) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), op) as fault:
         with pytest.raises(SystemZookeeperError):
             client.get("/")
@@ -54,7 +54,7 @@ def test_an_operation_has_many_spellings(server: Server, client: KazooClient, op
     assert (fault.hits, fault.seen) == (1, 1)
 
 
-def test_an_op_code_means_itself_only(server: Server, client: KazooClient) -> None:
+def test_op_code_matches_only_itself(server: Server, client: KazooClient) -> None:
     with server.fault(delay(0), OpCode.CREATE) as plain, server.fault(delay(0), 15) as second:
         client.create("/a")
         client.create("/b", include_data=True)
@@ -75,21 +75,21 @@ def test_an_op_code_means_itself_only(server: Server, client: KazooClient) -> No
         ("/A", set()),
     ],
 )
-def test_a_path_is_a_glob(server: Server, wire: Wire, glob: str, hit: set[str]) -> None:
+def test_path_is_a_glob(server: Server, wire: Wire, glob: str, hit: set[str]) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), path=glob):
         found = {path for path in ("/", "/a", "/a/b", "/ab", "/a/b/c") if wire.exists(path) == -1}
 
     assert found == hit
 
 
-def test_a_rule_with_a_path_is_not_about_requests_without_one(server: Server, wire: Wire) -> None:
+def test_rule_with_path_ignores_requests_without_path(server: Server, wire: Wire) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), path="*") as fault:
         assert wire.ask(OpCode.PING) == 0
 
     assert (fault.hits, fault.seen) == (0, 0)
 
 
-def test_a_rule_may_be_about_one_client(server: Server, kazoo: Dial) -> None:
+def test_rule_matches_one_client(server: Server, kazoo: Dial) -> None:
     victim, other = kazoo(server), kazoo(server)
 
     for who in (victim, victim.client_id[0]):
@@ -100,7 +100,7 @@ def test_a_rule_may_be_about_one_client(server: Server, kazoo: Dial) -> None:
         assert fault.hits == 1
 
 
-def test_a_rule_may_be_about_a_client_that_is_yet_to_connect(server: Server, kazoo: Dial) -> None:
+def test_rule_matches_client_before_it_connects(server: Server, kazoo: Dial) -> None:
     victim, other = kazoo(server, start=False), kazoo(server)
 
     with server.fault(error(NO_NODE), "getData", client=victim) as fault:
@@ -140,7 +140,7 @@ def test_all_sessions_are_all(server: Server, kazoo: Dial) -> None:
     ],
     ids=str,
 )
-def test_a_rule_counts(server: Server, wire: Wire, rule: dict[str, Any], hit: str) -> None:
+def test_rule_counts_hits(server: Server, wire: Wire, rule: dict[str, Any], hit: str) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), "exists", **rule) as fault:
         found = "".join("x" if code == -1 else "." for code in wire.answers(6))
 
@@ -148,7 +148,7 @@ def test_a_rule_counts(server: Server, wire: Wire, rule: dict[str, Any], hit: st
     assert (fault.hits, fault.seen) == (hit.count("x"), 6)
 
 
-def test_nth_counts_only_what_op_path_and_session_match(server: Server, wire: Wire) -> None:
+def test_nth_counts_only_matching_requests(server: Server, wire: Wire) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), "exists", "/", nth=2):
         wire.ask(OpCode.PING)
         wire.exists("/other")
@@ -156,7 +156,7 @@ def test_nth_counts_only_what_op_path_and_session_match(server: Server, wire: Wi
 
 
 def hits_by_probability(seed: int, *, company: bool = False) -> str:
-    """Return which of 64 requests a rule of even chances hits; in company another rule takes its chances, too."""
+    """Return which of 64 requests a rule with probability 0.5 hits; *company* adds a second random rule."""
     with Server(seed=seed) as server, Wire(server).welcomed() as wire, ExitStack() as faults:
         faults.enter_context(server.fault(error(ErrorCode.SYSTEM_ERROR), "exists", probability=0.5))
         if company:
@@ -164,11 +164,11 @@ def hits_by_probability(seed: int, *, company: bool = False) -> str:
         return "".join("x" if code == -1 else "." for code in wire.answers(64))
 
 
-def test_one_seed_gives_the_same_hits_each_time() -> None:
+def test_same_seed_gives_same_hits() -> None:
     assert hits_by_probability(5) == hits_by_probability(5)
 
 
-def test_other_rules_do_not_change_the_hits() -> None:
+def test_other_rules_do_not_change_hits() -> None:
     assert hits_by_probability(5) == hits_by_probability(5, company=True)
 
 
@@ -193,7 +193,7 @@ def test_two_rules_have_their_own_chances(server: Server, wire: Wire) -> None:
     assert set(pairs) == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
-def test_a_transaction_matches_by_any_of_its_paths(server: Server, client: KazooClient) -> None:
+def test_transaction_matches_by_any_of_its_paths(server: Server, client: KazooClient) -> None:
     def commit() -> list[Any]:
         transaction = client.transaction()
         transaction.create("/x")
@@ -212,7 +212,7 @@ def test_a_transaction_matches_by_any_of_its_paths(server: Server, client: Kazoo
     assert (fault.hits, fault.seen) == (0, 0)
 
 
-def test_a_transaction_is_a_multi_and_none_of_its_parts(server: Server, client: KazooClient) -> None:
+def test_transaction_matches_multi_but_not_its_parts(server: Server, client: KazooClient) -> None:
     with server.fault(drop_request(), "create") as parts, server.fault(delay(0), "multi") as whole:
         transaction = client.transaction()
         transaction.create("/x")
@@ -224,7 +224,7 @@ def test_a_transaction_is_a_multi_and_none_of_its_parts(server: Server, client: 
 # --- the end of a rule ---
 
 
-def test_a_rule_ends_with_its_block(server: Server, wire: Wire) -> None:
+def test_rule_applies_until_end_of_block(server: Server, wire: Wire) -> None:
     with server.fault(error(NO_NODE), "exists") as fault:
         assert wire.answers(2) == [NO_NODE, NO_NODE]
     assert wire.answers(2) == [0, 0]
@@ -232,7 +232,7 @@ def test_a_rule_ends_with_its_block(server: Server, wire: Wire) -> None:
     assert (fault.hits, fault.seen) == (2, 2)
 
 
-def test_a_rule_applies_from_the_call_and_may_be_ended_by_hand(server: Server, wire: Wire) -> None:
+def test_rule_applies_from_call_until_end(server: Server, wire: Wire) -> None:
     fault = server.fault(error(NO_NODE), "exists")
     assert wire.exists() == NO_NODE
     fault.end()
@@ -241,14 +241,14 @@ def test_a_rule_applies_from_the_call_and_may_be_ended_by_hand(server: Server, w
     assert wire.exists() == 0
 
 
-def test_an_error_in_the_block_ends_the_rule_too(server: Server, wire: Wire) -> None:
+def test_error_in_block_removes_rule(server: Server, wire: Wire) -> None:
     with pytest.raises(ZeroDivisionError), server.fault(error(NO_NODE), "exists"):
         _ = 1 / 0
 
     assert wire.exists() == 0
 
 
-def test_what_is_held_goes_on_when_the_block_is_left(server: Server, wire: Wire) -> None:
+def test_held_requests_continue_after_block(server: Server, wire: Wire) -> None:
     with server.fault(hold(), "create") as fault:
         wire.send(OpCode.CREATE, creating("/a"))
         server.wait_for(lambda: fault.hits == 1)
@@ -257,7 +257,7 @@ def test_what_is_held_goes_on_when_the_block_is_left(server: Server, wire: Wire)
     assert set(server.tree()) == {"/a"}
 
 
-def test_a_held_request_of_a_client_that_left_is_not_done(server: Server) -> None:
+def test_held_request_of_departed_client_is_not_done(server: Server) -> None:
     with server.fault(hold(), "create") as fault:
         with Wire(server).welcomed() as leaver:
             leaver.send(OpCode.CREATE, creating("/a"))
@@ -269,14 +269,14 @@ def test_a_held_request_of_a_client_that_left_is_not_done(server: Server) -> Non
     assert dict(server.tree()) == {}
 
 
-def test_a_reset_ends_all_rules(server: Server, wires: ExitStack) -> None:
+def test_reset_removes_all_rules(server: Server, wires: ExitStack) -> None:
     with server.fault(error(NO_NODE)):
         server.reset()
         after = wires.enter_context(Wire(server)).welcomed()
         assert after.exists() == 0
 
 
-def test_a_strict_rule_must_hit(server: Server, wire: Wire) -> None:
+def test_strict_rule_must_hit(server: Server, wire: Wire) -> None:
     with server.fault(delay(0), "exists", strict=True):
         wire.exists()
 
@@ -284,19 +284,19 @@ def test_a_strict_rule_must_hit(server: Server, wire: Wire) -> None:
         wire.exists()
 
 
-def test_a_strict_rule_hides_no_error_of_its_block(server: Server) -> None:
+def test_strict_rule_hides_no_error_of_block(server: Server) -> None:
     with pytest.raises(ZeroDivisionError), server.fault(delay(0), strict=True):
         _ = 1 / 0
 
 
-def test_repr_says_what_the_rule_is(server: Server) -> None:
+def test_repr_describes_rule(server: Server) -> None:
     with server.fault(error(NO_NODE), "create", "/a*", nth=2) as fault:
         text = repr(fault)
 
     assert all(part in text for part in ("create", "/a*", "2", "error(NO_NODE)"))
 
 
-# --- bad input ---
+# --- invalid input ---
 
 
 @pytest.mark.parametrize(
@@ -323,11 +323,11 @@ def test_repr_says_what_the_rule_is(server: Server) -> None:
         ({"times": -1}, "-1"),
         ({"action": None}, "None"),
         ({"action": "hold"}, "hold"),
-        pytest.param({"action": hold}, "hold", id="the function hold"),  # its address is not the same in every process
+        pytest.param({"action": hold}, "hold", id="the function hold"),  # its address differs between processes
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense_are_named(server: Server, rule: dict[str, Any], named: str) -> None:
+def test_invalid_arguments_are_named(server: Server, rule: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         server.fault(**{"action": delay(0), **rule})
 
@@ -340,15 +340,17 @@ def test_arguments_that_make_no_sense_are_named(server: Server, rule: dict[str, 
         ({"probability": "x"}, "x"),
         ({"times": "x"}, "x"),
         ({"times": 1.5}, "1.5"),
+        ({"times": 0}, "times must be 1 or more, not 0"),
+        ({"times": True}, "times must be 1 or more, not True"),
     ],
     ids=str,
 )
-def test_more_arguments_that_make_no_sense_are_named(server: Server, rule: dict[str, Any], named: str) -> None:
+def test_more_invalid_arguments_are_named(server: Server, rule: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         server.fault(**{"action": delay(0), **rule})
 
 
-def test_a_rule_with_bad_arguments_leaves_nothing_behind(server: Server, wire: Wire) -> None:
+def test_rule_with_bad_arguments_is_not_added(server: Server, wire: Wire) -> None:
     with pytest.raises(ValueError):
         server.fault(error(NO_NODE), "exists", nth=0)
 

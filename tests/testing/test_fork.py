@@ -1,4 +1,4 @@
-"""An embedded server across a fork: whose it is, and whom a child that leaves the block disturbs."""
+"""An embedded server across a fork: it belongs to the parent, and a child that leaves the block does not disturb it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ import pytest
 from support.embedded import CALLS, HELLO, error_of, ruok, ruok_from_here, session, visit
 
 from zoolet.protocol.framing import frame
-from zoolet.server import Server
+from zoolet.testing import Server
 
-DEADLINE_S: Final = 10.0  # only ever reached on failure
-AT_ONCE_S: Final = 1.0  # far less than any timeout in the code, far more than a call takes
+DEADLINE_S: Final = 10.0  # reached only on failure
+AT_ONCE_S: Final = 1.0  # far below any timeout in the code, far above the duration of a call
 
 
 def fork() -> int:
-    """Fork; a child that hangs dies by itself."""
+    """Fork; a hanging child is killed by an alarm."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 and later say what this test is about
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about exactly this
         child = os.fork()
     if child == 0:
         signal.alarm(int(DEADLINE_S))
@@ -34,7 +34,7 @@ def fork() -> int:
 
 
 class Child:
-    """The child's side of a fork, as JSON that comes over a pipe; the child lives until :meth:`end_child`."""
+    """A forked child that reports JSON over a pipe, and lives until :meth:`end_child`."""
 
     def __init__(self) -> None:
         self.reports, self.report_end = os.pipe()
@@ -42,11 +42,11 @@ class Child:
         self.pid = -1
 
     def report(self, facts: dict[str, Any]) -> None:
-        """Notify the parent."""
+        """In the child: send a report to the parent."""
         os.write(self.report_end, json.dumps(facts).encode() + b"\n")
 
     def live_on(self) -> None:
-        """Wait for the parent's word, and end without a trace."""
+        """In the child: wait for the parent's signal, and exit without cleanup."""
         os.close(self.free)
         os.read(self.waits, 1)
         os._exit(0)
@@ -59,13 +59,13 @@ class Child:
         return facts
 
     def end_child(self) -> int:
-        """In the parent: end the child; give its exit code."""
+        """In the parent: stop the child, and return its exit code."""
         os.close(self.free)
         os.close(self.waits)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def test_a_forked_child_is_a_client_like_any_other() -> None:
+def test_forked_child_is_ordinary_client() -> None:
     pipes = Child()
     with Server() as server:
         pipes.pid = fork()
@@ -82,7 +82,7 @@ def test_a_forked_child_is_a_client_like_any_other() -> None:
     assert tree == {"/made-0000000000"}
 
 
-def test_a_forked_child_knows_the_address() -> None:
+def test_forked_child_knows_address() -> None:
     pipes = Child()
     with Server() as server:
         pipes.pid = fork()
@@ -97,7 +97,7 @@ def test_a_forked_child_knows_the_address() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ("port", "hosts")])
-def test_a_forked_child_learns_at_once_whose_server_it_is(name: str) -> None:
+def test_call_in_forked_child_raises_immediately(name: str) -> None:
     pipes = Child()
     with Server(clock="manual") as server:
         pipes.pid = fork()
@@ -115,7 +115,7 @@ def test_a_forked_child_learns_at_once_whose_server_it_is(name: str) -> None:
     assert facts["took"] < AT_ONCE_S
 
 
-def test_a_child_that_leaves_the_block_disturbs_nobody() -> None:
+def test_child_leaving_block_does_not_disturb_parent() -> None:
     parent = os.getpid()
     pipes = Child()
     try:
@@ -143,7 +143,7 @@ def test_a_child_that_leaves_the_block_disturbs_nobody() -> None:
     assert facts["took"] < AT_ONCE_S
 
 
-async def test_a_child_of_a_loop_learns_at_once_whose_server_it_is() -> None:
+async def test_call_in_child_of_loop_raises_immediately() -> None:
     pipes = Child()
     async with Server() as server:
         pipes.pid = fork()
@@ -168,7 +168,7 @@ async def test_a_child_of_a_loop_learns_at_once_whose_server_it_is() -> None:
         ),
     ],
 )
-async def test_a_child_of_a_loop_that_leaves_the_block_disturbs_nobody(clients: int) -> None:
+async def test_child_of_loop_leaving_block_does_not_disturb_parent(clients: int) -> None:
     parent = os.getpid()
     pipes = Child()
     writers = []
@@ -200,7 +200,7 @@ async def test_a_child_of_a_loop_that_leaves_the_block_disturbs_nobody(clients: 
     assert facts["took"] < AT_ONCE_S
 
 
-def test_the_port_is_free_once_the_parent_stopped_though_the_child_lives() -> None:
+def test_port_is_free_once_parent_stops_although_child_lives() -> None:
     pipes = Child()
     with Server() as server, session(server.port) as link:
         port = server.port
@@ -213,7 +213,7 @@ def test_the_port_is_free_once_the_parent_stopped_though_the_child_lives() -> No
         assert pipes.hear() == {}
         server.stop()
 
-        assert link.recv(1) == b""  # the child keeps no connection open either
+        assert link.recv(1) == b""  # the child does not keep the connection open
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), DEADLINE_S)
         with Server(port=port) as again:
@@ -221,7 +221,7 @@ def test_the_port_is_free_once_the_parent_stopped_though_the_child_lives() -> No
         assert pipes.end_child() == 0
 
 
-def test_a_forked_child_may_have_a_server_of_its_own() -> None:
+def test_forked_child_may_have_its_own_server() -> None:
     pipes = Child()
     with Server() as server:
         pipes.pid = fork()
@@ -239,7 +239,7 @@ def test_a_forked_child_may_have_a_server_of_its_own() -> None:
     assert facts == {"answer": "imok", "tree": ["/own"]}
 
 
-def test_a_server_made_and_not_started_runs_in_the_child() -> None:
+def test_unstarted_server_runs_in_child() -> None:
     server = Server()
     pipes = Child()
     pipes.pid = fork()

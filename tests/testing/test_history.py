@@ -1,4 +1,4 @@
-"""Snapshots: what a restore brings back, and what it leaves as it is."""
+"""Snapshots: the state that a restore brings back, and the state that it does not change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from zoolet.protocol import multi
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import Znode
+from zoolet.testing import Server, Znode
 
 NO_NODE, NO_AUTH, QUOTA_EXCEEDED = -101, -102, -125
 
 
-def test_a_restore_undoes_all_kinds_of_changes(server: Server, wire: Wire) -> None:
+def test_restore_undoes_all_kinds_of_changes(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": "1", "c": "2"}, "/gone": "x"})
     before = everything(server)
     snapshot = server.snapshot()
@@ -67,7 +66,7 @@ def test_branches_of_history_are_all_kept(server: Server) -> None:
         assert data(server) == found
 
 
-def test_a_sequence_goes_on_where_it_was(server: Server, wire: Wire) -> None:
+def test_restore_resets_sequence_number(server: Server, wire: Wire) -> None:
     wire.create("/s")
     assert [wire.sequential("/s/n-") for _ in range(2)] == ["/s/n-0000000000", "/s/n-0000000001"]
     snapshot = server.snapshot()
@@ -89,7 +88,7 @@ def test_zxids_do_not_go_back(server: Server, wire: Wire) -> None:
     assert server.tree()["/a"].czxid > first
 
 
-def test_a_restore_sends_no_events_and_watches_stay(server: Server, wire: Wire) -> None:
+def test_restore_sends_no_events_and_keeps_watches(server: Server, wire: Wire) -> None:
     snapshot = server.snapshot()
     server.populate({"/a": ""})
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
@@ -103,7 +102,7 @@ def test_a_restore_sends_no_events_and_watches_stay(server: Server, wire: Wire) 
     assert wire.events == [(1, "/a")]
 
 
-def test_ephemerals_of_sessions_that_live_come_back(server: Server, wire: Wire) -> None:
+def test_ephemerals_of_live_sessions_are_restored(server: Server, wire: Wire) -> None:
     wire.create("/e", EPHEMERAL)
     snapshot = server.snapshot()
     wire.delete("/e")
@@ -131,7 +130,7 @@ def test_ephemerals_of_dead_sessions_do_not_come_back(server: Server, wire: Wire
         assert wire.children("/p") == ["stays"]
 
 
-def test_what_was_made_ephemeral_since_leaves_its_session(server: Server, wire: Wire) -> None:
+def test_later_ephemeral_leaves_session_on_restore(server: Server, wire: Wire) -> None:
     snapshot = server.snapshot()
     wire.create("/e", EPHEMERAL)
 
@@ -143,7 +142,7 @@ def test_what_was_made_ephemeral_since_leaves_its_session(server: Server, wire: 
     assert dict(server.tree()) == {}
 
 
-def test_a_container_and_a_ttl_come_back_and_end() -> None:
+def test_restored_container_and_ttl_node_still_expire() -> None:
     with Server(clock="manual") as server, Wire(server, 1000).welcomed() as wire:
         server.populate({"/c": Znode(container=True, children={"x": ""}), "/t": Znode(ttl=5)})
         snapshot = server.snapshot()
@@ -177,7 +176,7 @@ def test_quotas_are_restored() -> None:
         assert [wire.create(f"/q/{i}") for i in (2, 3)] == [0, QUOTA_EXCEEDED]
 
 
-def test_a_quota_that_was_set_since_is_gone() -> None:
+def test_restore_removes_later_quota() -> None:
     with Server(config={"enforceQuota": "true"}) as server, Wire(server).welcomed() as wire:
         server.populate({"/q": {}})
         snapshot = server.snapshot()
@@ -191,7 +190,7 @@ def test_a_quota_that_was_set_since_is_gone() -> None:
         assert [wire.create(f"/q/{i}") for i in range(3)] == [0, 0, 0]
 
 
-def test_a_transaction_that_fails_leaves_no_trace_while_there_are_snapshots(server: Server, wire: Wire) -> None:
+def test_failed_transaction_leaves_no_trace_with_snapshots(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": "1"}})
     first = server.snapshot()
     before = everything(server)
@@ -202,7 +201,7 @@ def test_a_transaction_that_fails_leaves_no_trace_while_there_are_snapshots(serv
         (OpCode.CREATE, r.CreateRequest("/a/s-", b"", OPEN_ACL_UNSAFE, SEQUENTIAL)),
         (OpCode.DELETE, r.DeleteRequest("/nowhere", -1)),
     ]
-    wire.send_raw(OpCode.MULTI, multi.encode_operations(parts))
+    wire.send(OpCode.MULTI, multi.encode_operations(parts))
     wire.reply()
     assert everything(server) == before
     server.populate({"/later": ""})
@@ -212,7 +211,7 @@ def test_a_transaction_that_fails_leaves_no_trace_while_there_are_snapshots(serv
     assert wire.sequential("/a/s-") == "/a/s-0000000001"
 
 
-def test_a_transaction_is_undone_whole(server: Server, wire: Wire) -> None:
+def test_restore_undoes_whole_transaction(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": "1"}})
     before = everything(server)
     snapshot = server.snapshot()
@@ -222,7 +221,7 @@ def test_a_transaction_is_undone_whole(server: Server, wire: Wire) -> None:
         (OpCode.SET_DATA, r.SetDataRequest("/a/b", b"2", -1)),
         (OpCode.DELETE, r.DeleteRequest("/a/b", -1)),
     ]
-    wire.send_raw(OpCode.MULTI, multi.encode_operations(parts))
+    wire.send(OpCode.MULTI, multi.encode_operations(parts))
     assert wire.reply() == 0
     assert set(server.tree()) == {"/a", "/new", "/new/below"}
 
@@ -231,12 +230,12 @@ def test_a_transaction_is_undone_whole(server: Server, wire: Wire) -> None:
     assert everything(server) == before
 
 
-def test_a_snapshot_of_another_server_is_refused(server: Server) -> None:
+def test_snapshot_of_other_server_is_refused(server: Server) -> None:
     with Server() as other, pytest.raises(ValueError):
         server.restore(other.snapshot())
 
 
-def test_a_snapshot_of_an_earlier_run_is_refused() -> None:
+def test_snapshot_of_earlier_run_is_refused() -> None:
     server = Server()
     with server:
         snapshot = server.snapshot()
@@ -245,14 +244,14 @@ def test_a_snapshot_of_an_earlier_run_is_refused() -> None:
 
 
 @pytest.mark.parametrize("nonsense", [None, 3, {}])
-def test_what_is_no_snapshot_is_refused(server: Server, nonsense: Any) -> None:
+def test_invalid_snapshot_is_refused(server: Server, nonsense: Any) -> None:
     with pytest.raises(ValueError):
         server.restore(nonsense)
 
 
 @pytest.mark.slow
-async def test_going_back_among_10_000_nodes_after_100_writes_takes_a_millisecond() -> None:
-    async with Server() as server:  # in this thread, so that no hand-over is measured
+async def test_restore_of_10_000_nodes_after_100_writes_takes_1_ms() -> None:
+    async with Server() as server:  # in this thread, because the switch of threads must not be measured
         server.populate({f"/d{i}": {f"n{j}": "x" for j in range(99)} for i in range(100)})
         assert len(server.tree()) == 10_000
         snapshot = server.snapshot()

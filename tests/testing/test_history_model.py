@@ -14,8 +14,8 @@ from zoolet.protocol import multi
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing.state.views import NodeView
+from zoolet.testing import Server
+from zoolet.testing.state.views import NodeView
 
 NAMES: Final = st.sampled_from(["a", "b", "c"])
 PATHS: Final = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
@@ -40,17 +40,17 @@ STEPS: Final = st.lists(
 
 
 class Model:
-    """What the tree should be: data, versions and sequence counters by path.
+    """The expected tree: data, versions and sequence counters by path.
 
     Attributes:
-        nodes: For each path its data, version, ACL version, the number of children ever made, and its owner.
+        nodes: For each path its data, version, ACL version, number of children ever created, and owner.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[bytes, int, int, int, int]] = {"": (b"", 0, 0, 0, 0)}
 
     def makes(self, path: str, owner: int = 0) -> bool:
-        """Create a node if that is possible."""
+        """Create a node if possible; return whether it was."""
         above = path.rpartition("/")[0]
         if path in self.nodes or above not in self.nodes or self.nodes[above][4]:
             return False
@@ -60,14 +60,14 @@ class Model:
         return True
 
     def drops(self, path: str) -> bool:
-        """Remove a node if that can be done."""
+        """Remove a node if possible; return whether it was."""
         if path not in self.nodes or any(other.startswith(path + "/") for other in self.nodes):
             return False
         del self.nodes[path]
         return True
 
     def agrees(self, server: Server, wire: Wire) -> None:
-        """Compare."""
+        """Compare the model with a server."""
         tree = server.tree()
         expected = {path: node for path, node in self.nodes.items() if path}
         assert {p: (n.data, n.version, n.aversion, n.ephemeral_owner) for p, n in tree.items()} == {
@@ -113,7 +113,7 @@ def test_histories_of_all_kinds_agree_with_a_model(steps: list[tuple[str, Any]])
                     (OpCode.SET_DATA, r.SetDataRequest(where, b"never", -1)),
                     (OpCode.DELETE, r.DeleteRequest("/nowhere", -1)),
                 ]
-                wire.send_raw(OpCode.MULTI, multi.encode_operations(parts))
+                wire.send(OpCode.MULTI, multi.encode_operations(parts))
                 wire.reply()
             elif what == "reconnect":
                 dead.add(wire.id)

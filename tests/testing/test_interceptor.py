@@ -1,4 +1,4 @@
-"""Several fault rules together, faults of connections that are being made, and the requests behind one that is held."""
+"""Several fault rules together, faults during a handshake, and the requests after a held one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from support.wire import DEADLINE_S, Wire, creating
 from zoolet.protocol import records as r
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import close_after, delay, drop_request, error, hold, lose_reply
+from zoolet.testing import Server, close_after, delay, drop_request, error, hold, lose_reply
 
 NO_NODE: Final = -101
 Dial = Callable[..., KazooClient]
@@ -32,7 +31,7 @@ def test_connections_may_be_dropped_while_they_are_made(server: Server, kazoo: D
     assert set(server.sessions()) == {client.client_id[0]}
 
 
-def test_a_session_whose_first_reply_is_lost_is_there(server: Server, kazoo: Dial) -> None:
+def test_session_with_lost_first_reply_exists(server: Server, kazoo: Dial) -> None:
     with server.fault(lose_reply(), "connect", times=1):
         client = kazoo(server)
 
@@ -40,7 +39,7 @@ def test_a_session_whose_first_reply_is_lost_is_there(server: Server, kazoo: Dia
     assert client.client_id[0] in server.sessions()
 
 
-def test_a_connect_may_be_held(server: Server, kazoo: Dial) -> None:
+def test_connect_is_held(server: Server, kazoo: Dial) -> None:
     client = kazoo(server, start=False)
     with server.fault(hold(), "connect") as fault:
         connected = client.start_async()
@@ -51,7 +50,7 @@ def test_a_connect_may_be_held(server: Server, kazoo: Dial) -> None:
         assert connected.wait(DEADLINE_S)
 
 
-def test_a_session_that_is_gone_on_with_may_be_refused_by_its_id(server: Server, wires: ExitStack) -> None:
+def test_resumed_session_is_refused_by_id(server: Server, wires: ExitStack) -> None:
     first = wires.enter_context(Wire(server)).welcomed()
     server.drop(first.id)
 
@@ -79,7 +78,7 @@ def test_a_session_that_is_gone_on_with_may_be_refused_by_its_id(server: Server,
     ],
     ids=str,
 )
-def test_of_several_effects_the_first_in_the_list_counts(
+def test_first_of_several_effects_applies(
     server: Server, wire: Wire, actions: tuple[Any, ...], done: bool, answer: int | None
 ) -> None:
     with ExitStack() as stack:
@@ -95,7 +94,7 @@ def test_of_several_effects_the_first_in_the_list_counts(
     assert [fault.hits for fault in faults] == [1] * len(faults)
 
 
-def test_a_request_waits_for_all_that_hold_it(server: Server, wire: Wire, wires: ExitStack) -> None:
+def test_request_waits_for_all_holds(server: Server, wire: Wire, wires: ExitStack) -> None:
     other = wires.enter_context(Wire(server)).welcomed()
     with (
         server.fault(hold(), client=wire.id) as one,
@@ -111,7 +110,7 @@ def test_a_request_waits_for_all_that_hold_it(server: Server, wire: Wire, wires:
         assert wire.reply() == NO_NODE
 
 
-def test_delays_of_several_rules_end_together_or_add_up_but_never_fall_short(server: Server, wire: Wire) -> None:
+def test_delays_of_several_rules_never_fall_short(server: Server, wire: Wire) -> None:
     began = time.monotonic()
 
     with server.fault(delay(0.01)), server.fault(delay(0.04)):
@@ -120,7 +119,7 @@ def test_delays_of_several_rules_end_together_or_add_up_but_never_fall_short(ser
     assert time.monotonic() - began >= 0.04
 
 
-def test_operations_bear_the_marks_of_their_faults(server: Server, wire: Wire) -> None:
+def test_operations_are_marked_with_their_faults(server: Server, wire: Wire) -> None:
     with server.fault(error(NO_NODE), "exists"):
         wire.exists()
     wire.exists()
@@ -136,10 +135,10 @@ def test_operations_bear_the_marks_of_their_faults(server: Server, wire: Wire) -
     assert (plain.error, plain.fault) == (0, "")
 
 
-# --- those behind, and the others ---
+# --- later requests, and other clients ---
 
 
-def test_requests_behind_a_held_one_keep_their_order(server: Server, wire: Wire, wires: ExitStack) -> None:
+def test_requests_after_held_one_keep_order(server: Server, wire: Wire, wires: ExitStack) -> None:
     other = wires.enter_context(Wire(server)).welcomed()
     with server.fault(hold(), "create", client=wire.id, nth=1) as fault:
         for path in ("/a", "/a/b", "/a/b/c"):
@@ -155,7 +154,7 @@ def test_requests_behind_a_held_one_keep_their_order(server: Server, wire: Wire,
     assert xids == [(1, 0), (2, 0), (3, 0), (4, 0)]
 
 
-def test_requests_behind_a_delayed_one_keep_their_order(server: Server, wire: Wire) -> None:
+def test_requests_after_delayed_one_keep_order(server: Server, wire: Wire) -> None:
     with server.fault(delay(0.02), "create", nth=1):
         for path in ("/a", "/a/b", "/a/b/c"):
             wire.send(OpCode.CREATE, creating(path))
@@ -165,7 +164,7 @@ def test_requests_behind_a_delayed_one_keep_their_order(server: Server, wire: Wi
     assert set(server.tree()) == {"/a", "/a/b", "/a/b/c"}
 
 
-def test_many_requests_behind_a_held_one_all_come_through(server: Server, wire: Wire) -> None:
+def test_many_requests_after_held_one_are_answered(server: Server, wire: Wire) -> None:
     with server.fault(hold(), "create", nth=1) as fault:
         wire.send(OpCode.CREATE, creating("/a"))
         for _ in range(3000):
@@ -177,7 +176,7 @@ def test_many_requests_behind_a_held_one_all_come_through(server: Server, wire: 
     assert xids == list(range(1, 3002))
 
 
-def test_requests_behind_a_dropped_one_are_lost_with_it(server: Server, wire: Wire) -> None:
+def test_requests_after_dropped_one_are_lost(server: Server, wire: Wire) -> None:
     with server.fault(drop_request(), "create", nth=2):
         wire.link.sendall(
             b"".join(
@@ -192,7 +191,7 @@ def test_requests_behind_a_dropped_one_are_lost_with_it(server: Server, wire: Wi
     assert set(server.tree()) == {"/a"}
 
 
-def test_others_go_on_while_one_is_held(server: Server, wire: Wire, wires: ExitStack) -> None:
+def test_hold_does_not_block_other_clients(server: Server, wire: Wire, wires: ExitStack) -> None:
     others = [wires.enter_context(Wire(server)).welcomed() for _ in range(5)]
     with server.fault(hold(), client=wire.id) as fault:
         wire.send(OpCode.CREATE, creating("/held"))
@@ -202,7 +201,7 @@ def test_others_go_on_while_one_is_held(server: Server, wire: Wire, wires: ExitS
         assert set(server.tree()) == {f"/n{i}" for i in range(5)}
 
 
-def test_a_held_client_gets_its_events(server: Server, wire: Wire) -> None:
+def test_held_client_gets_its_events(server: Server, wire: Wire) -> None:
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
     with server.fault(hold(), client=wire.id) as fault, Wire(server).welcomed() as other:
         wire.send(OpCode.PING)

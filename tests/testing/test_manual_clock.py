@@ -1,4 +1,4 @@
-"""A clock that only the test moves: what ends on the way, at which moment, and in which order."""
+"""A manual clock: what expires when the test advances it, at which moment, and in which order."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from support.wire import DEADLINE_S, EPHEMERAL, Wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import Znode, delay
+from zoolet.testing import Server, Znode, delay
 
 DAY: Final = 86_400.0
 STOPPED_TIMEOUT_S: Final = 1.0
-NEVER: Final = {"max_tries": 0}  # kazoo need not come back in these tests
+NEVER: Final = {"max_tries": 0}  # kazoo need not reconnect in these tests
 CREATED, DELETED = 1, 2
 RECURSIVE: Final = 1
 NEAR_HUNDREDS: Final = st.builds(lambda n, off: n * 100 + off, st.integers(1, 9), st.integers(-1, 1))  # milliseconds
@@ -32,31 +31,31 @@ NEAR_HUNDREDS: Final = st.builds(lambda n, off: n * 100 + off, st.integers(1, 9)
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server whose time stands still."""
+    """A server with a manual clock."""
     with Server(clock="manual", seed=1) as server:
         yield server
 
 
 def witness(server: Server, wires: ExitStack) -> Wire:
-    """Open a session that lives for a day and is notified of all changes of the tree."""
+    """Open a session with a timeout of a day that is notified of all changes of the tree."""
     wire = wires.enter_context(Wire(server, DAY)).welcomed()
     assert wire.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/", RECURSIVE)) == 0
     return wire
 
 
 def deleted(wire: Wire) -> list[str]:
-    """Return the nodes that are gone, in order."""
+    """Return the deleted nodes, in order."""
     assert wire.ask(OpCode.PING) == 0
     gone = [path for kind, path in wire.events if kind == DELETED]
     wire.events.clear()
     return gone
 
 
-# --- what is due, and only that ---
+# --- only what is due ---
 
 
 @pytest.mark.parametrize("timeout", [0.1, 0.25, 1.234, 10.0, 3600.0])
-def test_a_session_lives_until_its_very_deadline(server: Server, wires: ExitStack, timeout: float) -> None:
+def test_session_lives_until_its_deadline(server: Server, wires: ExitStack, timeout: float) -> None:
     session = wires.enter_context(Wire(server, timeout)).welcomed()
     session.create("/e", EPHEMERAL)
 
@@ -67,7 +66,7 @@ def test_a_session_lives_until_its_very_deadline(server: Server, wires: ExitStac
     assert (dict(server.tree()), dict(server.sessions())) == ({}, {})
 
 
-def test_a_session_of_10_s_is_gone_after_10_s_in_one_step(server: Server, wires: ExitStack) -> None:
+def test_session_of_ten_seconds_expires_on_time(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 10)).welcomed()
 
     server.advance(9.999)
@@ -76,7 +75,7 @@ def test_a_session_of_10_s_is_gone_after_10_s_in_one_step(server: Server, wires:
     assert not server.sessions()
 
 
-def test_a_connection_that_lives_does_not_save_its_session(server: Server, wires: ExitStack) -> None:
+def test_idle_connection_does_not_keep_session(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 10)).welcomed()
 
     server.advance(10)
@@ -85,7 +84,7 @@ def test_a_connection_that_lives_does_not_save_its_session(server: Server, wires
         session.payload()
 
 
-def test_a_ping_moves_the_deadline(server: Server, wires: ExitStack) -> None:
+def test_ping_moves_deadline(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 10)).welcomed()
 
     for _ in range(5):
@@ -98,7 +97,7 @@ def test_a_ping_moves_the_deadline(server: Server, wires: ExitStack) -> None:
     assert not server.sessions()
 
 
-def test_the_view_tells_the_time_that_is_left(server: Server, wires: ExitStack) -> None:
+def test_view_shows_remaining_time(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 10)).welcomed()
 
     server.advance(2.5)
@@ -110,12 +109,12 @@ def test_time_stands_still_by_itself(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 0.1)).welcomed()
     began = time.monotonic()
 
-    server.wait_for(lambda: time.monotonic() - began > 0.25)  # more than twice the timeout of real time
+    server.wait_for(lambda: time.monotonic() - began > 0.25)  # real time of more than twice the timeout
 
     assert set(server.sessions()) == {session.id}
 
 
-def test_kazoo_sessions_end_in_the_order_of_their_deadlines(server: Server, wires: ExitStack) -> None:
+def test_kazoo_sessions_expire_in_order_of_deadlines(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     clients = {timeout: KazooClient(server.hosts, timeout=timeout, connection_retry=NEVER) for timeout in (40, 20, 30)}
     for timeout, client in clients.items():
@@ -146,7 +145,7 @@ def test_all_kinds_end_in_one_order(server: Server, wires: ExitStack) -> None:
     assert set(server.tree()) == {"/stays"}
 
 
-def test_each_ends_at_its_own_moment(server: Server, wires: ExitStack) -> None:
+def test_each_expires_at_its_own_time(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     server.populate({"/first": Znode(ttl=1)})
     wires.enter_context(Wire(server, 2)).welcomed().create("/second", EPHEMERAL)
@@ -159,20 +158,20 @@ def test_each_ends_at_its_own_moment(server: Server, wires: ExitStack) -> None:
     assert [(at, paths) for at, paths in enumerate(seen, 1) if paths] == [(11, ["/first"]), (20, ["/second"])]
 
 
-def test_a_ttl_counts_from_the_last_change(server: Server, wires: ExitStack) -> None:
+def test_ttl_counts_from_last_change(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     server.populate({"/t": Znode(ttl=5)})
 
     server.advance(4)
     assert observer.ask(OpCode.SET_DATA, r.SetDataRequest("/t", b"new", -1)) == 0
-    server.advance(5)  # as in ZooKeeper a node goes when it is older than its TTL, not when it is as old
+    server.advance(5)  # like in ZooKeeper, a node is deleted once it is older than its TTL, not at that age
     assert set(server.tree()) == {"/t"}
     server.advance(0.001)
 
     assert dict(server.tree()) == {}
 
 
-def test_a_ttl_node_outlives_its_children(server: Server, wires: ExitStack) -> None:
+def test_ttl_node_outlives_its_children(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     server.populate({"/t": Znode(ttl=1, children={"c": Znode(ttl=3)})})
 
@@ -183,7 +182,7 @@ def test_a_ttl_node_outlives_its_children(server: Server, wires: ExitStack) -> N
     assert deleted(observer) == ["/t/c", "/t"]
 
 
-def test_a_container_goes_after_its_last_child(server: Server, wires: ExitStack) -> None:
+def test_container_is_deleted_after_last_child(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     server.populate({"/c": Znode(container=True, children={"a": "", "b": ""}), "/unused": Znode(container=True)})
 
@@ -199,7 +198,7 @@ def test_a_container_goes_after_its_last_child(server: Server, wires: ExitStack)
     assert deleted(observer) == ["/c/a", "/c/b", "/c"]
 
 
-def test_a_container_follows_the_ephemeral_that_was_its_last_child(server: Server, wires: ExitStack) -> None:
+def test_container_is_deleted_after_its_last_ephemeral(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     server.populate({"/locks": Znode(container=True)})
     wires.enter_context(Wire(server, 10)).welcomed().create("/locks/mine", EPHEMERAL)
@@ -222,8 +221,8 @@ def test_a_container_follows_the_ephemeral_that_was_its_last_child(server: Serve
     )
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-def test_exactly_what_is_due_ends_and_in_order(steps: list[tuple[str, int]]) -> None:
-    """A model: the deadline of everything, in milliseconds."""
+def test_due_nodes_and_sessions_expire_in_order(steps: list[tuple[str, int]]) -> None:
+    """Compare with a model: the deadline of every node and session, in milliseconds."""
     now = 0
     due: dict[str, int] = {}
     timeouts: dict[str, int] = {}
@@ -238,7 +237,7 @@ def test_exactly_what_is_due_ends_and_in_order(steps: list[tuple[str, int]]) -> 
                 timeouts[name], due[name] = value, now + value
             elif what == "ttl":
                 server.populate({name: Znode(ttl=value / 1000)})
-                due[name] = now + value + 1  # as in ZooKeeper a node has to be older than its TTL
+                due[name] = now + value + 1  # like in ZooKeeper, a node has to be older than its TTL
             elif what == "ping" and sessions:
                 name = list(sessions)[value % len(sessions)]
                 sessions[name].ask(OpCode.PING)
@@ -281,7 +280,7 @@ def test_many_sessions_end_quickly(server: Server) -> None:
         assert not server.sessions()
 
 
-def test_nodes_bear_the_manual_time(server: Server) -> None:
+def test_nodes_have_manual_time(server: Server) -> None:
     server.populate({"/a": "x"})
     server.advance(12.5)
     server.populate({"/b": "x"})
@@ -315,17 +314,17 @@ def test_time_does_not_run_backwards(server: Server, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["x", None, float("inf")])
-def test_what_is_no_time_is_named(server: Server, seconds: Any) -> None:
+def test_invalid_time_is_named(server: Server, seconds: Any) -> None:
     with pytest.raises(ValueError, match=str(seconds)):
         server.advance(seconds)
 
 
-def test_the_real_clock_is_not_moved() -> None:
-    with Server() as server, pytest.raises(ValueError, match="manual"):
+def test_real_clock_cannot_be_advanced() -> None:
+    with Server() as server, pytest.raises(ValueError, match="advance needs a manual clock: Server"):
         server.advance(1)
 
 
-async def test_advance_takes_effect_at_once_in_the_server_s_loop() -> None:
+async def test_advance_takes_effect_immediately_in_server_loop() -> None:
     async with Server(clock="manual") as server:
         server.populate({"/t": Znode(ttl=5)})
         server.advance(5)
@@ -334,7 +333,7 @@ async def test_advance_takes_effect_at_once_in_the_server_s_loop() -> None:
         assert dict(server.tree()) == {}
 
 
-def test_a_delay_lasts_until_the_clock_has_moved(server: Server, wires: ExitStack) -> None:
+def test_delay_lasts_until_clock_is_advanced(server: Server, wires: ExitStack) -> None:
     slow, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
     with server.fault(delay(5), "create", client=slow.id) as fault:
         slow.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0))
@@ -349,7 +348,7 @@ def test_a_delay_lasts_until_the_clock_has_moved(server: Server, wires: ExitStac
     assert set(server.tree()) == {"/a"}
 
 
-def test_a_delay_that_ends_on_the_way_comes_before_what_is_due_later(server: Server, wires: ExitStack) -> None:
+def test_delay_ending_during_advance_precedes_later_events(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     slow = wires.enter_context(Wire(server)).welcomed()
     server.populate({"/before": Znode(ttl=4), "/after": Znode(ttl=6)})
@@ -366,7 +365,7 @@ def test_a_delay_that_ends_on_the_way_comes_before_what_is_due_later(server: Ser
 # --- the same again ---
 
 
-def test_one_seed_gives_one_set_of_ids_and_times() -> None:
+def test_same_seed_gives_same_ids_and_times() -> None:
     def story(seed: int) -> tuple[list[int], list[bytes], dict[str, Any]]:
         with Server(clock="manual", seed=seed) as server, ExitStack() as wires:
             sessions = []
@@ -379,15 +378,15 @@ def test_one_seed_gives_one_set_of_ids_and_times() -> None:
     assert story(7) == story(7)
 
 
-# --- a process that stands still ---
+# --- a stopped process ---
 
 
 @pytest.mark.slow
-def test_a_process_that_is_stopped_loses_no_session() -> None:
+def test_stopped_process_loses_no_session() -> None:
     code = f"""
 import sys
 from kazoo.client import KazooClient
-from zoolet.server import Server
+from zoolet.testing import Server
 
 with Server(clock="manual") as server:
     client = KazooClient(server.hosts, timeout={STOPPED_TIMEOUT_S})
@@ -415,7 +414,7 @@ with Server(clock="manual") as server:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGSTOP)
-        time.sleep(3 * STOPPED_TIMEOUT_S)  # this much real time is what the test is about
+        time.sleep(3 * STOPPED_TIMEOUT_S)  # the test needs this much real time
         process.send_signal(signal.SIGCONT)
         out, err = process.communicate("go on\n", timeout=DEADLINE_S)
 

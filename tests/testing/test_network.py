@@ -1,4 +1,4 @@
-"""The simulated network drops, refuses and pauses connections, and does nothing to data but cut it to pieces."""
+"""The simulated network drops, refuses and pauses connections, and changes data only by splitting it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.simulation import run_simulation
 from support.wire import EPHEMERAL, dial
 
 from zoolet.protocol.operations import OpCode
-from zoolet.server.testing import Simulation
+from zoolet.testing import Simulation
 
 
 @settings(max_examples=40, deadline=None)
@@ -53,7 +53,7 @@ def test_data_comes_in_pieces_now_and_then() -> None:
     assert run_simulation(main) > 50
 
 
-def test_nothing_arrives_sooner_or_later_than_the_latency_allows() -> None:
+def test_data_arrives_within_latency_range() -> None:
     async def main(sim: Simulation) -> list[float]:
         sim.network.latency = (0.5, 0.75)
         client, served = await pair()
@@ -71,7 +71,7 @@ def test_nothing_arrives_sooner_or_later_than_the_latency_allows() -> None:
     assert len(set(travelled)) > 1
 
 
-def test_a_pause_delays_and_loses_nothing() -> None:
+def test_pause_delays_without_loss() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 1000)
@@ -90,7 +90,7 @@ def test_a_pause_delays_and_loses_nothing() -> None:
     run_simulation(main)
 
 
-def test_a_pause_longer_than_a_session_ends_it() -> None:
+def test_pause_longer_than_timeout_expires_session() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server, 10)
@@ -104,7 +104,7 @@ def test_a_pause_longer_than_a_session_ends_it() -> None:
     run_simulation(main)
 
 
-def test_a_drop_loses_what_was_on_its_way() -> None:
+def test_drop_loses_data_in_transit() -> None:
     async def main(sim: Simulation) -> None:
         client, served = await pair()
         client.transport.write(b"lost")
@@ -117,7 +117,7 @@ def test_a_drop_loses_what_was_on_its_way() -> None:
     run_simulation(main)
 
 
-def test_a_drop_resets_both_ends() -> None:
+def test_drop_resets_both_sides() -> None:
     async def main(sim: Simulation) -> None:
         client, served = await pair()
         sim.network.drop()
@@ -127,7 +127,7 @@ def test_a_drop_resets_both_ends() -> None:
     run_simulation(main)
 
 
-def test_connections_are_counted_until_both_ends_are_closed() -> None:
+def test_connections_are_counted_until_both_sides_close() -> None:
     async def main(sim: Simulation) -> list[int]:
         counts = [sim.network.connections]
         client, served = await pair()
@@ -136,7 +136,7 @@ def test_connections_are_counted_until_both_ends_are_closed() -> None:
         counts.append(sim.network.connections)
         client.transport.abort()
         await client.ended
-        counts.append(sim.network.connections)  # the server does not know yet
+        counts.append(sim.network.connections)  # the server does not yet know
         await served.ended
         counts.append(sim.network.connections)
         other.transport.close()
@@ -147,7 +147,7 @@ def test_connections_are_counted_until_both_ends_are_closed() -> None:
     assert run_simulation(main) == [0, 1, 2, 2, 1, 0]
 
 
-def test_a_duplicate_is_a_connection_too() -> None:
+def test_duplicate_counts_as_connection() -> None:
     async def main(sim: Simulation) -> int:
         sim.network.duplicates = 1.0
         await pair()
@@ -156,7 +156,7 @@ def test_a_duplicate_is_a_connection_too() -> None:
     assert run_simulation(main) == 2
 
 
-def test_a_drop_may_be_of_one_port_only() -> None:
+def test_drop_is_limited_to_one_port() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as one, sim.server() as two:
             first, second = await dial(one), await dial(two)
@@ -170,7 +170,7 @@ def test_a_drop_may_be_of_one_port_only() -> None:
     run_simulation(main)
 
 
-def test_a_session_survives_a_drop() -> None:
+def test_session_survives_drop() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server)
@@ -183,7 +183,7 @@ def test_a_session_survives_a_drop() -> None:
     run_simulation(main)
 
 
-def test_nobody_listens_on_a_free_port() -> None:
+def test_free_port_has_no_listener() -> None:
     async def main(sim: Simulation) -> None:
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", 5)
@@ -203,7 +203,7 @@ def test_connections_are_refused_and_accepted_here_too() -> None:
     run_simulation(main)
 
 
-def test_a_server_that_stopped_is_not_connected_to() -> None:
+def test_stopped_server_refuses_connections() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             port = server.port
@@ -214,7 +214,7 @@ def test_a_server_that_stopped_is_not_connected_to() -> None:
     run_simulation(main)
 
 
-def test_a_port_that_is_taken_is_an_os_error() -> None:
+def test_occupied_port_is_os_error() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             with pytest.raises(OSError):
@@ -225,7 +225,7 @@ def test_a_port_that_is_taken_is_an_os_error() -> None:
     run_simulation(main)
 
 
-def test_a_duplicate_of_a_connection_gets_no_word_through() -> None:
+def test_duplicate_connection_delivers_no_data() -> None:
     async def main(sim: Simulation) -> tuple[int, int]:
         sim.network.duplicates = 1.0
         async with sim.server() as server:
@@ -252,7 +252,7 @@ def test_without_duplicates_there_are_none() -> None:
     assert run_simulation(main) == 20
 
 
-def test_a_reader_that_pauses_makes_the_writer_wait() -> None:
+def test_paused_reader_pauses_writer() -> None:
     async def main(sim: Simulation) -> None:
         client, served = await pair()
         served.transport.pause_reading()
@@ -270,7 +270,7 @@ def test_a_reader_that_pauses_makes_the_writer_wait() -> None:
     run_simulation(main)
 
 
-def test_a_stream_s_drain_waits_for_the_other_side() -> None:
+def test_stream_drain_waits_for_other_side() -> None:
     async def main(sim: Simulation) -> None:
         loop = asyncio.get_running_loop()
         served: list[Recorder] = []
@@ -294,7 +294,7 @@ def test_a_stream_s_drain_waits_for_the_other_side() -> None:
     run_simulation(main)
 
 
-def test_what_was_written_before_a_close_arrives_before_the_end() -> None:
+def test_bytes_before_close_arrive_before_end() -> None:
     async def main(sim: Simulation) -> None:
         client, served = await pair()
         client.transport.write(b"x" * 100_000)

@@ -1,4 +1,4 @@
-"""``Server.pause`` and ``Server.resume``: a client that is not served for a while."""
+"""``Server.pause`` and ``Server.resume`` stop and continue serving a client."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from support.wire import DEADLINE_S, EPHEMERAL, Wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
+from zoolet.testing import Server
 
 
-def test_a_paused_client_gets_no_answer_until_resume(server: Server, wires: ExitStack) -> None:
+def test_paused_client_gets_no_answer_until_resume(server: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
 
     server.pause(victim.id)
     victim.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0))
     victim.send(OpCode.CREATE, r.CreateRequest("/b", b"", OPEN_ACL_UNSAFE, 0))
     for _ in range(3):
-        other.ask(OpCode.PING)  # by now the server has looked at all sockets
+        other.ask(OpCode.PING)  # by now the server has read from all sockets
     assert not victim.has_something()
     assert dict(server.tree()) == {}
     server.resume(victim.id)
@@ -31,7 +31,7 @@ def test_a_paused_client_gets_no_answer_until_resume(server: Server, wires: Exit
     assert set(server.tree()) == {"/a", "/b"}
 
 
-def test_a_paused_client_gets_its_events_at_the_resume(server: Server, wires: ExitStack) -> None:
+def test_paused_client_gets_its_events_on_resume(server: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
     victim.watch("/a")
 
@@ -43,7 +43,7 @@ def test_a_paused_client_gets_its_events_at_the_resume(server: Server, wires: Ex
     assert victim.event() == (1, "/a")
 
 
-def test_a_pause_holds_for_the_next_connection_of_the_session(server: Server, wires: ExitStack) -> None:
+def test_pause_applies_to_next_connection_of_session(server: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
     server.pause(victim.id)
     server.drop(victim.id)
@@ -70,7 +70,7 @@ def test_all_clients_are_paused_and_resumed(server: Server, wires: ExitStack) ->
     assert [client.reply() for client in clients] == [0, 0, 0]
 
 
-def test_a_paused_kazoo_client_waits(server: Server, kazoo: Callable[..., KazooClient]) -> None:
+def test_paused_kazoo_client_waits(server: Server, kazoo: Callable[..., KazooClient]) -> None:
     client = kazoo(server)
     server.pause(client)
     pending = client.create_async("/a")
@@ -83,13 +83,13 @@ def test_a_paused_kazoo_client_waits(server: Server, kazoo: Callable[..., KazooC
     assert pending.get(timeout=DEADLINE_S) == "/a"
 
 
-def test_a_paused_session_expires_by_advance(manual: Server, wires: ExitStack) -> None:
+def test_paused_session_expires_on_advance(manual: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(manual, timeout)).welcomed() for timeout in (10, 20))
     victim.create("/e", EPHEMERAL)
     other.watch("/e")
 
     manual.pause(victim.id)
-    victim.send(OpCode.PING)  # does not arrive
+    victim.send(OpCode.PING)  # the ping does not arrive
     manual.advance(9.999)
     assert set(manual.sessions()) == {victim.id, other.id}
     manual.advance(0.001)
@@ -99,7 +99,7 @@ def test_a_paused_session_expires_by_advance(manual: Server, wires: ExitStack) -
     assert other.event() == (2, "/e")
 
 
-def test_what_a_paused_client_sends_keeps_no_session_alive(manual: Server, wires: ExitStack) -> None:
+def test_paused_client_keeps_no_session_alive(manual: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(manual, 10)).welcomed()
     manual.pause(victim.id)
 
@@ -112,9 +112,7 @@ def test_what_a_paused_client_sends_keeps_no_session_alive(manual: Server, wires
 
 
 @pytest.mark.parametrize("who", ["by id", "all"])
-def test_a_client_whose_session_ended_in_a_pause_is_disconnected_at_the_resume(
-    manual: Server, wires: ExitStack, who: str
-) -> None:
+def test_client_expired_by_timeout_in_pause_is_disconnected(manual: Server, wires: ExitStack, who: str) -> None:
     victim = wires.enter_context(Wire(manual, 10)).welcomed()
     manual.pause(victim.id)
     manual.advance(10)
@@ -124,7 +122,7 @@ def test_a_client_whose_session_ended_in_a_pause_is_disconnected_at_the_resume(
     assert victim.ended()
 
 
-def test_a_paused_client_that_is_expired_is_disconnected_at_the_resume(server: Server, wires: ExitStack) -> None:
+def test_client_expired_in_pause_is_disconnected_at_resume(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.pause(victim.id)
     server.expire(victim.id)
@@ -134,7 +132,7 @@ def test_a_paused_client_that_is_expired_is_disconnected_at_the_resume(server: S
     assert victim.ended()
 
 
-def test_a_paused_client_that_is_dropped_is_disconnected(server: Server, wires: ExitStack) -> None:
+def test_paused_client_is_disconnected_by_drop(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.pause(victim.id)
 
@@ -143,7 +141,7 @@ def test_a_paused_client_that_is_dropped_is_disconnected(server: Server, wires: 
     assert victim.ended()
 
 
-def test_a_session_that_is_not_alive_may_be_paused_by_its_id(server: Server, wires: ExitStack) -> None:
+def test_dead_session_is_paused_by_id(server: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
     server.expire(victim.id)
 
@@ -154,10 +152,10 @@ def test_a_session_that_is_not_alive_may_be_paused_by_its_id(server: Server, wir
     assert not again.has_something()
     server.resume(victim.id)
 
-    assert again.welcomed().id == 0  # it has expired
+    assert again.welcomed().id == 0  # the session has expired
 
 
-def test_a_client_without_a_session_cannot_be_paused_all_the_same(server: Server) -> None:
+def test_client_without_session_cannot_be_paused(server: Server) -> None:
     client = KazooClient(server.hosts)
 
     with pytest.raises(LookupError):
@@ -166,7 +164,7 @@ def test_a_client_without_a_session_cannot_be_paused_all_the_same(server: Server
     client.close()
 
 
-def test_a_paused_session_expires_by_the_real_clock(server: Server, wires: ExitStack) -> None:
+def test_paused_session_expires_with_real_clock(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server, timeout=0.1)).welcomed()
     victim.create("/e", EPHEMERAL)
 
@@ -177,7 +175,7 @@ def test_a_paused_session_expires_by_the_real_clock(server: Server, wires: ExitS
 
 
 @pytest.mark.parametrize("who", ["by id", "all"])
-def test_a_pause_counts_once_however_often_it_was_asked_for(server: Server, wires: ExitStack, who: str) -> None:
+def test_repeated_pause_counts_once(server: Server, wires: ExitStack, who: str) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.pause(victim.id)
     server.pause("all" if who == "all" else victim.id)

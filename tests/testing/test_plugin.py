@@ -1,4 +1,4 @@
-"""The pytest plugin, in projects of others: small test files that are run by a pytest of their own."""
+"""The pytest plugin in users' projects: small test files, run by a separate pytest."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import kazoo.client  # noqa: F401 - what a pytest in this process imports first,
 import pytest
 from support.effort import FULL, effort
 
-DEADLINE_S: Final = 60.0  # only ever reached on failure
+DEADLINE_S: Final = 60.0  # reached only on failure
 BUDGET: Final = 0.08
-"""The part of pytest's own start that the plugin may cost: 20 ms of 250, which a slower machine takes longer for."""
+"""The limit for the cost of the plugin, as a fraction of pytest's own start: 20 of 250 ms, more on slower machines."""
 PAIRS: Final = 3
 MAX_PAIRS: Final = 15
 OTHERS: Final = ("cacheprovider", "hypothesispytest", "asyncio", "xdist")
@@ -58,7 +58,7 @@ def test_each_test_has_fresh_state(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest
-        from zoolet.server.testing import error
+        from zoolet.testing import error
 
         @pytest.mark.parametrize("number", range(3))
         def test_it(zoolet, zoolet_kazoo_factory, number):
@@ -77,7 +77,7 @@ def test_each_test_has_fresh_state(project: pytest.Pytester) -> None:
     project.runpytest_inprocess().assert_outcomes(passed=3)
 
 
-def test_what_the_factory_and_kazoo_made_is_gone_after_the_test(project: pytest.Pytester) -> None:
+def test_nodes_of_factory_and_kazoo_are_gone_after_test(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         made = []
@@ -94,7 +94,7 @@ def test_what_the_factory_and_kazoo_made_is_gone_after_the_test(project: pytest.
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_the_fixtures_work_in_asyncio_tests(project: pytest.Pytester) -> None:
+def test_fixtures_work_in_asyncio_tests(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import asyncio
@@ -121,7 +121,7 @@ def test_the_fixtures_work_in_asyncio_tests(project: pytest.Pytester) -> None:
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_they_work_in_unittest_classes(project: pytest.Pytester) -> None:
+def test_fixtures_work_in_unittest_classes(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import unittest
@@ -164,7 +164,7 @@ def test_many_tests_pass_on_many_workers(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_a_client_that_is_paused_at_the_end_does_not_hold_up_the_teardown(project: pytest.Pytester) -> None:
+def test_paused_client_does_not_delay_teardown(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         def test_pause(zoolet, zoolet_kazoo_factory):
@@ -180,7 +180,7 @@ def test_a_client_that_is_paused_at_the_end_does_not_hold_up_the_teardown(projec
 
 
 @pytest.mark.slow
-def test_a_request_that_is_held_at_the_end_does_not_hold_up_the_teardown(project: pytest.Pytester) -> None:
+def test_held_request_does_not_delay_teardown(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         from zoolet.testing import hold
@@ -198,7 +198,7 @@ def test_a_request_that_is_held_at_the_end_does_not_hold_up_the_teardown(project
     assert float(seconds) < 0.3
 
 
-# --- projects that do not use it ---
+# --- projects that do not use the plugin ---
 
 
 def cpu_of(directory: Path, *options: str) -> float:
@@ -213,12 +213,12 @@ def cpu_of(directory: Path, *options: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not FULL, reason="measures for six seconds: ZOOLET_FULL=1")
-def test_it_costs_others_a_twelfth_of_pytest_s_start_at_most(tmp_path: Path) -> None:
-    cpu_of(tmp_path)  # the first one warms up
+def test_plugin_costs_little_of_pytest_start(tmp_path: Path) -> None:
+    cpu_of(tmp_path)  # the first run warms up
 
     pairs: list[tuple[float, float]] = []
     cost = math.inf
-    while cost > BUDGET and len(pairs) < MAX_PAIRS:  # other work on the machine only ever adds to either side
+    while cost > BUDGET and len(pairs) < MAX_PAIRS:  # other work on the machine only makes them longer
         pairs.append((cpu_of(tmp_path), cpu_of(tmp_path, "-p", "no:zoolet")))
         with_it, without = (min(side) for side in zip(*pairs, strict=True))
         cost = with_it / without - 1 if len(pairs) >= PAIRS else math.inf
@@ -226,7 +226,7 @@ def test_it_costs_others_a_twelfth_of_pytest_s_start_at_most(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_it_imports_nothing_heavy_until_it_is_used(project: pytest.Pytester) -> None:
+def test_plugin_imports_nothing_heavy_until_used(project: pytest.Pytester) -> None:
     project.makeconftest(
         """
         import sys
@@ -242,6 +242,6 @@ def test_it_imports_nothing_heavy_until_it_is_used(project: pytest.Pytester) -> 
 
     with_it, without = ({*re.findall("^loaded: (.*)", run.stdout.str(), re.M)[0].split()} for run in (on, off))
     extra = with_it - without
-    assert "zoolet.server.testing.plugin" in extra
+    assert "zoolet.testing.plugin" in extra
     assert [name for name in extra if name.startswith(HEAVY)] == []
     assert len(extra) <= 6, extra

@@ -1,4 +1,4 @@
-"""``zoolet_client``: a connected client for asyncio tests, and a clear message where they cannot be run."""
+"""``zoolet_client``: a connected client for asyncio tests, and a clear message if they cannot be run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import importlib.util
 import pytest
 
 from zoolet.client import Client, State
-from zoolet.server import Server
+from zoolet.testing import Server
 
 
-async def test_it_is_connected_to_the_test_s_server(zoolet: Server, zoolet_client: Client) -> None:
+async def test_client_is_connected_to_server_of_test(zoolet: Server, zoolet_client: Client) -> None:
     await zoolet_client.create("/a", b"1")
 
     assert zoolet_client.state is State.CONNECTED
     assert zoolet.tree()["/a"].data == b"1"
 
 
-async def test_it_is_known_as_who(zoolet: Server, zoolet_client: Client) -> None:
+async def test_fixture_client_is_accepted_by_expire(zoolet: Server, zoolet_client: Client) -> None:
     await zoolet_client.create("/e", ephemeral=True)
 
     zoolet.expire(zoolet_client)
@@ -25,11 +25,11 @@ async def test_it_is_known_as_who(zoolet: Server, zoolet_client: Client) -> None
     assert "/e" not in zoolet.tree()
 
 
-async def test_a_pause_does_not_hold_up_its_end(zoolet: Server, zoolet_client: Client) -> None:
+async def test_paused_client_does_not_delay_end(zoolet: Server, zoolet_client: Client) -> None:
     zoolet.pause(zoolet_client)
 
 
-def test_it_works_in_strict_mode_and_leaves_no_session(pytester: pytest.Pytester) -> None:
+def test_strict_mode_works_and_leaves_no_session(pytester: pytest.Pytester) -> None:
     pytester.makeini(
         "[pytest]\nasyncio_mode = strict\nzoolet_leaks = error\nasyncio_default_fixture_loop_scope = function"
     )
@@ -46,7 +46,7 @@ def test_it_works_in_strict_mode_and_leaves_no_session(pytester: pytest.Pytester
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-def test_without_pytest_asyncio_it_says_what_is_missing(pytester: pytest.Pytester) -> None:
+def test_missing_pytest_asyncio_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(zoolet_client): pass")
 
     result = pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:anyio")
@@ -60,7 +60,7 @@ needs_anyio = pytest.mark.skipif(importlib.util.find_spec("anyio") is None, reas
 
 @needs_anyio
 @pytest.mark.parametrize("plugins", [(), ("-p", "no:asyncio")], ids=["with pytest-asyncio", "without"])
-def test_they_work_with_anyio_s_plugin(pytester: pytest.Pytester, plugins: tuple[str, ...]) -> None:
+def test_fixtures_work_with_anyio_plugin(pytester: pytest.Pytester, plugins: tuple[str, ...]) -> None:
     pytester.makeini("[pytest]\nzoolet_leaks = error\n")
     pytester.makepyfile(
         """
@@ -83,7 +83,7 @@ def test_they_work_with_anyio_s_plugin(pytester: pytest.Pytester, plugins: tuple
 
 
 @needs_anyio
-def test_another_backend_is_refused_in_words(pytester: pytest.Pytester) -> None:
+def test_other_backend_is_refused_with_reason(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -99,4 +99,4 @@ def test_another_backend_is_refused_in_words(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("-W", "default")
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*zoolet's client needs asyncio*"])
+    result.stdout.fnmatch_lines(["*zoolet_client needs asyncio*"])

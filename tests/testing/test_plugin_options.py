@@ -17,7 +17,7 @@ def ini(project: pytest.Pytester, *lines: str) -> pytest.Pytester:
     return project
 
 
-def test_ini_options_apply_to_each_server_of_the_fixture(project: pytest.Pytester) -> None:
+def test_ini_options_apply_to_each_fixture_server(project: pytest.Pytester) -> None:
     ini(project, "zoolet_clock = manual", "zoolet_compat = 3.8", "zoolet_config =", "    maxSessionTimeout = 4000")
     project.makepyfile(
         """
@@ -35,7 +35,7 @@ def test_ini_options_apply_to_each_server_of_the_fixture(project: pytest.Pyteste
     project.runpytest_inprocess("-W", "ignore").assert_outcomes(passed=1)
 
 
-def test_the_seed_of_the_command_line_is_that_of_all_fixtures(project: pytest.Pytester) -> None:
+def test_command_line_seed_applies_to_all_fixtures(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest
@@ -53,7 +53,7 @@ def test_the_seed_of_the_command_line_is_that_of_all_fixtures(project: pytest.Py
     project.runpytest_inprocess("--zoolet-seed", "77").assert_outcomes(passed=2)
 
 
-def test_the_nearest_marker_wins_and_settings_add_up(project: pytest.Pytester) -> None:
+def test_nearest_marker_wins_and_settings_add_up(project: pytest.Pytester) -> None:
     ini(project, "zoolet_config = maxSessionTimeout=9000")
     project.makepyfile(
         """
@@ -84,14 +84,15 @@ def test_the_nearest_marker_wins_and_settings_add_up(project: pytest.Pytester) -
     [
         (
             "seeds=5",
-            "@pytest.mark.zoolet has seeds; it has config, clock, compat, seed, data_dir, begin_from, tls,",
+            "@pytest.mark.zoolet has seeds; expected keyword arguments: config, clock, compat, seed, tls, data_dir, "
+            "initial_data,",
         ),
-        ("'manual'", "@pytest.mark.zoolet has 'manual'; it has"),
-        ("clock='fast'", "the options of the fixture zoolet are invalid: clock is 'fast'"),
+        ("'manual'", "@pytest.mark.zoolet has 'manual'; expected keyword arguments: config"),
+        ("clock='fast'", "the options of the fixture zoolet are invalid: clock must be 'real' or 'manual', not 'fast'"),
         ("config={'tickTim': 5}", "did you mean tickTime"),
     ],
 )
-def test_a_marker_that_is_invalid_is_refused(project: pytest.Pytester, marker: str, message: str) -> None:
+def test_invalid_marker_is_refused(project: pytest.Pytester, marker: str, message: str) -> None:
     project.makepyfile(f"import pytest\n\n@pytest.mark.zoolet({marker})\ndef test_it(zoolet): pass")
 
     result = project.runpytest_inprocess()
@@ -101,24 +102,26 @@ def test_a_marker_that_is_invalid_is_refused(project: pytest.Pytester, marker: s
 
 
 @pytest.mark.parametrize("line", ["zoolet_clock = fast", "zoolet_compat = 2", "zoolet_scope = day", "zoolet_leaks = x"])
-def test_an_ini_option_that_is_invalid_is_refused(project: pytest.Pytester, line: str) -> None:
+def test_invalid_ini_option_is_refused(project: pytest.Pytester, line: str) -> None:
     ini(project, line).makepyfile("def test_it(): pass")
 
     result = project.runpytest_inprocess()
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert f"{line.split()[0]} is {line.split()[2]!r}; it must be one of" in result.stderr.str()
+    name, _, value = line.split()
+    assert f"{name} must be one of " in result.stderr.str()
+    assert f", not {value!r}" in result.stderr.str()
 
 
-def test_lines_of_the_configuration_have_an_equals_sign(project: pytest.Pytester) -> None:
+def test_configuration_lines_need_equals_sign(project: pytest.Pytester) -> None:
     ini(project, "zoolet_config = tickTime 5").makepyfile("def test_it(zoolet): pass")
 
     result = project.runpytest_inprocess()
 
-    assert "zoolet_config has the line 'tickTime 5'; each line must be key=value" in result.stdout.str()
+    assert "invalid line 'tickTime 5' in zoolet_config; expected key=value" in result.stdout.str()
 
 
-def test_a_wider_scope_shares_the_server_and_its_state(project: pytest.Pytester) -> None:
+def test_wider_scope_shares_server_and_state(project: pytest.Pytester) -> None:
     ini(project, "zoolet_scope = module").makepyfile(
         """
         import pytest
@@ -137,7 +140,7 @@ def test_a_wider_scope_shares_the_server_and_its_state(project: pytest.Pytester)
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_a_marker_inside_of_what_shares_a_server_is_refused(project: pytest.Pytester) -> None:
+def test_marker_inside_shared_scope_is_refused(project: pytest.Pytester) -> None:
     ini(project, "zoolet_scope = module").makepyfile(
         "import pytest\n\n@pytest.mark.zoolet(seed=4)\ndef test_it(zoolet): pass"
     )
@@ -145,10 +148,10 @@ def test_a_marker_inside_of_what_shares_a_server_is_refused(project: pytest.Pyte
     result = project.runpytest_inprocess()
 
     result.assert_outcomes(errors=1)
-    assert re.search(r"::test_it has @pytest\.mark\.zoolet, and with zoolet_scope = module", result.stdout.str())
+    assert re.search(r"::test_it has @pytest\.mark\.zoolet, but with zoolet_scope = module", result.stdout.str())
 
 
-def test_a_marker_for_the_server_of_the_whole_run_is_a_usage_error(project: pytest.Pytester) -> None:
+def test_marker_with_run_wide_server_is_usage_error(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest
@@ -163,7 +166,7 @@ def test_a_marker_for_the_server_of_the_whole_run_is_a_usage_error(project: pyte
     result.assert_outcomes(errors=1)
 
 
-def test_a_function_outside_of_a_class_may_have_a_marker_with_the_scope_of_a_class(project: pytest.Pytester) -> None:
+def test_function_outside_class_may_have_class_scope_marker(project: pytest.Pytester) -> None:
     ini(project, "zoolet_scope = class").makepyfile(
         """
         import pytest
@@ -186,9 +189,7 @@ def test_a_function_outside_of_a_class_may_have_a_marker_with_the_scope_of_a_cla
     project.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
 
 
-def test_the_environment_names_the_server_while_it_runs(
-    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_names_server_while_it_runs(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOSTS", "before")
     monkeypatch.delenv("ZOOLET_HOSTS", raising=False)
     project.makepyfile(
@@ -207,13 +208,13 @@ def test_the_environment_names_the_server_while_it_runs(
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_a_data_directory_is_what_the_server_begins_with(project: pytest.Pytester) -> None:
+def test_server_starts_with_data_directory(project: pytest.Pytester) -> None:
     (project.path / "data").mkdir()
     nodes = [StoredNode(path, b"1", -1, 1, 1, 0, 0, 0, 0, 0, 0, 1) for path in ("", "/app", "/app/config")]
     (project.path / "data" / "snapshot.7").write_bytes(b"".join(encode(Snapshot(7, nodes))))
     (project.path / "wrong").mkdir()
     (project.path / "wrong" / "snapshot.7").write_bytes(b"x")
-    ini(project, "zoolet_begin_from = data").makepyfile(
+    ini(project, "zoolet_initial_data = data").makepyfile(
         """
         import pytest
 
@@ -221,11 +222,11 @@ def test_a_data_directory_is_what_the_server_begins_with(project: pytest.Pyteste
             assert zoolet_kazoo.get("/app/config")[0] == b"1"
             assert zoolet.zxid() > 7
 
-        @pytest.mark.zoolet(begin_from=None)
+        @pytest.mark.zoolet(initial_data=None)
         def test_without(zoolet):
             assert not zoolet.tree()
 
-        @pytest.mark.zoolet(begin_from="wrong")
+        @pytest.mark.zoolet(initial_data="wrong")
         def test_wrong(zoolet):
             pass
         """
@@ -237,7 +238,7 @@ def test_a_data_directory_is_what_the_server_begins_with(project: pytest.Pyteste
     assert "the options of the fixture zoolet are invalid: wrong: no snapshot can be used" in result.stdout.str()
 
 
-def test_a_marker_reaches_the_factory_and_its_clients_speak_tls(project: pytest.Pytester) -> None:
+def test_marker_applies_to_factory_and_tls_clients(project: pytest.Pytester) -> None:
     pytest.importorskip("cryptography")
     project.makepyfile(
         """
@@ -261,14 +262,14 @@ def test_a_marker_reaches_the_factory_and_its_clients_speak_tls(project: pytest.
         """
     )
 
-    # What a pytest in this process imports first, it forgets at its end; cryptography cannot be imported again.
+    # An inner pytest in this process forgets its own imports at the end, but cryptography cannot be imported again.
     project.runpytest_subprocess("-W", "ignore").assert_outcomes(passed=4)
 
 
-# --- one more server, and recordings ---
+# --- an additional server, and recordings ---
 
 
-def test_one_more_fixture_has_a_scope_and_options_of_its_own(project: pytest.Pytester) -> None:
+def test_additional_fixture_has_its_own_scope_and_options(project: pytest.Pytester) -> None:
     ini(project, "zoolet_config = tickTime=100")
     project.makepyfile(
         """
@@ -307,7 +308,7 @@ async def test_with_our_client(zoolet_client):
 """
 
 
-def test_the_first_run_is_recorded_and_the_next_one_replays_it(project: pytest.Pytester) -> None:
+def test_first_run_is_recorded_and_next_replays_it(project: pytest.Pytester) -> None:
     test = project.makepyfile(test_recorded=RECORDED)
     project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=3)
     assert {path.name for path in project.path.glob("*.zoolet")} == {
@@ -322,8 +323,36 @@ def test_the_first_run_is_recorded_and_the_next_one_replays_it(project: pytest.P
     result.assert_outcomes(failed=2, errors=2, passed=1)
 
 
-@pytest.mark.parametrize(("test", "message"), [("zoolet.tree()", "plays a recording, and has no 'tree'"), ("", "")])
-def test_what_plays_a_recording_says_what_it_has_not(project: pytest.Pytester, test: str, message: str) -> None:
+@pytest.mark.slow
+def test_random_lock_names_are_replayed(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.zoolet(recording=True)
+        def test_two(zoolet, zoolet_kazoo_factory):
+            one, other = zoolet_kazoo_factory(), zoolet_kazoo_factory()
+            first, second = one.Lock("/lock", "one"), other.Lock("/lock", "other")
+            assert first.acquire()
+            assert not second.acquire(blocking=False)
+            assert first.contenders() == ["one"]
+            first.release()
+            assert second.acquire()
+            second.release()
+
+        @pytest.mark.zoolet(recording=True)
+        async def test_ours(zoolet, zoolet_client):
+            async with zoolet_client.lock("/lock"):
+                pass
+        """
+    )
+    project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=2)
+    assert len(list(project.path.glob("*.zoolet"))) == 2
+    project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(("test", "message"), [("zoolet.tree()", "plays a recording has no 'tree'"), ("", "")])
+def test_replaying_server_names_missing_calls(project: pytest.Pytester, test: str, message: str) -> None:
     marked = "import pytest\n@pytest.mark.zoolet(recording=True)\ndef test_it(zoolet):\n    "
     project.makepyfile(test_it=marked + "pass")
     project.runpytest_inprocess().assert_outcomes(passed=1)
@@ -333,12 +362,56 @@ def test_what_plays_a_recording_says_what_it_has_not(project: pytest.Pytester, t
     result.assert_outcomes(failed=bool(test), passed=not test)
 
 
-def test_a_recording_needs_the_name_of_a_file(project: pytest.Pytester) -> None:
+def test_recording_needs_file_name(project: pytest.Pytester) -> None:
     project.makepyfile("import pytest\n@pytest.mark.zoolet(recording=5)\ndef test_it(zoolet): pass")
-    project.runpytest_inprocess().stdout.fnmatch_lines(["*recording=5; it must be the name of a file, or True*"])
+    project.runpytest_inprocess().stdout.fnmatch_lines(["*recording=5; expected the name of a file, or True*"])
 
 
-def test_a_run_that_fails_is_not_recorded(project: pytest.Pytester) -> None:
+def test_failing_run_is_not_recorded(project: pytest.Pytester) -> None:
     project.makepyfile(RECORDED + "    assert False\n")
     project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(failed=1, passed=2)
     assert not (project.path / "session.zoolet").exists()
+
+
+def test_unread_marker_causes_warning(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.zoolet(seed=5)
+        def test_without(): ...
+
+        @pytest.mark.zoolet(seed=5)
+        def test_by_name(request):
+            assert request.getfixturevalue("zoolet").seed == 5
+
+        @pytest.mark.zoolet(seed=5)
+        class TestGroup:
+            def test_of_a_group(self): ...
+        """
+    )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(passed=3, warnings=1)
+    result.stdout.fnmatch_lines(["*::test_without has @pytest.mark.zoolet, but no fixture reads it*"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fixture", ["zoolet_kazoo", "zoolet_kazoo_factory"])
+def test_missing_kazoo_is_reported_in_one_sentence(project: pytest.Pytester, fixture: str) -> None:
+    project.makepyfile(
+        f"""
+        import sys
+
+        sys.modules["kazoo.client"] = None  # what an import of a missing module finds
+
+        def test_it({fixture}): ...
+        """
+    )
+
+    result = project.runpytest_subprocess()
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["zoolet_kazoo and zoolet_kazoo_factory need kazoo: pip install kazoo"])
+    result.stdout.no_fnmatch_line("*plugin.py*")

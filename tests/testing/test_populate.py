@@ -1,4 +1,4 @@
-"""``Server.populate``: what can be written as a tree, and what is refused."""
+"""``Server.populate``: valid and invalid descriptions of a tree."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 from support.embedded import data
 from support.wire import Wire
 
+from zoolet.client import acl
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import READ_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import Znode
+from zoolet.testing import Server, Znode
 
 NO_NODE, NO_AUTH, QUOTA_EXCEEDED = -101, -102, -125
 
 
-def test_values_are_bytes_text_nothing_dicts_and_znodes(server: Server) -> None:
+def test_values_are_bytes_text_none_dicts_and_znodes(server: Server) -> None:
     server.populate(
         {
             "/bytes": b"\x00\xff",
@@ -57,7 +57,7 @@ def test_znodes_have_acls_and_kinds(server: Server, wire: Wire) -> None:
     assert wire.set_data("/locked", b"") == NO_AUTH
 
 
-def test_a_node_that_is_there_gets_the_data(server: Server) -> None:
+def test_existing_node_gets_data(server: Server) -> None:
     server.populate({"/a": "1", "/a/b": "2"})
     server.populate({"/a": "new"})
 
@@ -65,7 +65,7 @@ def test_a_node_that_is_there_gets_the_data(server: Server) -> None:
     assert server.tree()["/a"].version == 1
 
 
-def test_a_population_fires_watches(server: Server, wire: Wire) -> None:
+def test_populate_fires_watches(server: Server, wire: Wire) -> None:
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
 
     server.populate({"/a": ""})
@@ -74,7 +74,7 @@ def test_a_population_fires_watches(server: Server, wire: Wire) -> None:
     assert wire.events == [(1, "/a")]
 
 
-def test_a_node_may_have_had_children_before(server: Server, wire: Wire) -> None:
+def test_node_may_have_had_children_before(server: Server, wire: Wire) -> None:
     server.populate({"/a": Znode(children_created=41, children={"first": ""})})
 
     assert wire.sequential("/a/n-") == "/a/n-0000000042"
@@ -86,13 +86,13 @@ def test_sequence_numbers_may_be_about_to_turn_negative(server: Server, wire: Wi
     assert [wire.sequential("/a/n-") for _ in range(2)] == ["/a/n-2147483647", "/a/n--2147483648"]
 
 
-def test_nodes_are_made_below_one_whose_sequence_numbers_turn_negative(server: Server, wire: Wire) -> None:
+def test_nodes_are_created_below_parent_with_negative_sequence(server: Server, wire: Wire) -> None:
     server.populate({"/a": Znode(children_created=2**31 - 1, children={"last": ""})})
 
     assert wire.sequential("/a/n-") == "/a/n--2147483648"
 
 
-def test_a_restore_brings_the_count_of_children_back(server: Server, wire: Wire) -> None:
+def test_restore_resets_count_of_children(server: Server, wire: Wire) -> None:
     empty = server.snapshot()
     server.populate({"/a": Znode(children_created=7)})
     populated = server.snapshot()
@@ -104,7 +104,7 @@ def test_a_restore_brings_the_count_of_children_back(server: Server, wire: Wire)
     assert wire.sequential("/a/n-") == "/a/n-0000000007"
 
 
-def test_nothing_to_make_is_fine(server: Server) -> None:
+def test_empty_populate_is_accepted(server: Server) -> None:
     server.populate({})
 
     assert dict(server.tree()) == {}
@@ -130,7 +130,7 @@ def test_nothing_to_make_is_fine(server: Server) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_node_is_named_and_nothing_is_made(server: Server, nodes: Any, named: str) -> None:
+def test_populate_rejects_invalid_node_atomically(server: Server, nodes: Any, named: str) -> None:
     both = {"/fine": "x", **nodes} if isinstance(nodes, dict) else nodes
 
     with pytest.raises(ValueError, match=named):
@@ -153,20 +153,28 @@ def test_what_is_no_node_is_named_and_nothing_is_made(server: Server, nodes: Any
     ],
     ids=str,
 )
-def test_more_that_is_no_node_is_named(server: Server, nodes: Any, named: str) -> None:
+def test_more_invalid_nodes_are_named(server: Server, nodes: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         server.populate(nodes)
 
 
-def test_a_bad_ttl_that_is_found_late_leaves_nothing(server: Server) -> None:
+def test_bad_ttl_found_late_leaves_nothing(server: Server) -> None:
     with pytest.raises((ValueError, TypeError)):
         server.populate({"/fine": "x", "/bad": Znode(ttl="x")})  # type: ignore[arg-type]
 
     assert dict(server.tree()) == {}
 
 
-def test_bad_data_that_is_found_late_leaves_nothing(server: Server) -> None:
+def test_bad_data_found_late_leaves_nothing(server: Server) -> None:
     with pytest.raises((ValueError, TypeError)):
         server.populate({"/fine": "x", "/bad": Znode(data=3)})  # type: ignore[arg-type]
 
     assert dict(server.tree()) == {}
+
+
+def test_acl_may_have_lists_of_entries(server: Server) -> None:
+    entries = acl.ip("127.0.0.1"), acl.READ_ONLY
+
+    server.populate({"/a": Znode(acl=[entries[0], [entries[1]]])})
+
+    assert server.tree()["/a"].acl == entries[0] + entries[1]

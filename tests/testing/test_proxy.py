@@ -1,10 +1,9 @@
-"""A proxy: each fault does through it what it does in an embedded server, and so do pauses, drops and recordings."""
+"""A proxy: faults, pauses, drops and recordings work like in an embedded server."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Final
 
 import pytest
+from support.tls_clients import trusting
 from support.wire import DEADLINE_S, Wire, creating
 
 from zoolet.client import Client
@@ -20,10 +20,10 @@ from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectResponse
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.testing import (
+from zoolet.testing import (
     Proxy,
+    Server,
     close_after,
     corrupt_reply,
     cut_reply,
@@ -35,10 +35,10 @@ from zoolet.server.testing import (
     slow_reply,
     withhold_event,
 )
-from zoolet.server.testing.frames import upstream
-from zoolet.server.testing.frames.frame_queue import FrameQueue
-from zoolet.server.testing.frames.interceptor import Interceptor
-from zoolet.server.testing.frames.upstream import Upstream
+from zoolet.testing.frames import upstream
+from zoolet.testing.frames.frame_queue import FrameQueue
+from zoolet.testing.frames.interceptor import Interceptor
+from zoolet.testing.frames.upstream import Upstream
 
 NO_NODE: Final = -101
 
@@ -54,7 +54,7 @@ def endpoint(request: pytest.FixtureRequest, server: Server) -> Iterator[Any]:
 
 
 def outcome(wire: Wire) -> str:
-    """Make three requests at once, the second of which is a create; return how each was answered."""
+    """Send three requests together, the second of them a create; return the answer to each."""
     wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
     wire.send(OpCode.CREATE, creating("/a"))
     wire.send(OpCode.EXISTS, r.ExistsRequest("/", False))
@@ -63,7 +63,7 @@ def outcome(wire: Wire) -> str:
         for _ in range(3):
             header = r.ReplyHeader.decode(wire.payload())
             answers.append(f"{header.err}" if 0 < header.xid < 4 else "corrupt")
-    except (EOFError, ConnectionResetError, MarshallingError):
+    except (EOFError, MarshallingError):
         answers.append("closed")
     return " ".join(answers)
 
@@ -82,7 +82,7 @@ def outcome(wire: Wire) -> str:
     ],
     ids=["delay", "error", "drop_request", "lose_reply", "close_after", "corrupt_reply", "cut_reply", "slow_reply"],
 )
-def test_each_fault_does_the_same(
+def test_fault_has_same_effect_at_proxy_and_server(
     server: Server, endpoint: Any, make: Callable[[], Any], answers: str, applied: bool, recorded: int | None
 ) -> None:
     with Wire(endpoint).welcomed() as wire, endpoint.fault(make(), "create", "/a", times=1, strict=True):
@@ -94,7 +94,7 @@ def test_each_fault_does_the_same(
     assert op.error == recorded
 
 
-def test_a_request_is_held_until_it_is_released(server: Server, endpoint: Any) -> None:
+def test_request_is_held_until_released(server: Server, endpoint: Any) -> None:
     with Wire(endpoint).welcomed() as wire, endpoint.fault(hold(), "create") as fault:
         wire.send(OpCode.CREATE, creating("/a"))
         endpoint.wait_for(lambda: fault.hits)
@@ -104,7 +104,7 @@ def test_a_request_is_held_until_it_is_released(server: Server, endpoint: Any) -
         assert wire.reply() == 0
 
 
-def test_an_event_is_withheld_until_it_is_released(server: Server, endpoint: Any) -> None:
+def test_event_is_withheld_until_released(server: Server, endpoint: Any) -> None:
     with Wire(endpoint).welcomed() as wire:
         wire.watch("/a")
         wire.watch("/b")
@@ -116,7 +116,7 @@ def test_an_event_is_withheld_until_it_is_released(server: Server, endpoint: Any
             assert wire.event() == (1, "/a")
 
 
-def test_a_pause_keeps_both_directions_and_a_drop_ends_the_connection(server: Server, endpoint: Any) -> None:
+def test_pause_holds_both_directions_and_drop_closes(server: Server, endpoint: Any) -> None:
     with Wire(endpoint).welcomed() as wire:
         endpoint.pause(wire.id)
         wire.send(OpCode.CREATE, creating("/a"))
@@ -130,9 +130,7 @@ def test_a_pause_keeps_both_directions_and_a_drop_ends_the_connection(server: Se
 
 
 @pytest.mark.parametrize("who", ["this client", "all"])
-def test_a_pause_of_replies_executes_requests_and_one_of_requests_sends_events(
-    server: Server, endpoint: Any, who: str
-) -> None:
+def test_pause_of_replies_executes_and_of_requests_sends_events(server: Server, endpoint: Any, who: str) -> None:
     with Wire(endpoint).welcomed() as wire:
         whom = wire.id if who == "this client" else "all"
         wire.watch("/b")
@@ -151,17 +149,17 @@ def test_a_pause_of_replies_executes_requests_and_one_of_requests_sends_events(
         assert "/a" not in server.tree()
 
 
-def test_a_direction_that_there_is_not_is_refused(endpoint: Any) -> None:
-    with pytest.raises(ValueError, match="direction is 'up'; it must be one of 'both', 'requests', 'replies'"):
+def test_unknown_direction_is_refused(endpoint: Any) -> None:
+    with pytest.raises(ValueError, match="direction must be one of 'both', 'requests', 'replies', not 'up'"):
         endpoint.pause("all", direction="up")
 
 
 async def test_tls_passes_and_can_be_paused_and_dropped() -> None:
     pytest.importorskip("cryptography")
     async with Server(tls=True) as server, Proxy(server.hosts) as proxy:
-        context = ssl.create_default_context(cafile=server.tls_ca)
+        context = trusting(server.tls_ca)
         async with Client(proxy.hosts, tls=context) as client:
-            with pytest.raises(LookupError, match="of TLS it sees no sessions, only 'all' can be named"):
+            with pytest.raises(LookupError, match="it cannot see the sessions of TLS connections, so use 'all'"):
                 proxy.pause(client)
             proxy.pause("all")
             made = asyncio.ensure_future(client.create("/a"))
@@ -173,7 +171,7 @@ async def test_tls_passes_and_can_be_paused_and_dropped() -> None:
             assert await client.exists("/a") is not None  # over a new connection
 
 
-def test_heal_ends_delays_and_slow_replies(endpoint: Any) -> None:
+def test_heal_stops_delays_and_slow_replies(endpoint: Any) -> None:
     with Wire(endpoint).welcomed() as wire, Wire(endpoint).welcomed() as other:
         slow = endpoint.fault(slow_reply(0.01), "exists", client=wire.id)
         late = endpoint.fault(delay(3600), "exists", client=other.id)
@@ -184,7 +182,7 @@ def test_heal_ends_delays_and_slow_replies(endpoint: Any) -> None:
         assert (wire.reply(), other.reply()) == (0, 0)
 
 
-def test_heal_ends_the_slowness_of_a_reply_that_the_server_has_not_sent_yet(server: Server) -> None:
+def test_heal_stops_slowness_of_unsent_reply(server: Server) -> None:
     with Proxy(server.hosts) as proxy, Wire(proxy).welcomed() as wire:
         held = server.fault(hold(), "exists")
         slow = proxy.fault(slow_reply(0.01), "exists")
@@ -195,22 +193,22 @@ def test_heal_ends_the_slowness_of_a_reply_that_the_server_has_not_sent_yet(serv
         assert wire.reply() == 0
 
 
-def test_a_fault_without_an_operation_leaves_handshakes_alone(endpoint: Any) -> None:
+def test_fault_without_operation_ignores_handshakes(endpoint: Any) -> None:
     with endpoint.fault(error("NO_NODE")), Wire(endpoint).welcomed() as wire:
         assert wire.exists("/") == NO_NODE
 
 
-def test_a_session_of_another_proxy_is_unknown(server: Server) -> None:
+def test_session_of_other_proxy_is_unknown(server: Server) -> None:
     with Proxy(server.hosts) as proxy, Wire(server).welcomed() as wire:
         with pytest.raises(LookupError, match=f"0x{wire.id:x} has no connection through this proxy"):
             proxy.drop(wire.id)
 
 
-# --- servers that are not as they should be ---
+# --- defective servers ---
 
 
 class Script:
-    """A server that accepts one connection, and does with it what a function says."""
+    """A server that accepts one connection and passes it to a function."""
 
     def __init__(self, serve: Callable[[socket.socket], object]) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -229,7 +227,7 @@ class Script:
             stream.close()
 
     def close(self) -> None:
-        """Wait for the end."""
+        """Wait until the function returns."""
         self._thread.join(DEADLINE_S)
         self._listening.close()
 
@@ -239,7 +237,7 @@ def reply(xid: int, error: int) -> bytes:
     return frame(r.ReplyHeader(xid, 7, error).encode())
 
 
-async def test_a_server_that_does_not_accept_bounds_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_for_unavailable_server_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream, "MAX_FRAME", 1000)
 
     async def never() -> None:
@@ -278,7 +276,7 @@ def test_replies_belong_to_their_xids_and_sessions_have_no_sign() -> None:
             proxy.drop(0xFFFFFFFFFFFFFFFB)
 
 
-def test_what_a_server_that_goes_away_has_not_answered_is_recorded() -> None:
+def test_unanswered_requests_of_lost_server_are_recorded() -> None:
     with closing(Script(lambda connection: connection.recv(1000))) as script, Proxy(script.hosts) as proxy:
         with Wire(proxy).welcomed() as wire:  # type: ignore[arg-type]
             wire.send(OpCode.CREATE, creating("/a"))
@@ -287,7 +285,7 @@ def test_what_a_server_that_goes_away_has_not_answered_is_recorded() -> None:
         assert (op.path, op.error) == ("/a", None)
 
 
-def test_a_request_that_the_server_has_not_answered_is_not_idle() -> None:
+def test_unanswered_request_is_not_idle() -> None:
     release = threading.Event()
 
     def serve(connection: socket.socket) -> None:
@@ -305,7 +303,7 @@ def test_a_request_that_the_server_has_not_answered_is_not_idle() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", frame(b"\0"), reply(99, 0)])
-def test_garbage_of_a_server_closes_the_connection(data: bytes) -> None:
+def test_garbage_from_server_closes_connection(data: bytes) -> None:
     def serve(connection: socket.socket) -> None:
         connection.sendall(data)
         connection.recv(1)
@@ -315,7 +313,7 @@ def test_garbage_of_a_server_closes_the_connection(data: bytes) -> None:
             pass
 
 
-def test_a_name_that_cannot_be_one_closes_the_connection() -> None:
+def test_invalid_host_name_closes_connection() -> None:
     with Proxy("a" * 70 + ".example:2181") as proxy, Wire(proxy) as wire:  # type: ignore[arg-type]
         assert wire.ended()
 
@@ -332,7 +330,7 @@ def answering_nobody() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-async def test_nothing_is_left_at_the_end_of_a_block() -> None:
+async def test_end_of_block_leaves_no_task() -> None:
     before = asyncio.all_tasks()
     with answering_nobody() as hosts:
         async with Proxy(hosts) as proxy:

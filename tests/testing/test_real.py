@@ -1,33 +1,37 @@
-"""Fixtures on a real server, ``--zoolet-hosts``: another zoolet stands for it here."""
+"""Fixtures with a real server, ``--zoolet-hosts``; here a second zoolet takes its place."""
 
 from __future__ import annotations
 
+import textwrap
+import unittest
 from collections.abc import Iterator
+from typing import Any
 
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
 
+from zoolet.client import acl
 from zoolet.client.blocking import Client
 from zoolet.protocol.errors import ConnectionLossError
-from zoolet.server import Server
-from zoolet.server.testing.real import RealServer, UnsupportedError
+from zoolet.testing import Server, registry
+from zoolet.testing.real import LeftoverError, RealServer, UnsupportedError
 
 
 @pytest.fixture
 def upstream() -> Iterator[Server]:
-    """What stands for a real server."""
+    """The server in place of a real one."""
     with Server(seed=1) as server:
         yield server
 
 
 @pytest.fixture
 def real(upstream: Server) -> Iterator[RealServer]:
-    """It, behind the proxy of a test."""
+    """The real server behind the proxy of a test."""
     with RealServer(upstream.hosts, seed=1) as server:
         yield server
 
 
-def test_the_fixtures_of_a_test_run_on_a_real_server_with_faults(upstream: Server, project: pytest.Pytester) -> None:
+def test_fixtures_run_on_real_server_with_faults(upstream: Server, project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import kazoo.exceptions, pytest
@@ -40,8 +44,9 @@ def test_the_fixtures_of_a_test_run_on_a_real_server_with_faults(upstream: Serve
                     zoolet_kazoo.get("/a/b")
             assert zoolet_kazoo.get("/a/b")[0] == b"1"
             assert [path for path in zoolet.tree()] == ["/a", "/a/b"]
+            assert zoolet.tree()["/a"].children == ("b",)
 
-        def test_what_another_test_left_is_gone(zoolet):
+        def test_leftovers_of_other_test_are_gone(zoolet):
             assert not zoolet.tree()
 
         def test_a_clock(zoolet):
@@ -59,13 +64,13 @@ def test_the_fixtures_of_a_test_run_on_a_real_server_with_faults(upstream: Serve
     result.stdout.fnmatch_lines_random(
         [
             "*with --zoolet-hosts: advance needs the embedded server*",
-            "*config of the fixture zoolet needs the embedded server*",
+            "*config needs the embedded server*",
         ]
     )
     assert list(upstream.tree()) == []
 
 
-def test_only_the_first_test_waits_for_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_first_test_waits_for_absent_server(monkeypatch: pytest.MonkeyPatch) -> None:
     starts = []
 
     def refused(client: Client) -> None:
@@ -81,16 +86,16 @@ def test_only_the_first_test_waits_for_a_server_that_does_not_answer(monkeypatch
     assert len(starts) == 1
 
 
-def test_a_server_that_has_nodes_is_left_alone(upstream: Server) -> None:
+def test_server_with_nodes_is_refused(upstream: Server) -> None:
     upstream.populate({"/production": "1"})
 
-    with pytest.raises(ValueError, match="has nodes \\(/production\\), which tests would delete"):
+    with pytest.raises(LeftoverError, match="has nodes, such as /production, which tests would delete"):
         RealServer(upstream.hosts).start()
 
     assert upstream.tree()["/production"].data == b"1"
 
 
-def test_somebody_elses_ephemeral_node_stays_until_the_reset(real: RealServer) -> None:
+def test_foreign_ephemeral_node_stays_until_reset(real: RealServer) -> None:
     assert real.create("/locks/held", b"other", ephemeral=True) == "/locks/held"
 
     assert real.wait_for_node("/locks/held", b"other").ephemeral_owner != 0
@@ -98,7 +103,7 @@ def test_somebody_elses_ephemeral_node_stays_until_the_reset(real: RealServer) -
     assert not real.tree()
 
 
-def test_a_session_is_ended_by_its_id(real: RealServer) -> None:
+def test_session_is_expired_by_id(real: RealServer) -> None:
     with Client(real.hosts, 10) as zk:
         zk.create("/e", ephemeral=True)
         real.wait_for_sessions(1)
@@ -108,8 +113,125 @@ def test_a_session_is_ended_by_its_id(real: RealServer) -> None:
         assert "/e" not in real.tree()
 
 
-def test_what_needs_the_embedded_server_says_so(real: RealServer) -> None:
-    with pytest.raises(UnsupportedError, match="skew_clock needs the embedded server; this one is real"):
+def test_client_is_back_once_resumed_through_proxy(real: RealServer) -> None:
+    with Client(real.hosts, 10) as zk:
+        real.drop(zk)
+        real.wait_for_client(zk)
+        assert zk.exists("/") is not None
+
+
+def test_call_of_embedded_server_only_raises(real: RealServer) -> None:
+    with pytest.raises(UnsupportedError, match="skew_clock needs the embedded server, not a real one"):
         real.skew_clock(5)
     with pytest.raises(AttributeError, match="nonsense"):
         real.nonsense  # noqa: B018
+
+
+def test_reset_deletes_unlistable_node(upstream: Server, real: RealServer) -> None:
+    with Client(real.hosts) as zk:
+        zk.create("/secret", acl=[*acl.digest("user", "password", acl.ALL)])
+
+        real.reset()
+
+    assert not upstream.tree()
+
+
+def test_reset_deletes_with_credentials_of_clients(upstream: Server, real: RealServer) -> None:
+    with Client(real.hosts, auth=[("digest", b"user:password")]) as zk:
+        zk.create("/open/secret", acl=acl.CREATOR_ALL, parents=True)
+        zk.create("/open/secret/node", acl=acl.CREATOR_ALL)
+
+    real.reset()
+
+    assert not upstream.tree()
+
+
+@pytest.mark.slow
+def test_undeletable_node_stops_run(upstream: Server, project: pytest.Pytester) -> None:
+    upstream.populate({})
+    project.makepyfile(
+        f"""
+        from zoolet.client.blocking import Client
+        from zoolet.client import acl
+
+        def test_a(zoolet):
+            with Client("{upstream.hosts}", auth=[("digest", b"user:password")]) as other:  # not through the proxy
+                other.create("/secret", acl=acl.CREATOR_ALL)
+                other.create("/secret/node", acl=acl.CREATOR_ALL)
+
+        def test_b(zoolet): ...
+
+        def test_c(zoolet): ...
+        """
+    )
+
+    result = project.runpytest_inprocess("--zoolet-hosts", upstream.hosts)
+
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*keeps /secret, which its ACLs protect: delete it with its credentials*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+@pytest.mark.slow
+def test_several_workers_are_refused(project: pytest.Pytester) -> None:
+    project.makepyfile("def test_it(zoolet): ...")
+
+    result = project.runpytest_subprocess("--zoolet-hosts", "127.0.0.1:1", "-n", "2")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --zoolet-hosts can run only one test at a time; do not use -n"])
+
+
+CASES = """
+    from zoolet.testing import ZooletTestCase
+
+    class CaseOnServer(ZooletTestCase):
+        def test_a_node(self):
+            self.zoolet.create("/a")
+            self.assertEqual([*self.zoolet.tree()], ["/a"])
+
+        def test_another_node(self):
+            self.zoolet.create("/b")
+            self.assertEqual([*self.zoolet.tree()], ["/b"])
+
+        def test_a_clock(self):
+            self.zoolet.advance(5)
+
+    class CaseWithOptions(ZooletTestCase):
+        zoolet_options = {"clock": "manual"}
+
+        def test_it(self): ...
+
+    class CaseOnCluster(ZooletTestCase):
+        zoolet_members = 3
+
+        def test_it(self): ...
+"""
+
+
+def test_test_cases_run_on_a_real_server_with_pytest(upstream: Server, project: pytest.Pytester) -> None:
+    project.makepyfile(CASES)
+
+    result = project.runpytest_inprocess("--zoolet-hosts", upstream.hosts, "-rs")
+
+    result.assert_outcomes(passed=2, skipped=3)
+    result.stdout.fnmatch_lines_random(
+        ["*advance needs the embedded server*", "*clock needs the embedded server*", "*needs 3 hosts*"]
+    )
+    assert not upstream.tree()
+
+
+def test_test_cases_run_on_a_real_server_without_pytest(
+    upstream: Server, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace: dict[str, Any] = {"__name__": "cases"}
+    exec(textwrap.dedent(CASES), namespace)
+    monkeypatch.setattr(registry, "real_hosts", upstream.hosts)
+    result = unittest.TestResult()
+
+    for name in ("CaseOnServer", "CaseWithOptions", "CaseOnCluster"):
+        unittest.defaultTestLoader.loadTestsFromTestCase(namespace[name]).run(result)
+
+    assert result.wasSuccessful()
+    assert len(result.skipped) == 3
+    assert upstream.op_count() > 0

@@ -1,4 +1,4 @@
-"""``server.recording()``: what was requested in a block, with everything that the requests expected."""
+"""``server.recording()``: the requests in a block, and assertions about them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from support.wire import DEADLINE_S, Wire
 from zoolet.protocol import records as r
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import Proxy, Recording, delay, lose_reply
-from zoolet.server.testing.recording.canned import CannedServer
+from zoolet.testing import Proxy, Recording, Server, delay, lose_reply
+from zoolet.testing.recording.canned import CannedServer
 
 Dial = Callable[..., KazooClient]
 
 
-def test_it_has_what_was_requested_inside_the_block(server: Server, client: KazooClient) -> None:
+def test_recording_has_requests_of_its_block(server: Server, client: KazooClient) -> None:
     client.exists("/before")
     with server.recording() as ops:
         client.create("/a", b"1", ephemeral=True)
@@ -43,7 +42,7 @@ def test_it_has_what_was_requested_inside_the_block(server: Server, client: Kazo
     assert ops[0].acl is not None
 
 
-def test_a_transaction_has_its_parts_with_their_errors(server: Server, client: KazooClient) -> None:
+def test_transaction_has_parts_with_their_errors(server: Server, client: KazooClient) -> None:
     with server.recording() as ops:
         transaction = client.transaction()
         transaction.create("/a", b"1")
@@ -60,7 +59,7 @@ def test_a_transaction_has_its_parts_with_their_errors(server: Server, client: K
     ]
 
 
-def test_it_has_one_client_s_requests_only_if_asked(server: Server, kazoo: Dial) -> None:
+def test_recording_is_limited_to_one_client(server: Server, kazoo: Dial) -> None:
     one, two = kazoo(server), kazoo(server)
     with server.recording(one) as ops, server.recording(two.client_id[0]) as others, server.recording("all") as both:
         one.exists("/one")
@@ -71,7 +70,7 @@ def test_it_has_one_client_s_requests_only_if_asked(server: Server, kazoo: Dial)
     assert len(both) == 2
 
 
-def test_times_are_the_server_s(manual: Server, kazoo: Dial) -> None:
+def test_times_are_of_server_clock(manual: Server, kazoo: Dial) -> None:
     client = kazoo(manual)
     with manual.recording() as ops:
         client.exists("/a")
@@ -99,15 +98,15 @@ def test_pings_and_credentials_are_left_out(server: Server, wire: Wire, client: 
     assert "secret" not in repr(ops[0])
 
 
-def test_it_ends_once(server: Server) -> None:
+def test_recording_starts_only_once(server: Server) -> None:
     recording = server.recording()
     with recording:
         pass
-    with pytest.raises(RuntimeError, match="this recording has begun"):
+    with pytest.raises(RuntimeError, match="this recording has already been started"):
         recording.__enter__()
 
 
-def test_a_client_that_connects_later_is_recorded_from_its_beginning(server: Server, kazoo: Dial) -> None:
+def test_later_client_is_recorded_from_its_start(server: Server, kazoo: Dial) -> None:
     client, other = kazoo(server, start=False), kazoo(server)
     with server.recording(client) as ops:
         other.exists("/other")
@@ -152,7 +151,7 @@ def test_other_requests_are_a_diff(server: Server, wire: Wire) -> None:
     ]
 
 
-def test_a_wildcard_does_not_hide_another_request(server: Server, wire: Wire) -> None:
+def test_wildcard_does_not_hide_other_request(server: Server, wire: Wire) -> None:
     ops = recorded(server, wire)
 
     with pytest.raises(AssertionError) as failure:
@@ -161,7 +160,7 @@ def test_a_wildcard_does_not_hide_another_request(server: Server, wire: Wire) ->
     assert "+exists /a" in str(failure.value)
 
 
-def test_a_transaction_is_expected_with_its_parts(server: Server, client: KazooClient) -> None:
+def test_transaction_is_expected_with_its_parts(server: Server, client: KazooClient) -> None:
     with server.recording() as ops:
         transaction = client.transaction()
         transaction.create("/a")
@@ -183,7 +182,7 @@ def test_some_can_be_selected(server: Server, wire: Wire) -> None:
 # --- files, answers and replay ---
 
 
-def test_a_saved_recording_is_the_same(server: Server, wire: Wire, tmp_path: Path) -> None:
+def test_saved_recording_is_equal(server: Server, wire: Wire, tmp_path: Path) -> None:
     ops = recorded(server, wire)
     ops.save(tmp_path / "ops")
 
@@ -193,15 +192,15 @@ def test_a_saved_recording_is_the_same(server: Server, wire: Wire, tmp_path: Pat
 
 
 @pytest.mark.parametrize("content", [b"", b"\xc1", b"\x80", b"hello", b"\x82\xb0zoolet recording\x09\xa7entries\x90"])
-def test_another_file_is_refused_in_words(tmp_path: Path, content: bytes) -> None:
+def test_foreign_file_is_refused_with_reason(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "other").write_bytes(content)
 
-    with pytest.raises(ValueError, match="other is not a recording of zoolet"):
+    with pytest.raises(ValueError, match="other is not a zoolet recording"):
         Recording.load(tmp_path / "other")
 
 
 def session(server: Any, kazoo: Dial) -> list[Any]:
-    """Use a server as a program does; return what it expected."""
+    """Use a server like a program; return the answers."""
     events: list[Any] = []
     client = kazoo(server)
     answers: list[Any] = [client.create("/a", b"1"), client.get("/a", watch=events.append)]
@@ -221,7 +220,7 @@ def session(server: Any, kazoo: Dial) -> list[Any]:
     return [*answers, events]
 
 
-def test_it_answers_a_client_as_the_server_did(server: Server, kazoo: Dial) -> None:
+def test_served_recording_answers_like_server(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops:
         expected = session(server, kazoo)
 
@@ -230,7 +229,7 @@ def test_it_answers_a_client_as_the_server_did(server: Server, kazoo: Dial) -> N
         assert canned.unexpected == []
 
 
-def test_a_recording_that_begins_later_can_be_used_too(server: Server, wire: Wire) -> None:
+def test_recording_started_late_is_usable(server: Server, wire: Wire) -> None:
     ops = recorded(server, wire)
 
     with ops.serve() as canned, Wire(canned).welcomed() as other:  # type: ignore[arg-type]
@@ -239,7 +238,7 @@ def test_a_recording_that_begins_later_can_be_used_too(server: Server, wire: Wir
         ops.assert_same(ops.replay(empty.hosts))
 
 
-def test_what_was_not_recorded_is_an_error(server: Server, kazoo: Dial) -> None:
+def test_unrecorded_request_is_error(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops:
         kazoo(server).exists("/a")
 
@@ -257,7 +256,7 @@ def test_what_was_not_recorded_is_an_error(server: Server, kazoo: Dial) -> None:
     assert lenient.unexpected[0] == "getData /b"
 
 
-def test_what_was_not_recorded_is_a_note_of_another_error() -> None:
+def test_unrecorded_request_is_note_of_other_error() -> None:
     with Server() as server, server.recording() as ops:
         with Wire(server).welcomed() as wire:
             wire.exists("/a")
@@ -271,7 +270,7 @@ def test_what_was_not_recorded_is_a_note_of_another_error() -> None:
     assert failure.value.__notes__ == ["these requests were not recorded:\n  exists /b"]
 
 
-def test_it_can_be_replayed_at_another_server(server: Server, kazoo: Dial) -> None:
+def test_recording_is_replayed_at_other_server(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops:
         session(server, kazoo)
         session_of_another = kazoo(server)
@@ -289,7 +288,7 @@ def test_it_can_be_replayed_at_another_server(server: Server, kazoo: Dial) -> No
         ops.assert_same(other_outcome)
 
 
-def test_a_lost_reply_is_lost_again(server: Server, kazoo: Dial) -> None:
+def test_lost_reply_is_lost_again(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops, server.fault(lose_reply(), "create", times=1):
         client = kazoo(server)
         client.create_async("/a").wait(5)
@@ -306,7 +305,7 @@ def test_a_lost_reply_is_lost_again(server: Server, kazoo: Dial) -> None:
 # --- a proxy ---
 
 
-def test_a_proxy_records_what_passes(server: Server, kazoo: Dial) -> None:
+def test_proxy_records_forwarded_requests(server: Server, kazoo: Dial) -> None:
     with server.recording() as direct, Proxy(server.hosts) as proxy, proxy.recording() as passed:
         expected = session(proxy, kazoo)
 
@@ -316,7 +315,7 @@ def test_a_proxy_records_what_passes(server: Server, kazoo: Dial) -> None:
         assert session(canned, kazoo) == expected
 
 
-def test_a_proxy_needs_a_server(kazoo: Dial) -> None:
+def test_proxy_without_server_refuses_client(kazoo: Dial) -> None:
     with Server() as server:
         gone = server.hosts
     with Proxy(gone) as proxy:
@@ -325,7 +324,7 @@ def test_a_proxy_needs_a_server(kazoo: Dial) -> None:
             client.start(timeout=0.3)
 
 
-def test_a_proxy_goes_to_the_first_server_that_accepts(kazoo: Dial) -> None:
+def test_proxy_uses_first_accepting_server(kazoo: Dial) -> None:
     with Server() as gone:
         hosts = gone.hosts
     with Server() as server, Proxy(f"{hosts},{server.hosts}") as proxy:
@@ -336,12 +335,12 @@ def test_a_proxy_goes_to_the_first_server_that_accepts(kazoo: Dial) -> None:
 
 
 @pytest.mark.parametrize("servers", ["", "a", "a:b", "a:0", ":1", "a:1/chroot", None])
-def test_servers_of_a_proxy_that_make_no_sense_are_refused(servers: Any) -> None:
-    with pytest.raises(ValueError, match="servers is"):
+def test_invalid_servers_of_proxy_are_refused(servers: Any) -> None:
+    with pytest.raises(ValueError, match=r"^servers? must be host:port"):
         Proxy(servers)
 
 
-def test_four_letter_words_pass_a_proxy_and_are_no_requests(server: Server) -> None:
+def test_four_letter_words_pass_proxy_unrecorded(server: Server) -> None:
     with Proxy(server.hosts) as proxy, proxy.recording() as ops:
         for endpoint in (server, proxy):
             with socket.create_connection(("127.0.0.1", endpoint.port), DEADLINE_S) as link:
@@ -350,7 +349,7 @@ def test_four_letter_words_pass_a_proxy_and_are_no_requests(server: Server) -> N
         assert len(ops) == len(proxy.ops()) == len(server.ops()) == 0
 
 
-def test_a_proxy_does_not_read_for_a_client_that_does_not(server: Server) -> None:
+def test_proxy_stops_reading_for_non_reading_client(server: Server) -> None:
     server.populate({"/big": bytes(900_000)})
     with Proxy(server.hosts) as proxy, Wire(proxy).welcomed() as wire:  # type: ignore[arg-type]
         for _ in range(50):
@@ -363,7 +362,7 @@ def test_a_proxy_does_not_read_for_a_client_that_does_not(server: Server) -> Non
             assert len(wire.payload()) > 900_000
 
 
-def test_a_recording_is_for_its_owner_only(server: Server, wire: Wire, tmp_path: Path) -> None:
+def test_recording_is_readable_only_by_owner(server: Server, wire: Wire, tmp_path: Path) -> None:
     with server.recording() as recording:
         wire.create("/a")
     recording.save(tmp_path / "one.json")
@@ -371,7 +370,7 @@ def test_a_recording_is_for_its_owner_only(server: Server, wire: Wire, tmp_path:
     assert (tmp_path / "one.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_proxy_says_once_that_it_reaches_no_server(kazoo: Dial, caplog: pytest.LogCaptureFixture) -> None:
+def test_proxy_without_server_warns_once(kazoo: Dial, caplog: pytest.LogCaptureFixture) -> None:
     with Proxy("127.0.0.1:1") as proxy:
         for _ in range(2):
             with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
@@ -379,4 +378,4 @@ def test_a_proxy_says_once_that_it_reaches_no_server(kazoo: Dial, caplog: pytest
                 assert connection.recv(1) == b""
 
     [line] = [record.getMessage() for record in caplog.records if record.name == "zoolet.proxy"]
-    assert "no server can be reached: 127.0.0.1:1: " in line
+    assert "cannot connect to any server: 127.0.0.1:1: " in line

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient, KazooState
 from support.kazoo_clients import next_states, states_of
 from support.wire import Wire
 
-from zoolet.server import Server
+from zoolet.testing import Server
 
 
 def test_connections_are_refused_until_they_are_accepted_again(server: Server, wires: ExitStack) -> None:
@@ -41,7 +41,7 @@ async def test_connections_are_refused_in_a_loop_too() -> None:
         await writer.wait_closed()
 
 
-def test_refusing_and_accepting_twice_is_nothing(server: Server, wires: ExitStack) -> None:
+def test_repeated_refusing_and_accepting_is_harmless(server: Server, wires: ExitStack) -> None:
     server.accept_connections()
     server.refuse_connections()
     server.refuse_connections()
@@ -53,7 +53,7 @@ def test_refusing_and_accepting_twice_is_nothing(server: Server, wires: ExitStac
     assert wires.enter_context(Wire(server)).welcomed().id
 
 
-def test_a_server_that_refuses_stops_as_any_other(wires: ExitStack) -> None:
+def test_refusing_server_stops_normally(wires: ExitStack) -> None:
     with Server() as server:
         port = server.port
         server.refuse_connections()
@@ -61,7 +61,7 @@ def test_a_server_that_refuses_stops_as_any_other(wires: ExitStack) -> None:
         assert wires.enter_context(Wire(again)).welcomed().id
 
 
-def test_a_kazoo_client_comes_back_with_its_session(server: Server, kazoo: Callable[..., KazooClient]) -> None:
+def test_kazoo_client_returns_with_its_session(server: Server, kazoo: Callable[..., KazooClient]) -> None:
     client = kazoo(server)
     before = client.client_id
     states = states_of(client)
@@ -103,7 +103,7 @@ def refused(port: int) -> bool:
 
 
 @pytest.mark.parametrize("rounds", range(4))
-async def test_connections_are_refused_at_once_however_far_the_loop_is(rounds: int) -> None:
+async def test_connections_are_refused_immediately_at_any_loop_step(rounds: int) -> None:
     async with Server() as server:
         for _ in range(3):
             server.accept_connections()

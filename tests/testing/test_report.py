@@ -1,4 +1,4 @@
-"""What the pytest plugin reports: what the server knows when a test fails, and what a test leaves behind."""
+"""Reports of the pytest plugin: the state of the server when a test fails, and the leftovers of a test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from kazoo.client import KazooClient  # what a pytest in this process imports first, it forgets at its end
+from kazoo.client import KazooClient  # an inner pytest in this process forgets its own imports at the end
+from support.wire import EPHEMERAL, Wire
 
-from zoolet.server.testing.plugin import _write_page
+from zoolet.testing import Server
+from zoolet.testing.state.report import write_page
 
 LEAVES_ALL_KINDS: Final = """
 from kazoo.client import KazooClient
@@ -36,7 +38,7 @@ def configured(project: pytest.Pytester, leaks: str) -> pytest.Pytester:
 
 
 def report_of(project: pytest.Pytester, source: str) -> str:
-    """Run tests of which one fails; return what the report says of zoolet, without session ids."""
+    """Run tests, one of which fails; return zoolet's section of the report, without session ids."""
     project.makepyfile(source)
     result = project.runpytest_inprocess()
     result.assert_outcomes(failed=1)
@@ -45,10 +47,10 @@ def report_of(project: pytest.Pytester, source: str) -> str:
     return re.sub(r"0x[0-9a-f]{6,}", "0xSESSION", found[1])
 
 
-# --- the report of a test that fails ---
+# --- the report of a failing test ---
 
 
-def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) -> None:
+def test_failing_test_shows_state_of_server(project: pytest.Pytester) -> None:
     output = report_of(
         project,
         """
@@ -68,6 +70,7 @@ def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) ->
         (r"\d\.\d s ago", "A s ago"),
         (r"for \d\.\d s", "for O s"),
         (r"in \d+\.\d s", "in E s"),
+        (r"\+\d\.\d{3} s", "+T s"),
     ):
         output = re.sub(pattern, fixed, output)
     assert output == (
@@ -76,26 +79,26 @@ def test_a_failing_test_shows_what_the_server_knows(project: pytest.Pytester) ->
         "  /a b'1'\n"
         "  /a/here b'' ephemeral\n"
         "sessions:\n"
-        "  0xSESSION timeout 10.0 s, ADDRESS, 1 ephemerals, open for O s, last operation: exists /b, A s ago, "
-        "expires in E s\n"
+        "  0xSESSION zoolet_kazoo timeout 10.0 s, ADDRESS, 1 ephemerals, open for O s, last operation: exists /b, "
+        "A s ago, expires in E s\n"
         "watches:\n"
         "  /a data 0xSESSION\n"
         "last 20 operations:\n"
-        "  0xSESSION connect -> ok zxid=0xZ\n"
-        "  0xSESSION create /a -> ok zxid=0xZ\n"
-        "  0xSESSION create /a/here -> ok zxid=0xZ\n"
-        "  0xSESSION getData /a -> ok zxid=0xZ\n"
-        "  0xSESSION exists /b -> NO_NODE zxid=0xZ"
+        "  +T s  zoolet_kazoo  connect -> ok zxid=0xZ\n"
+        "  +T s  zoolet_kazoo  create /a b'1' -> ok zxid=0xZ\n"
+        "  +T s  zoolet_kazoo  create /a/here -> ok zxid=0xZ\n"
+        "  +T s  zoolet_kazoo  getData /a, with a watch -> ok zxid=0xZ\n"
+        "  +T s  zoolet_kazoo  exists /b -> NO_NODE zxid=0xZ"
     )
 
 
-def test_it_shows_the_last_20_operations_and_which_faults_were_applied(project: pytest.Pytester) -> None:
+def test_report_shows_last_20_operations_and_applied_faults(project: pytest.Pytester) -> None:
     output = report_of(
         project,
         """
         import pytest
         from kazoo.exceptions import NoNodeError
-        from zoolet.server.testing import error
+        from zoolet.testing import error
 
         def test_it(zoolet, zoolet_kazoo):
             zk = zoolet_kazoo
@@ -108,23 +111,48 @@ def test_it_shows_the_last_20_operations_and_which_faults_were_applied(project: 
     )
 
     operations = output.partition("last 20 operations:\n")[2].splitlines()
-    assert [operation.split()[2] for operation in operations] == [f"/{number}" for number in range(11, 30)] + ["/"]
+    assert [operation.split()[4] for operation in operations] == [f"/{number}" for number in range(11, 30)] + ["/"]
     assert operations[-1].endswith("[error(NO_NODE)]")
 
 
-def test_it_says_so_when_there_is_nothing(project: pytest.Pytester) -> None:
+def test_sessions_show_fixture_names_of_clients(project: pytest.Pytester) -> None:
+    output = report_of(
+        project,
+        """
+        def test_it(zoolet, zoolet_kazoo, zoolet_kazoo_factory):
+            other = zoolet_kazoo_factory()
+            zoolet_kazoo.create("/first")
+            zoolet.expire(zoolet_kazoo)
+            zoolet.wait_for_client(zoolet_kazoo)
+            zoolet_kazoo.create("/second", b"x" * 100)
+            other.create("/third")
+            zoolet.create("/fourth", ephemeral=True)
+            assert False
+        """,
+    )
+
+    creates = re.findall(r"s  (\w+ ?\d?)  create2? (/\w+ ?.*) -> ok", output)
+    assert creates == [
+        ("zoolet_kazoo", "/first"),
+        ("zoolet_kazoo", f"/second b'{'x' * 40}'... (100 bytes)"),
+        ("zoolet_kazoo 2", "/third"),
+    ]
+    assert "0xSESSION timeout" in output  # the session of create()
+
+
+def test_empty_parts_are_reported_as_none(project: pytest.Pytester) -> None:
     output = report_of(project, "def test_it(zoolet):\n    assert False")
 
     assert output.count("none") == 4
 
 
-def test_a_long_value_is_cut(project: pytest.Pytester) -> None:
+def test_long_value_is_cut(project: pytest.Pytester) -> None:
     output = report_of(project, "def test_it(zoolet):\n    zoolet.populate({'/a': b'x' * 5000})\n    assert False")
 
     assert f"  /a b'{'x' * 40}'... (5000 bytes)\n" in output
 
 
-def test_a_failing_asyncio_test_shows_it_too(project: pytest.Pytester) -> None:
+def test_failing_asyncio_test_shows_state(project: pytest.Pytester) -> None:
     output = report_of(
         project,
         """
@@ -140,7 +168,7 @@ def test_a_failing_asyncio_test_shows_it_too(project: pytest.Pytester) -> None:
     assert "  /a b'1'\n" in output
 
 
-def test_a_test_that_passes_or_has_no_server_shows_nothing(project: pytest.Pytester) -> None:
+def test_passing_or_serverless_test_shows_nothing(project: pytest.Pytester) -> None:
     project.makepyfile("def test_passes(zoolet): pass\n\ndef test_fails(): assert False")
 
     result = project.runpytest_subprocess("-rA")
@@ -149,7 +177,7 @@ def test_a_test_that_passes_or_has_no_server_shows_nothing(project: pytest.Pytes
     result.stdout.no_fnmatch_line("*- zoolet*")
 
 
-def test_a_failing_test_that_has_stopped_the_server_is_still_reported(project: pytest.Pytester) -> None:
+def test_test_that_stopped_its_server_is_still_reported(project: pytest.Pytester) -> None:
     project.makepyfile("def test_it(zoolet):\n    zoolet.stop()\n    assert False")
 
     result = project.runpytest_inprocess()
@@ -158,14 +186,14 @@ def test_a_failing_test_that_has_stopped_the_server_is_still_reported(project: p
     assert result.parseoutcomes()["failed"] == 1
 
 
-def test_a_server_that_was_asked_for_in_the_test_is_shown(project: pytest.Pytester) -> None:
+def test_server_requested_in_test_is_shown(project: pytest.Pytester) -> None:
     report_of(project, "def test_it(request):\n    request.getfixturevalue('zoolet')\n    assert False")
 
 
 # --- zoolet_leaks ---
 
 
-def test_leaks_pass_in_silence_if_it_is_asked_for(project: pytest.Pytester) -> None:
+def test_leaks_are_ignored_if_configured(project: pytest.Pytester) -> None:
     configured(project, "off")
     project.makepyfile(LEAVES_ALL_KINDS)
 
@@ -192,7 +220,7 @@ def test_leaks_are_a_warning(project: pytest.Pytester, leaks: str) -> None:
     )
 
 
-def test_leaks_are_an_error_of_the_test_that_leaves_them(project: pytest.Pytester) -> None:
+def test_leak_is_error_of_causing_test(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(LEAVES_ALL_KINDS)
 
     result = project.runpytest_inprocess()
@@ -201,7 +229,7 @@ def test_leaks_are_an_error_of_the_test_that_leaves_them(project: pytest.Pyteste
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_leaves*", "*test_leaves has left at zoolet:"])
 
 
-def test_who_tidies_up_has_no_leaks(project: pytest.Pytester) -> None:
+def test_clean_test_has_no_leaks(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(
         """
         def test_it(zoolet_kazoo):
@@ -215,7 +243,7 @@ def test_who_tidies_up_has_no_leaks(project: pytest.Pytester) -> None:
     project.runpytest_inprocess().assert_outcomes(passed=1)
 
 
-def test_the_session_of_a_client_that_the_fixture_stops_is_no_leak(project: pytest.Pytester) -> None:
+def test_session_of_client_stopped_by_fixture_is_not_a_leak(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(
         """
         def test_it(zoolet, zoolet_kazoo_factory):
@@ -228,13 +256,13 @@ def test_the_session_of_a_client_that_the_fixture_stops_is_no_leak(project: pyte
     project.runpytest_inprocess().assert_outcomes(passed=1)
 
 
-def test_another_value_is_named(project: pytest.Pytester) -> None:
+def test_unknown_value_is_named(project: pytest.Pytester) -> None:
     configured(project, "loud").makepyfile("def test_it(zoolet): pass")
 
     result = project.runpytest_inprocess()
 
     assert result.ret != 0
-    result.stderr.fnmatch_lines(["*zoolet_leaks is 'loud'; it must be one of off, warn, error*"])
+    result.stderr.fnmatch_lines(["*zoolet_leaks must be one of off, warn, error, not 'loud'*"])
 
 
 # --- every server ---
@@ -269,7 +297,7 @@ class TestCase(ZooletTestCase):
 """
 
 
-def test_a_failing_test_shows_every_server_of_the_process(project: pytest.Pytester) -> None:
+def test_failing_test_shows_every_server_of_process(project: pytest.Pytester) -> None:
     project.makepyfile(FAILS)
 
     result = project.runpytest_subprocess()
@@ -285,7 +313,7 @@ def test_a_failing_test_shows_every_server_of_the_process(project: pytest.Pytest
     ]
 
 
-def test_it_shows_what_is_held_active_and_paused_and_who_waits_for_a_lock(project: pytest.Pytester) -> None:
+def test_report_shows_held_active_paused_and_lock_waiters(project: pytest.Pytester) -> None:
     output = report_of(
         project,
         """
@@ -303,12 +331,23 @@ def test_it_shows_what_is_held_active_and_paused_and_who_waits_for_a_lock(projec
     )
 
     assert "locks and elections:\n  /lock: 1 contenders, first come first\n    0xSESSION " in output
-    assert "requests that are held or delayed:\n  0xSESSION exists /held, by [fault(hold(), op='exists')]\n" in output
-    assert "active faults:\n  fault(hold(), op='exists'), 1 hits\n" in output
+    fault = "fault(hold(), op='exists', client=0xSESSION)"
+    assert f"requests that are held or delayed:\n  0xSESSION exists /held, by [{fault}]\n" in output
+    assert f"active faults:\n  {fault}, 1 hits\n" in output
     assert "paused clients:\n  0xSESSION\n" in output
 
 
-def test_a_page_for_each_failing_test_if_asked(project: pytest.Pytester) -> None:
+def test_contenders_are_in_order_where_numbers_turn_negative(server: Server, wire: Wire) -> None:
+    server.populate({"/lock": b""})
+    for number in ("-2147483648", "2147483647", "-2147483647", "2147483646"):
+        wire.create(f"/lock/a__lock__{number}", EPHEMERAL)
+
+    text = server.report().partition("first come first")[2]
+
+    assert re.findall("lock__(.*)", text)[:4] == ["2147483646", "2147483647", "-2147483648", "-2147483647"]
+
+
+def test_page_is_written_for_each_failing_test_on_request(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest
@@ -371,7 +410,7 @@ def test_end():
 """
 
 
-def test_what_is_left_at_any_server_is_the_leak_of_the_test_that_left_it(project: pytest.Pytester) -> None:
+def test_leak_is_reported_by_test_that_caused_it(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(LEAVES)
 
     result = project.runpytest_subprocess()
@@ -384,7 +423,7 @@ def test_what_is_left_at_any_server_is_the_leak_of_the_test_that_left_it(project
     ]
 
 
-def test_a_session_without_a_connection_is_no_leak(project: pytest.Pytester) -> None:
+def test_session_without_connection_is_not_a_leak(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(
         """
         import pytest
@@ -409,7 +448,7 @@ def test_a_session_without_a_connection_is_no_leak(project: pytest.Pytester) -> 
     project.runpytest_subprocess("-W", "default").assert_outcomes(passed=3)
 
 
-def test_what_a_failing_test_leaves_is_not_reported_too(project: pytest.Pytester) -> None:
+def test_leak_of_failing_test_is_not_reported(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(
         LEAVES_ALL_KINDS.replace('client.get("/here"', 'assert not client.get("/here"')
     )
@@ -417,7 +456,7 @@ def test_what_a_failing_test_leaves_is_not_reported_too(project: pytest.Pytester
     project.runpytest_inprocess().assert_outcomes(failed=1, passed=1)
 
 
-def test_the_seed_of_a_simulation_is_the_one_to_repeat(project: pytest.Pytester) -> None:
+def test_report_shows_repeatable_seed_of_simulation(project: pytest.Pytester) -> None:
     project.makepyfile(FAILS)
 
     result = project.runpytest_subprocess("-k", "test_simulation or test_factory", "--zoolet-seed", "5")
@@ -425,16 +464,23 @@ def test_the_seed_of_a_simulation_is_the_one_to_repeat(project: pytest.Pytester)
     assert re.findall(r"^seed (-?\d+)$", result.stdout.str(), re.M) == ["12", "13"]
 
 
-def test_a_failing_test_whose_server_is_blocked_is_reported(project: pytest.Pytester) -> None:
+def test_failing_test_with_blocked_server_is_reported(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
-        import time
-        import zoolet.server.testing.run.runner as runner
+        import threading
+        import pytest
+        import zoolet.testing.run.runner as runner
 
         runner.CALL_TIMEOUT = 0.1
 
-        def test_blocked(zoolet):
-            zoolet._runner._loop.call_soon_threadsafe(time.sleep, 1)
+        @pytest.fixture
+        def blocked(zoolet):
+            free = threading.Event()
+            zoolet._runner._loop.call_soon_threadsafe(free.wait)
+            yield
+            free.set()
+
+        def test_blocked(blocked):
             assert 0
 
         def test_next(zoolet):
@@ -449,7 +495,7 @@ def test_a_failing_test_whose_server_is_blocked_is_reported(project: pytest.Pyte
 
 
 @pytest.mark.parametrize("folder", ["file", "out"])
-def test_a_page_that_cannot_be_written_does_not_end_the_run(project: pytest.Pytester, folder: str) -> None:
+def test_unwritable_page_does_not_stop_run(project: pytest.Pytester, folder: str) -> None:
     (project.path / "file").write_text("")
     project.makepyfile(
         """
@@ -470,18 +516,18 @@ def test_a_page_that_cannot_be_written_does_not_end_the_run(project: pytest.Pyte
         assert len(list((project.path / "out").iterdir())) == 4
 
 
-def test_a_page_has_whatever_a_traceback_has(tmp_path: Path) -> None:
-    path = _write_page(str(tmp_path), "test", "\udc80 <b>", {"server": "seed 1\ntree:\n  /a"})
+def test_page_shows_any_traceback(tmp_path: Path) -> None:
+    path = write_page(str(tmp_path), "test", "\udc80 <b>", {"server": "seed 1\ntree:\n  /a"})
 
     assert "\\udc80 &lt;b&gt;" in Path(path).read_text()
 
 
-# --- what these tests leave ---
+# --- leftovers of these tests ---
 
 
 @pytest.fixture(autouse=True)
 def clients_that_are_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stop the clients that tests of leaks leave: they would try to connect for as long as this process runs."""
+    """Stop the clients left by tests of leaks, which would try to connect as long as this process runs."""
     started: list[KazooClient] = []
     start = KazooClient.start
 

@@ -12,11 +12,10 @@ from zoolet.client import Backoff, ConnectionLossError, SessionExpiredError
 from zoolet.client.blocking import Client
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import hold
+from zoolet.testing import Server, hold
 
 
-def test_a_reset_leaves_nothing(server: Server, wire: Wire) -> None:
+def test_reset_leaves_nothing(server: Server, wire: Wire) -> None:
     fresh = everything(server)
     server.populate({"/a": {"b": "x"}})
     wire.create("/e", EPHEMERAL)
@@ -30,7 +29,7 @@ def test_a_reset_leaves_nothing(server: Server, wire: Wire) -> None:
     assert (dict(server.sessions()), server.watches(), server.ops()) == ({}, (), ())
 
 
-def test_a_reset_closes_connections(server: Server, wires: ExitStack) -> None:
+def test_reset_closes_connections(server: Server, wires: ExitStack) -> None:
     wire = wires.enter_context(Wire(server)).welcomed()
 
     server.reset()
@@ -40,7 +39,7 @@ def test_a_reset_closes_connections(server: Server, wires: ExitStack) -> None:
     assert wire.id not in server.sessions()
 
 
-def test_a_client_from_before_a_reset_never_gets_in_again() -> None:
+def test_client_from_before_reset_never_reconnects() -> None:
     with Server() as server, Client(server.hosts, timeout=2.0, backoff=Backoff(first=0.01)) as leaked:
         ports = {server.port}
         for _ in range(20):
@@ -56,7 +55,7 @@ def test_a_client_from_before_a_reset_never_gets_in_again() -> None:
             assert "/leaked" not in server.tree()
 
 
-def test_a_server_that_is_started_never_has_a_port_that_another_one_had() -> None:
+def test_started_server_never_reuses_port() -> None:
     ports = []
     for _ in range(50):
         with Server() as server:
@@ -64,7 +63,7 @@ def test_a_server_that_is_started_never_has_a_port_that_another_one_had() -> Non
     assert len(set(ports)) == 50
 
 
-def test_a_chosen_port_stays_after_a_reset(wires: ExitStack) -> None:
+def test_chosen_port_stays_after_reset(wires: ExitStack) -> None:
     with Server() as other:
         port = other.port
     with Server(port=port) as server:
@@ -73,7 +72,7 @@ def test_a_chosen_port_stays_after_a_reset(wires: ExitStack) -> None:
         assert wires.enter_context(Wire(server)).welcomed().id
 
 
-def test_a_server_that_was_read_only_takes_writes_after_a_reset(server: Server, wires: ExitStack) -> None:
+def test_read_only_server_is_writable_after_reset(server: Server, wires: ExitStack) -> None:
     server.set_read_only(True)
 
     server.reset()
@@ -81,7 +80,7 @@ def test_a_server_that_was_read_only_takes_writes_after_a_reset(server: Server, 
     assert wires.enter_context(Wire(server)).welcomed().create("/a") == 0
 
 
-def test_sessions_and_zxids_go_on_after_a_reset(server: Server, wires: ExitStack) -> None:
+def test_sessions_and_zxids_continue_after_reset(server: Server, wires: ExitStack) -> None:
     first = wires.enter_context(Wire(server)).welcomed()
     first.create("/a")
     zxid = server.tree()["/a"].czxid
@@ -94,7 +93,7 @@ def test_sessions_and_zxids_go_on_after_a_reset(server: Server, wires: ExitStack
     assert server.tree()["/a"].czxid > zxid
 
 
-def test_a_reset_server_counts_its_sequences_from_0(server: Server, wires: ExitStack) -> None:
+def test_reset_server_counts_sequences_from_0(server: Server, wires: ExitStack) -> None:
     first = wires.enter_context(Wire(server)).welcomed()
     assert [first.sequential("/n-") for _ in range(3)][-1].endswith("2")
 
@@ -104,7 +103,7 @@ def test_a_reset_server_counts_its_sequences_from_0(server: Server, wires: ExitS
     assert second.sequential("/n-") == "/n-0000000000"
 
 
-def test_a_server_that_refused_connections_accepts_them_after_a_reset(server: Server, wires: ExitStack) -> None:
+def test_refusing_server_accepts_connections_after_reset(server: Server, wires: ExitStack) -> None:
     server.refuse_connections()
 
     server.reset()

@@ -1,4 +1,4 @@
-"""How an embedded server starts and stops, in a thread or in the running loop: its port, and what a thousand leave."""
+"""The start and stop of an embedded server, in a thread or in the running event loop: its port, and leftovers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pytest
 from support.effort import effort
 from support.embedded import HELLO, descriptors, error_of, ruok, ruok_from_here, session
 
-from zoolet.server import Server
-from zoolet.server.testing.run import runner
+from zoolet.testing import Server
+from zoolet.testing.run import runner
 
 CYCLES: Final = effort(300, 1000)
 
 
 def in_python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in an interpreter of its own."""
+    """Run a program in a new interpreter."""
     return subprocess.run(
         [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=30, check=False
     )
 
 
-def test_a_port_that_is_taken_is_an_os_error() -> None:
+def test_occupied_port_is_os_error() -> None:
     with Server() as first:
         second = Server(port=first.port)
         threads, open_before = threading.active_count(), descriptors()
@@ -36,24 +36,24 @@ def test_a_port_that_is_taken_is_an_os_error() -> None:
             second.start()
 
         assert threading.active_count() == threads
-        assert descriptors() <= open_before  # those of an earlier server may be closed a moment later
+        assert descriptors() <= open_before  # an earlier server may close descriptors a moment later
         assert ruok(first.port) == b"imok"
         second.stop()
 
 
-async def test_a_port_that_is_taken_is_an_os_error_in_a_loop_too() -> None:
+async def test_occupied_port_is_os_error_in_loop() -> None:
     async with Server() as first:
         tasks, open_before = len(asyncio.all_tasks()), descriptors()
         with pytest.raises(OSError, match=str(first.port)):
             async with Server(port=first.port):
                 pass
 
-        assert len(asyncio.all_tasks()) <= tasks  # one of the first server may have ended meanwhile
+        assert len(asyncio.all_tasks()) <= tasks  # a task of the first server may have ended since
         assert descriptors() <= open_before
         assert await ruok_from_here(first.port) == b"imok"
 
 
-def test_a_loop_that_cannot_be_made_is_an_error_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_loop_creation_is_raised_by_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_loop() -> asyncio.AbstractEventLoop:
         raise OSError(24, "Too many open files")
 
@@ -67,35 +67,35 @@ def test_a_loop_that_cannot_be_made_is_an_error_of_the_start(monkeypatch: pytest
     assert "could not listen" in repr(server)
 
 
-def test_an_error_in_the_server_s_thread_comes_out_where_it_was_called(server: Server) -> None:
+def test_error_in_server_thread_is_raised_in_caller(server: Server) -> None:
     with pytest.raises(LookupError):
         server.expire(1)
 
     assert dict(server.tree()) == {}
 
 
-async def test_a_server_of_a_loop_is_not_stopped_by_stop() -> None:
+async def test_server_in_loop_is_not_stopped_by_stop() -> None:
     async with Server() as server:
         with pytest.raises(RuntimeError, match="async with"):
             server.stop()
         assert await ruok_from_here(server.port) == b"imok"
 
 
-async def test_a_loop_that_is_blocked_is_an_error_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_to_blocked_loop_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "CALL_TIMEOUT", 0.01)
     errors: list[str] = []
 
     async with Server() as server:
         caller = threading.Thread(target=lambda: errors.append(error_of(server.tree)))
         caller.start()
-        caller.join()  # blocks the loop
+        caller.join()  # blocks the event loop
 
     assert errors == [
         "TimeoutError: the server's event loop was blocked for 0.01 s; is a blocking client running in it?"
     ]
 
 
-def test_a_server_that_could_not_listen_may_try_again() -> None:
+def test_server_starts_after_failed_attempt() -> None:
     with Server() as first:
         port = first.port
         second = Server(port=port)
@@ -106,7 +106,7 @@ def test_a_server_that_could_not_listen_may_try_again() -> None:
         assert ruok(port) == b"imok"
 
 
-def test_a_chosen_port_is_free_again_at_once() -> None:
+def test_chosen_port_is_reusable_immediately() -> None:
     with Server() as first:
         port = first.port
         with session(port):
@@ -116,7 +116,7 @@ def test_a_chosen_port_is_free_again_at_once() -> None:
             assert again.port == port
 
 
-def test_starting_twice_is_an_error_that_names_the_address() -> None:
+def test_second_start_raises_with_address() -> None:
     with Server() as server:
         with pytest.raises(RuntimeError, match=re.escape(server.hosts)):
             server.start()
@@ -131,7 +131,7 @@ async def test_starting_twice_is_an_error_in_a_loop_too() -> None:
         assert await ruok_from_here(server.port) == b"imok"
 
 
-def test_stopping_twice_is_nothing() -> None:
+def test_repeated_stop_is_harmless() -> None:
     server = Server()
     server.stop()
     with server:
@@ -145,7 +145,7 @@ def test_clients_are_disconnected_by_a_stop() -> None:
         assert link.recv(1) == b""
 
 
-async def test_a_stop_in_a_loop_leaves_no_task() -> None:
+async def test_stop_in_loop_leaves_no_task() -> None:
     tasks = asyncio.all_tasks()
 
     async with Server() as server:
@@ -190,7 +190,7 @@ async def test_many_servers_in_one_loop_leave_nothing() -> None:
     assert (descriptors(), threading.active_count(), len(asyncio.all_tasks())) == before
 
 
-def test_a_server_that_has_stopped_is_freed() -> None:
+def test_stopped_server_is_freed() -> None:
     def servers() -> int:
         gc.collect()
         return sum(isinstance(one, Server) for one in gc.get_objects())
@@ -206,7 +206,7 @@ def test_a_server_that_has_stopped_is_freed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocking", "asyncio", "never stopped"])
-def test_the_interpreter_s_checks_find_nothing(kind: str) -> None:
+def test_strict_interpreter_reports_nothing(kind: str) -> None:
     code = {
         "blocking": """
             import socket
@@ -231,7 +231,7 @@ def test_the_interpreter_s_checks_find_nothing(kind: str) -> None:
             print("imok")
         """,
     }[kind]
-    lines = "from zoolet.server import Server\n" + "\n".join(line[12:] for line in code.splitlines())
+    lines = "from zoolet.testing import Server\n" + "\n".join(line[12:] for line in code.splitlines())
 
     done = in_python(lines, "-W", "error::ResourceWarning", "-X", "dev")
 

@@ -1,20 +1,18 @@
-"""The types of the test toolkit: what a type checker refuses, and that the lists it needs are complete."""
+"""The types of the test toolkit: errors of a type checker, and the completeness of its lists."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final, get_args
 
 import pytest
+from support.type_checker import checked
 
 from zoolet.protocol.operations import OPERATIONS, codes_named
 from zoolet.server.core.compat import BY_NAME
-from zoolet.server.testing.signatures import ClockName, CompatName, OpName
+from zoolet.testing.signatures import ClockName, CompatName, OpName
 
-ROOT: Final = Path(__file__).parents[2]
 PROGRAM: Final = """
 from zoolet.client import Client
 from zoolet.testing import ClientFactory, KazooFactory, OpView, Recording, Server, ServerFactory, hold, lose_reply
@@ -52,11 +50,11 @@ def bad(server: Server, factory: ServerFactory) -> None:
 
 
 def snake(name: str) -> str:
-    """Write a name as Python does."""
+    """Convert a name to Python's style."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-def test_the_names_of_operations_are_those_of_the_table() -> None:
+def test_operation_names_equal_table() -> None:
     names = {name for row in OPERATIONS.values() for name in (row.name, *row.aliases) if codes_named(name)}
 
     listed = [*get_args(OpName)]
@@ -65,28 +63,14 @@ def test_the_names_of_operations_are_those_of_the_table() -> None:
     assert all(map(codes_named, listed))
 
 
-def test_the_other_names_are_those_that_a_server_knows() -> None:
+def test_other_names_equal_those_of_server() -> None:
     assert set(get_args(CompatName)) == set(BY_NAME)
     assert get_args(ClockName) == ("real", "manual")
 
 
 @pytest.mark.slow
-def test_mistakes_are_type_errors_and_nothing_else_is(tmp_path: Path) -> None:
-    pytest.importorskip("mypy")
-    (tmp_path / "program.py").write_text(PROGRAM)
-    links = ROOT / ".typing"
-    if not links.exists():
-        pytest.skip("needs the links of the package: make links")
-
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file", ROOT / "pyproject.toml", tmp_path / "program.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"MYPYPATH": str(links), "PATH": ""},
-    )
+def test_only_mistakes_are_type_errors(tmp_path: Path) -> None:
+    messages = "\n".join(checked(tmp_path, PROGRAM))
 
     bad = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# bad")}
-    found = {int(number) for number in re.findall(r"program\.py:(\d+): error", checked.stdout)}
-    assert found == bad, checked.stdout
+    assert {int(number) for number in re.findall(r"^(\d+): error", messages, re.MULTILINE)} == bad, messages

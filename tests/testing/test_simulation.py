@@ -1,4 +1,4 @@
-"""Servers and clients in virtual time: the same seed is the same run, and days pass in milliseconds."""
+"""Servers and clients in virtual time: the same seed gives the same run, and days pass in milliseconds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
-from zoolet.server.testing import Simulation, delay, drop_request, error, hold
-from zoolet.server.testing.sim import StuckError, TooLongError
+from zoolet.testing import Simulation, delay, drop_request, error, hold
+from zoolet.testing.sim import StuckError, TooLongError
 
 DAY: Final = 86_400.0
 
@@ -29,7 +29,7 @@ DAY: Final = 86_400.0
 
 
 def trace(seed: int) -> list[tuple[float, bytes]]:
-    """Return every piece that a talkative client gets, with its time."""
+    """Return every piece that a busy client receives, with its time."""
 
     async def main(sim: Simulation) -> list[tuple[float, bytes]]:
         async with sim.server() as server:
@@ -52,18 +52,18 @@ def trace(seed: int) -> list[tuple[float, bytes]]:
     return found
 
 
-def test_one_seed_is_one_run_byte_for_byte_and_moment_for_moment() -> None:
+def test_same_seed_gives_same_bytes_and_times() -> None:
     first, second = trace(3), trace(3)
 
     assert len(first) > 59
     assert first == second
 
 
-def test_another_seed_is_another_run() -> None:
+def test_other_seed_gives_other_run() -> None:
     assert len({tuple(trace(seed)) for seed in range(3)}) == 3
 
 
-def test_randomness_of_the_test_itself_comes_from_the_seed() -> None:
+def test_random_numbers_of_test_come_from_seed() -> None:
     async def main(sim: Simulation) -> float:
         return sim.rng.random()
 
@@ -86,7 +86,7 @@ def test_time_jumps() -> None:
     assert time.perf_counter() - real < 0.25
 
 
-def test_the_server_lives_in_virtual_time() -> None:
+def test_server_runs_in_virtual_time() -> None:
     async def main(sim: Simulation) -> tuple[set[str], set[str]]:
         async with sim.server() as server:
             client = await dial(server, 10)
@@ -99,7 +99,7 @@ def test_the_server_lives_in_virtual_time() -> None:
     assert run_simulation(main) == ({"/e"}, set())
 
 
-def test_an_hour_of_a_server_that_nobody_uses_takes_no_time() -> None:
+def test_idle_server_simulates_hour_quickly() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server():
             await asyncio.sleep(3600)
@@ -110,7 +110,7 @@ def test_an_hour_of_a_server_that_nobody_uses_takes_no_time() -> None:
     assert time.perf_counter() - real < 0.02
 
 
-def test_what_waits_forever_is_stuck() -> None:
+def test_endless_wait_is_reported_as_stuck() -> None:
     async def main(sim: Simulation) -> None:
         await asyncio.sleep(5)
         await asyncio.get_running_loop().create_future()
@@ -119,22 +119,22 @@ def test_what_waits_forever_is_stuck() -> None:
         run_simulation(main)
 
 
-def test_a_stuck_run_leaves_nothing_open() -> None:
+def test_stuck_run_leaves_nothing_open() -> None:
     async def main(sim: Simulation) -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(StuckError):
         run_simulation(main)
-    gc.collect()  # an unclosed loop would be a warning, and that an error
+    gc.collect()  # an unclosed loop would cause a warning, which is an error here
 
 
-def test_a_run_that_takes_too_long_is_given_up() -> None:
+def test_run_within_time_limit_succeeds() -> None:
     sim = Simulation(1, limit=10)
     sim.run(asyncio.sleep(10))
     assert sim.time() == pytest.approx(10)
 
 
-def test_a_run_that_was_given_up_leaves_nothing_open() -> None:
+def test_aborted_run_leaves_nothing_open() -> None:
     sim = Simulation(1, limit=10)
     cleaned = []
 
@@ -146,12 +146,12 @@ def test_a_run_that_was_given_up_leaves_nothing_open() -> None:
 
     with pytest.raises(TooLongError, match="10"):
         sim.run(main())
-    gc.collect()  # an unclosed loop would be a warning, and that an error
+    gc.collect()  # an unclosed loop would cause a warning, which is an error here
 
     assert cleaned == [True]
 
 
-def test_an_error_of_the_run_comes_out() -> None:
+def test_error_of_run_is_raised() -> None:
     async def main(sim: Simulation) -> None:
         await asyncio.sleep(1)
         raise ZeroDivisionError
@@ -160,10 +160,10 @@ def test_an_error_of_the_run_comes_out() -> None:
         run_simulation(main)
 
 
-def test_a_simulation_runs_once_and_says_so() -> None:
+def test_simulation_runs_only_once() -> None:
     code = """
 import asyncio
-from zoolet.server.testing import Simulation
+from zoolet.testing import Simulation
 
 sim = Simulation()
 sim.run(asyncio.sleep(0))
@@ -179,12 +179,12 @@ except RuntimeError:
     assert (done.stdout, done.stderr) == ("once\n", "")
 
 
-def test_a_simulation_that_is_not_run_leaves_nothing_open() -> None:
+def test_unused_simulation_leaves_nothing_open() -> None:
     Simulation()
-    gc.collect()  # an unclosed loop would be a warning, and that an error
+    gc.collect()  # an unclosed loop would cause a warning, which is an error here
 
 
-def test_nothing_happens_while_the_process_stands_still() -> None:
+def test_no_callback_runs_while_process_stands_still() -> None:
     async def main(sim: Simulation) -> tuple[list[float], float, list[float]]:
         called: list[float] = []
         asyncio.get_running_loop().call_later(5, lambda: called.append(sim.time()))
@@ -196,7 +196,7 @@ def test_nothing_happens_while_the_process_stands_still() -> None:
     assert run_simulation(main) == ([], 60, [60])
 
 
-def test_a_process_that_stands_still_for_too_long_is_given_up() -> None:
+def test_process_standing_still_too_long_is_aborted() -> None:
     async def main(sim: Simulation) -> None:
         sim.pass_time(11)
 
@@ -204,7 +204,7 @@ def test_a_process_that_stands_still_for_too_long_is_given_up() -> None:
         run_simulation(main, limit=10)
 
 
-def test_a_run_that_is_stuck_or_takes_too_long_says_where_tasks_wait() -> None:
+def test_stuck_run_shows_where_tasks_wait() -> None:
     async def wait_for_ever() -> None:
         await asyncio.Event().wait()
 
@@ -215,10 +215,10 @@ def test_a_run_that_is_stuck_or_takes_too_long_says_where_tasks_wait() -> None:
         run_simulation(main)
 
 
-# --- what a server can do, it can do here ---
+# --- the features of a server ---
 
 
-def test_a_server_may_answer_like_another_release_and_begin_with_another_zxid() -> None:
+def test_server_may_use_other_release_and_first_zxid() -> None:
     async def main(sim: Simulation) -> tuple[bytes, int]:
         async with sim.server(compat="3.8", initial_zxid=7) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -314,3 +314,8 @@ def test_large_replies_come_whole() -> None:
             assert (await client.payload()).count(b"x") == 900_000
 
     run_simulation(main)
+
+
+def test_seed_must_be_int() -> None:
+    with pytest.raises(ValueError, match="seed must be an int, not 'x'"):
+        Simulation(seed="x")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""``unittest``: ``ZooletTestCase``, and test classes that were written for ``kazoo.testing``, with another import."""
+"""``unittest``: ``ZooletTestCase``, and test classes written for ``kazoo.testing`` with a changed import."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from zoolet.server.testing import ZooletTestCase
-from zoolet.server.testing.run import registry
-from zoolet.server.testing.unittest import KazooTestCase, KazooTestHarness
+from zoolet.testing import ZooletTestCase, registry
+from zoolet.testing.unittest import KazooTestCase, KazooTestHarness, _shared
 
-OURS = "zoolet.server.testing.unittest"
+OURS = "zoolet.testing.unittest"
 
 
 def run(*classes: type[unittest.TestCase]) -> unittest.TestResult:
-    """Run test classes as ``python -m unittest`` does, without its output."""
+    """Run test classes like ``python -m unittest``, without its output."""
     load = unittest.defaultTestLoader.loadTestsFromTestCase
     suite = unittest.TestSuite([load(one) for one in classes])
     return unittest.TextTestRunner(io.StringIO(), verbosity=2).run(suite)
 
 
 def passed(result: unittest.TestResult) -> int:
-    """Return how many tests have passed; all must have."""
+    """Return the number of tests; all of them must have passed."""
     assert [trace for _, trace in result.failures + result.errors] == []
     return result.testsRun
 
 
 def ported(source: str) -> type[unittest.TestCase]:
-    """Make the test class that a module written for kazoo.testing defines, with nothing but the import changed."""
+    """Return the test class of a module written for kazoo.testing, with only its import changed."""
     source = textwrap.dedent(source)
     assert "kazoo.testing" in source
     names: dict[str, Any] = {}
@@ -60,10 +59,10 @@ def test_each_test_of_a_class_has_fresh_state_on_one_server() -> None:
 
     assert passed(run(Some)) == 2
     assert [tree for _, tree in seen] == [{}, {}]
-    assert seen[0][0] != seen[1][0]  # so that a client of the first test never gets into the second
+    assert seen[0][0] != seen[1][0]  # prevents a client of the first test from reaching the second
 
 
-def test_a_set_up_that_does_not_call_its_base_class_has_fresh_state_too() -> None:
+def test_set_up_without_base_call_has_fresh_state() -> None:
     seen = []
 
     class Some(ZooletTestCase):
@@ -80,7 +79,7 @@ def test_a_set_up_that_does_not_call_its_base_class_has_fresh_state_too() -> Non
     assert seen == [{}, {}]
 
 
-def test_the_server_stops_after_the_class_and_after_its_cleanup() -> None:
+def test_server_stops_after_class_cleanup() -> None:
     class Some(ZooletTestCase):
         @classmethod
         def tearDownClass(cls) -> None:
@@ -95,7 +94,7 @@ def test_the_server_stops_after_the_class_and_after_its_cleanup() -> None:
         _ = Some.zoolet.hosts
 
 
-def test_the_options_are_the_servers() -> None:
+def test_options_apply_to_server() -> None:
     class Timed(ZooletTestCase):
         zoolet_options = {"clock": "manual", "seed": 7}
 
@@ -118,7 +117,7 @@ def test_two_classes_have_two_servers() -> None:
     assert One.zoolet is not Two.zoolet
 
 
-def test_it_is_a_mixin_for_asyncio_test_cases() -> None:
+def test_case_is_mixin_for_asyncio_test_cases() -> None:
     class Async(ZooletTestCase, unittest.IsolatedAsyncioTestCase):
         async def test_something(self) -> None:
             self.zoolet.populate({"/a": b"1"})
@@ -127,7 +126,7 @@ def test_it_is_a_mixin_for_asyncio_test_cases() -> None:
     assert passed(run(Async)) == 1
 
 
-def test_a_class_whose_server_cannot_start_reports_an_error() -> None:
+def test_server_failing_to_start_is_reported_as_error() -> None:
     class Nowhere(ZooletTestCase):
         zoolet_options = {"host": "192.0.2.1"}
 
@@ -172,7 +171,7 @@ def test_kazoos_documented_example_runs() -> None:
     assert passed(run(example)) == 2
 
 
-def test_a_case_starts_and_stops_its_client() -> None:
+def test_case_starts_and_stops_its_client() -> None:
     case = ported(
         """
         from kazoo.testing import KazooTestCase
@@ -191,7 +190,7 @@ def test_a_case_starts_and_stops_its_client() -> None:
     assert passed(run(case)) == 2
 
 
-def test_a_session_expires_and_its_ephemerals_are_gone() -> None:
+def test_session_expires_with_its_ephemerals() -> None:
     case = ported(
         """
         import threading
@@ -214,7 +213,7 @@ def test_a_session_expires_and_its_ephemerals_are_gone() -> None:
     assert passed(run(case)) == 1
 
 
-def test_a_connection_is_lost_and_the_session_lives_on() -> None:
+def test_lost_connection_keeps_session() -> None:
     case = ported(
         """
         from kazoo.protocol.states import KazooState
@@ -236,7 +235,7 @@ def test_a_connection_is_lost_and_the_session_lives_on() -> None:
     assert passed(run(case)) == 1
 
 
-def test_several_clients_share_a_tree_and_are_stopped_with_the_test() -> None:
+def test_several_clients_share_tree_and_stop_with_test() -> None:
     case = ported(
         """
         from kazoo.testing import KazooTestHarness
@@ -268,7 +267,7 @@ def test_several_clients_share_a_tree_and_are_stopped_with_the_test() -> None:
     assert [client.connected for client in case.made] == [False] * 3  # type: ignore[attr-defined]
 
 
-def test_a_stopped_cluster_suspends_the_client_until_it_runs_again() -> None:
+def test_stopped_cluster_suspends_client_until_restart() -> None:
     case = ported(
         """
         import threading
@@ -296,7 +295,7 @@ def test_a_stopped_cluster_suspends_the_client_until_it_runs_again() -> None:
     assert passed(run(case)) == 1
 
 
-def test_a_client_that_cannot_be_stopped_does_not_keep_the_others_from_being_stopped() -> None:
+def test_unstoppable_client_does_not_keep_others_running() -> None:
     case = ported(
         """
         from kazoo.exceptions import WriterNotClosedException
@@ -328,7 +327,7 @@ def test_a_client_that_cannot_be_stopped_does_not_keep_the_others_from_being_sto
     assert (connected, passed(result)) == ([False, False], 1)
 
 
-def test_a_case_works_where_warnings_are_errors() -> None:
+def test_case_works_with_warnings_as_errors() -> None:
     case = ported(
         """
         from kazoo.testing import KazooTestCase
@@ -346,8 +345,8 @@ def test_a_case_works_where_warnings_are_errors() -> None:
     assert passed(run(case)) == 1
 
 
-def test_a_failing_test_shows_the_state_of_the_server_and_a_leak_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "test", None)  # as without pytest
+def test_failing_test_shows_state_and_leak_is_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "test", None)  # like without pytest
 
     class Failing(ZooletTestCase):
         def test_fails(self) -> None:
@@ -376,14 +375,14 @@ def test_a_failing_test_shows_the_state_of_the_server_and_a_leak_is_a_warning(mo
 # --- reports ---
 
 
-def test_a_failing_test_shows_the_state_before_its_cleanups() -> None:
+def test_failing_test_shows_state_before_cleanups() -> None:
     class Some(ZooletTestCase):
         def test_one(self) -> None:
             self.zoolet.populate({"/seen": b""})
             self.addCleanup(self.zoolet.reset)
             raise AssertionError
 
-    before, registry.test = registry.test, None  # which pytest has begun
+    before, registry.test = registry.test, None  # which pytest has started
     try:
         [(_, trace)] = run(Some).failures
     finally:
@@ -393,7 +392,7 @@ def test_a_failing_test_shows_the_state_before_its_cleanups() -> None:
     assert "/seen" in trace.partition("tree:")[2]
 
 
-def test_what_a_test_leaves_is_a_warning() -> None:
+def test_leftover_of_test_is_warning() -> None:
     class Some(ZooletTestCase):
         def test_one(self) -> None:
             self.zoolet.wait_for_sessions(0)
@@ -408,3 +407,11 @@ def test_what_a_test_leaves_is_a_warning() -> None:
             run(Some)
     finally:
         registry.test = before
+
+
+@pytest.mark.parametrize("size", ["1000000000", "0", "-1", "many", ""])
+def test_invalid_size_of_cluster_is_refused(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZOOKEEPER_CLUSTER_SIZE", size)
+
+    with pytest.raises(ValueError, match=f"ZOOKEEPER_CLUSTER_SIZE must be a number from 1 to 15, not '{size}'"):
+        _shared.__wrapped__()

@@ -1,4 +1,4 @@
-"""What a test sees of a server: nodes, sessions, watches and operations, frozen as they were."""
+"""A test's views of a server: nodes, sessions, watches and operations, frozen at one moment."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from support.calls import connected
+from support.engine import make_engine
 from support.wire import EPHEMERAL, Wire
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
+from zoolet.testing import Server
+from zoolet.testing.state.views import sessions
 
 NO_NODE, NO_AUTH, SESSION_EXPIRED, QUOTA_EXCEEDED = -101, -102, -112, -125
 
 
-def test_views_do_not_change_with_the_server(server: Server, wire: Wire) -> None:
+def test_views_do_not_change_with_server(server: Server, wire: Wire) -> None:
     server.populate({"/a": "1"})
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
     views = server.tree(), server.sessions(), server.watches(), server.ops()
@@ -44,7 +47,7 @@ def test_views_cannot_be_changed(server: Server, wire: Wire) -> None:
             setattr(view, dataclasses.fields(view)[0].name, "other")  # type: ignore[arg-type]
 
 
-def test_a_tree_is_a_node_and_all_below_it(server: Server) -> None:
+def test_tree_has_node_and_descendants(server: Server) -> None:
     server.populate({"/a": {"b": {"c": ""}}, "/ab": ""})
 
     assert list(server.tree()) == ["/a", "/a/b", "/a/b/c", "/ab"]
@@ -54,7 +57,14 @@ def test_a_tree_is_a_node_and_all_below_it(server: Server) -> None:
     assert "/zookeeper/quota" in server.tree("/zookeeper")
 
 
-def test_sessions_show_what_they_have(server: Server, wires: ExitStack) -> None:
+def test_nodes_have_names_of_their_children(server: Server) -> None:
+    server.populate({"/a": {"c": b"", "b": {"d": b""}}})
+
+    assert server.tree()["/a"].children == ("b", "c")
+    assert server.tree()["/a/b/d"].children == ()
+
+
+def test_sessions_show_ephemerals_watches_and_client(server: Server, wires: ExitStack) -> None:
     wire = wires.enter_context(Wire(server, 12.5)).welcomed()
     wire.create("/z", EPHEMERAL)
     wire.create("/a", EPHEMERAL)
@@ -66,6 +76,15 @@ def test_sessions_show_what_they_have(server: Server, wires: ExitStack) -> None:
     assert view.client is not None
     assert str(wire.link.getsockname()[1]) in view.client
     assert 12 < view.expires_in <= 12.7  # deadlines are rounded up to a whole tick
+
+
+def test_ipv6_address_of_session_has_brackets() -> None:
+    engine = make_engine()
+    peer = connected(engine, host="::1")
+
+    (shown,) = sessions(engine).values()
+
+    assert shown.client == f"[::1]:{peer.client.port}"
 
 
 def test_watches_show_their_kinds(server: Server, wire: Wire) -> None:
@@ -83,7 +102,7 @@ def test_watches_show_their_kinds(server: Server, wire: Wire) -> None:
     }
 
 
-def test_operations_are_shown_oldest_first_and_the_last_1000(server: Server, wire: Wire) -> None:
+def test_last_1000_operations_are_shown_oldest_first(server: Server, wire: Wire) -> None:
     wire.create("/a")
     wire.ask(OpCode.GET_DATA, r.GetDataRequest("/none", False))
 
@@ -100,7 +119,7 @@ def test_operations_are_shown_oldest_first_and_the_last_1000(server: Server, wir
     assert [op.op for op in server.ops()] == ["ping"] * 1000
 
 
-def test_operations_since_a_count_are_those_that_came_after_it(server: Server, wire: Wire) -> None:
+def test_operations_since_count_are_later_ones(server: Server, wire: Wire) -> None:
     wire.create("/a")
     before = server.op_count()
     wire.create("/b")
@@ -134,32 +153,32 @@ def test_operations_are_counted_though_only_1000_are_kept(server: Server, wire: 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "x"])
 @pytest.mark.parametrize("name", ["last", "since"])
-def test_a_number_of_operations_that_is_invalid_is_named(server: Server, name: str, wrong: Any) -> None:
-    with pytest.raises(ValueError, match=f"{name} is {wrong!r}"):
+def test_invalid_number_of_operations_is_named(server: Server, name: str, wrong: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be 0 or more, or None for all, not {wrong!r}"):
         server.ops(**{name: wrong})
 
 
-def test_the_zxid_is_that_of_the_last_transaction(server: Server, wire: Wire) -> None:
+def test_zxid_is_of_last_transaction(server: Server, wire: Wire) -> None:
     wire.create("/a")
 
     assert server.zxid() == server.tree()["/a"].czxid
 
 
-def test_the_last_none_are_none(server: Server, wire: Wire) -> None:
+def test_zero_last_operations_are_none(server: Server, wire: Wire) -> None:
     wire.create("/a")
 
     assert server.ops(0) == ()
 
 
-# --- requests that failed ---
+# --- failed requests ---
 
 
-def test_a_transaction_that_was_rolled_back_has_the_error_of_the_part_that_failed(server: Server, wire: Wire) -> None:
+def test_rolled_back_transaction_has_error_of_failing_part(server: Server, wire: Wire) -> None:
     parts = [
         (OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)),
         (OpCode.DELETE, r.DeleteRequest("/b", -1)),
     ]
-    wire.send_raw(OpCode.MULTI, encode_operations(parts))
+    wire.send(OpCode.MULTI, encode_operations(parts))
     wire.reply()
 
     [op] = server.ops(1)
@@ -167,7 +186,7 @@ def test_a_transaction_that_was_rolled_back_has_the_error_of_the_part_that_faile
     assert "-> NO_NODE" in str(op)
 
 
-def test_a_resume_of_a_session_that_has_expired_has_an_error(server: Server, wire: Wire) -> None:
+def test_resume_of_expired_session_has_error(server: Server, wire: Wire) -> None:
     server.expire(wire.id)
     with Wire(server, session=(wire.id, wire.password)) as again:
         assert again.welcomed().id == 0

@@ -1,4 +1,4 @@
-"""``Server.wait_for``: in threads and in loops, in time and too late."""
+"""``Server.wait_for``: in threads and in event loops, in time and too late."""
 
 from __future__ import annotations
 
@@ -10,25 +10,30 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 import pytest
+from kazoo.client import KazooClient
 from support.wire import DEADLINE_S, EPHEMERAL, Wire
 
 from zoolet.client import Client
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
-from zoolet.server.testing import hold
+from zoolet.testing import Server, hold
 
 NO_NODE: Final = -101
 
 
-def test_wait_for_gives_what_the_predicate_returned(server: Server) -> None:
+def test_wait_for_returns_result_of_predicate(server: Server) -> None:
     server.populate({"/a": "x"})
 
     assert server.wait_for(lambda: "yes") == "yes"
     assert server.wait_for(lambda one: one.tree().get("/a")).data == b"x"
 
 
-def test_wait_for_waits_for_what_others_do(server: Server, wire: Wire) -> None:
+def test_predicate_must_be_function(server: Server) -> None:
+    with pytest.raises(TypeError, match="predicate must be a function, not 5"):
+        server.wait_for(5)  # type: ignore[arg-type]
+
+
+def test_wait_for_waits_for_changes_by_others(server: Server, wire: Wire) -> None:
     looked = threading.Event()
 
     def there() -> bool:
@@ -47,7 +52,7 @@ def test_wait_for_waits_for_what_others_do(server: Server, wire: Wire) -> None:
     maker.join(DEADLINE_S)
 
 
-def test_too_late_is_a_timeout_error_with_the_last_operations(server: Server, wire: Wire) -> None:
+def test_timeout_error_shows_last_operations(server: Server, wire: Wire) -> None:
     wire.create("/some/where")
 
     def never() -> bool:
@@ -63,12 +68,12 @@ def test_too_late_is_a_timeout_error_with_the_last_operations(server: Server, wi
     assert "NO_NODE" in text
 
 
-def test_an_error_of_the_predicate_goes_through(server: Server) -> None:
+def test_error_of_predicate_propagates(server: Server) -> None:
     with pytest.raises(ZeroDivisionError):
         server.wait_for(lambda: 1 / 0)
 
 
-async def test_in_its_own_loop_it_is_awaited_and_the_loop_goes_on() -> None:
+async def test_until_leaves_its_loop_free() -> None:
     async with Server() as server:
         turns = 0
 
@@ -84,13 +89,13 @@ async def test_in_its_own_loop_it_is_awaited_and_the_loop_goes_on() -> None:
             await server.until(lambda: False, 0.01)
 
 
-async def test_wait_for_in_the_server_s_own_loop_names_its_twin() -> None:
+async def test_wait_for_in_server_loop_names_until() -> None:
     async with Server() as server:
-        with pytest.raises(RuntimeError, match=r"await its twin, until\(\.\.\.\), instead"):
+        with pytest.raises(RuntimeError, match=r"await until\(\.\.\.\) instead"):
             server.wait_for(lambda: False)
 
 
-async def test_an_await_can_be_cancelled() -> None:
+async def test_until_is_cancellable() -> None:
     async with Server() as server:
         waiting = asyncio.ensure_future(server.until(lambda: False))
         await asyncio.sleep(0)
@@ -103,7 +108,7 @@ async def test_an_await_can_be_cancelled() -> None:
 
 
 def message_of(wait: Callable[[], object]) -> str:
-    """Return the first line of the error of a wait that is too short."""
+    """Return the first line of the error of a wait that times out."""
     with pytest.raises(TimeoutError) as failure:
         wait()
     first, *operations = str(failure.value).splitlines()
@@ -111,7 +116,7 @@ def message_of(wait: Callable[[], object]) -> str:
     return first
 
 
-def test_a_node_is_waited_for_with_its_data(server: Server, wire: Wire) -> None:
+def test_node_is_waited_for_with_its_data(server: Server, wire: Wire) -> None:
     later = threading.Timer(0.05, lambda: server.populate({"/a": b"2"}))
     server.populate({"/a": b"1"})
     later.start()
@@ -121,7 +126,7 @@ def test_a_node_is_waited_for_with_its_data(server: Server, wire: Wire) -> None:
     later.join()
 
 
-def test_what_was_missing_is_named(server: Server, wire: Wire) -> None:
+def test_missing_condition_is_named(server: Server, wire: Wire) -> None:
     server.populate({"/a": b"1"})
     port = wire.link.getsockname()[1]
 
@@ -129,13 +134,13 @@ def test_what_was_missing_is_named(server: Server, wire: Wire) -> None:
         "after 0.01 s: /b did not appear; the last operations were:"
     )
     assert message_of(lambda: server.wait_for_node("/a", b"2", timeout=0.01)).startswith(
-        "after 0.01 s: /a has b'1' and not b'2'; the"
+        "after 0.01 s: /a: expected the data b'2', found b'1'; the"
     )
     assert message_of(lambda: server.wait_for_sessions(3, timeout=0.01)).startswith(
-        f"after 0.01 s: there were not 3 sessions, but 1 (0x{wire.id:x} from 127.0.0.1:{port});"
+        f"after 0.01 s: expected 3 sessions, found 1 (0x{wire.id:x} from 127.0.0.1:{port});"
     )
     assert message_of(lambda: server.wait_for_contenders("/a", 1, timeout=0.01)).startswith(
-        "after 0.01 s: there were not 1 contenders for /a, but 0 (none);"
+        "after 0.01 s: expected 1 contender for /a, found 0 (none);"
     )
 
 
@@ -147,7 +152,7 @@ def test_sessions_are_counted_exactly(server: Server, wires: ExitStack) -> None:
         server.wait_for_sessions(0, timeout=0.01)
 
 
-def test_contenders_of_a_lock_are_its_holder_and_those_that_wait(server: Server, kazoo: Callable[..., Any]) -> None:
+def test_contenders_of_lock_are_holder_and_waiters(server: Server, kazoo: Callable[..., Any]) -> None:
     first, second = kazoo(server).Lock("/lock"), kazoo(server).Lock("/lock")
     first.acquire()
     server.wait_for_contenders("/lock", 1)
@@ -159,9 +164,7 @@ def test_contenders_of_a_lock_are_its_holder_and_those_that_wait(server: Server,
     server.wait_for_contenders("/lock", 1)
 
 
-def test_contenders_of_an_election_are_its_leader_and_those_that_wait(
-    server: Server, kazoo: Callable[..., Any]
-) -> None:
+def test_contenders_of_election_are_leader_and_waiters(server: Server, kazoo: Callable[..., Any]) -> None:
     done = threading.Event()
     threads = [threading.Thread(target=kazoo(server).Election("/el").run, args=(done.wait,)) for _ in range(3)]
     for thread in threads:
@@ -179,7 +182,7 @@ def test_contenders_of_a_semaphore_are_its_holders(server: Server, kazoo: Callab
     server.wait_for_contenders("/leases", 2)
 
 
-def test_idle_is_when_nothing_is_requested_or_held(server: Server, wire: Wire) -> None:
+def test_idle_means_no_request_running_or_held(server: Server, wire: Wire) -> None:
     server.wait_for_idle()
     with server.fault(hold(), "exists") as fault:
         wire.send(OpCode.EXISTS, r.ExistsRequest("/a", False))
@@ -191,7 +194,7 @@ def test_idle_is_when_nothing_is_requested_or_held(server: Server, wire: Wire) -
     assert wire.reply() == NO_NODE
 
 
-async def test_the_twins_leave_the_loop_free() -> None:
+async def test_until_methods_leave_loop_free() -> None:
     async with Server() as server, Client(server.hosts) as zk:
         node = asyncio.create_task(server.until_node("/a", b"1"))
         contenders = asyncio.create_task(server.until_contenders("/lock", 1))
@@ -204,7 +207,7 @@ async def test_the_twins_leave_the_loop_free() -> None:
         await server.until_idle()
 
 
-async def test_a_twin_works_for_a_server_in_a_thread(server: Server) -> None:
+async def test_until_works_for_server_in_thread(server: Server) -> None:
     asyncio.get_running_loop().call_later(0.02, server.populate, {"/a": b""})
 
     assert (await server.until_node("/a")).path == "/a"
@@ -213,21 +216,21 @@ async def test_a_twin_works_for_a_server_in_a_thread(server: Server) -> None:
     assert "until" not in str(failure.value)
 
 
-async def test_a_blocking_wait_in_the_server_s_loop_is_refused() -> None:
+async def test_blocking_wait_in_server_loop_is_refused() -> None:
     async with Server() as server:
-        with pytest.raises(RuntimeError, match="would block the server's event loop; await its twin"):
+        with pytest.raises(RuntimeError, match="would block the server's event loop; await until_"):
             server.wait_for_node("/a")
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/", None])
-def test_what_is_no_path_is_refused(server: Server, path: Any) -> None:
+def test_invalid_path_is_refused(server: Server, path: Any) -> None:
     with pytest.raises(ValueError, match="is not a path"):
         server.wait_for_node(path)
     with pytest.raises(ValueError, match="is not a path"):
         server.wait_for_contenders(path, 1)
 
 
-def test_contenders_of_curator_s_kind_count_and_what_is_below_them_does_not(server: Server, wire: Wire) -> None:
+def test_curator_contenders_count_but_not_nodes_below(server: Server, wire: Wire) -> None:
     server.populate({"/lock": b"", "/lock/_c_a-lock-0000000000": {}})
     for path in (
         "/lock/_c_b-lock-0000000001",
@@ -249,7 +252,64 @@ def test_idle_is_for_a_while(server: Server, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "1", None, True])
-def test_a_timeout_that_is_invalid_is_refused(server: Server, timeout: Any) -> None:
+def test_invalid_timeout_is_refused(server: Server, timeout: Any) -> None:
     for wait in (server.wait_for_sessions, server.wait_for_idle):
-        with pytest.raises(ValueError, match="timeout="):
+        with pytest.raises(ValueError, match="timeout must be from 0 to 1,000,000,000 s, not "):
             wait(*(() if wait == server.wait_for_idle else (1,)), timeout=timeout)
+
+
+# --- a reconnected client ---
+
+
+def test_dropped_client_is_back_once_session_is_resumed(server: Server, wire: Wire) -> None:
+    server.wait_for_client(wire.id, 0.0)
+
+    server.drop(wire.id)
+    with pytest.raises(TimeoutError, match=f"session 0x{wire.id:x} was not answered after its last disconnection"):
+        server.wait_for_client(wire.id, 0.0)
+
+    with Wire(server, session=(wire.id, wire.password)).welcomed():
+        server.wait_for_client(wire.id, 0.0)
+
+
+def test_client_is_not_back_while_handshake_is_held(server: Server, wire: Wire) -> None:
+    server.drop(wire.id)
+
+    with server.fault(hold(), "connect") as fault, Wire(server, session=(wire.id, wire.password)):
+        server.wait_for(lambda: fault.hits == 1)
+        with pytest.raises(TimeoutError):
+            server.wait_for_client(wire.id, 0.0)
+        fault.release()
+        server.wait_for_client(wire.id)
+
+
+def test_client_is_not_back_while_replies_are_paused(server: Server, wire: Wire) -> None:
+    server.pause(wire.id, direction="replies")
+
+    with pytest.raises(TimeoutError):
+        server.wait_for_client(wire.id, 0.0)
+
+
+@pytest.mark.parametrize("who", ["all", None, "zk"])
+def test_only_one_client_can_be_back(server: Server, who: Any) -> None:
+    with pytest.raises(ValueError, match=r"^who must be a KazooClient, a zoolet Client"):
+        server.wait_for_client(who)
+
+
+@pytest.mark.parametrize("disturb", [Server.drop, Server.expire, lambda server, zk: server.restart()])
+def test_requests_of_kazoo_succeed_after_return(
+    server: Server, kazoo: Callable[..., KazooClient], disturb: Callable[[Server, KazooClient], None]
+) -> None:
+    zk = kazoo(server)
+
+    for _ in range(5):
+        disturb(server, zk)
+        server.wait_for_client(zk)
+        assert zk.exists("/") is not None
+
+
+async def test_requests_of_asyncio_client_succeed_after_return() -> None:
+    async with Server() as server, Client(server.hosts) as zk:
+        server.drop(zk)
+        await server.until_client(zk)
+        assert await zk.exists("/") is not None

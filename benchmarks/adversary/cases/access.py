@@ -65,7 +65,7 @@ def acl_expansion(target: Target, report: Report) -> None:
     properties={"java.security.auth.login.config": "{jaas}", "fips-mode": "false"},
 )
 def sasl_token(target: Target, report: Report) -> None:
-    """20 tokens of 32 kB that make a regular expression backtrack, sent in place of a proof."""
+    """20 tokens of 32 kB that make a regular expression backtrack, sent instead of a proof."""
     size = 32_000
     tokens = [
         b" " * size,
@@ -92,7 +92,7 @@ def sasl_token(target: Target, report: Report) -> None:
 
 
 def many_identities(target: Target, peer: Peer, count: int) -> tuple[Peer, str]:
-    """Add digest identities; where the server closes the connection, take a new one with fewer."""
+    """Add digest identities. If the server closes the connection, open a new one with fewer identities."""
     frames = [request(OpCode.AUTH, AuthPacket(0, "digest", b"u%d:x" % n), -4) for n in range(count)]
     outcome = peer.flood(b"".join(frames), count)
     if not outcome.closed:
@@ -108,7 +108,7 @@ def many_identities(target: Target, peer: Peer, count: int) -> tuple[Peer, str]:
     properties={"enforce.auth.enabled": "true", "enforce.auth.schemes": "sasl", "allowSaslFailedClients": "true"},
 )
 def enforced_other(target: Target, report: Report) -> None:
-    """57 kB of requests without an identity of the scheme that is asked for, after 10,000 of another."""
+    """57 kB of requests by a connection with 10,000 identities, none of them of the required scheme."""
     with target.peer() as peer:
         peer, course = many_identities(target, peer, 10_000)
         one = request(OpCode.EXISTS, ExistsRequest("/", False))
@@ -125,7 +125,7 @@ def enforced_other(target: Target, report: Report) -> None:
     properties={"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest"},
 )
 def enforced_digest(target: Target, report: Report) -> None:
-    """57 kB of requests by a connection with 10,000 identities of the scheme that is asked for."""
+    """57 kB of requests by a connection with 10,000 identities of the required scheme."""
     with target.peer() as peer:
         peer, course = many_identities(target, peer, 10_000)
         one = request(OpCode.EXISTS, ExistsRequest("/", False))
@@ -138,7 +138,7 @@ def enforced_digest(target: Target, report: Report) -> None:
 
 @attack("10-identities-acl", latency_ms=NEIGHBOUR_MS)
 def identities_against_acl(target: Target, report: Report) -> None:
-    """A connection with 10,000 identities reads a node with 2,000 digest entries, none of them its own; 57 kB."""
+    """57 kB of reads by a connection with 10,000 identities, of a node with 2,000 other digest entries."""
     entries = [(int(Perm.READ), "digest", f"a{number}:x") for number in range(2000)]
     with target.peer() as owner:
         assert owner.create("/acl", acl=acl_vector(entries)) == 0
@@ -154,7 +154,7 @@ def identities_against_acl(target: Target, report: Report) -> None:
 
 @attack("10-whoami", latency_ms=NEIGHBOUR_MS)
 def whoami(target: Target, report: Report) -> None:
-    """A connection with 10,000 identities asks 1,000 times who it is."""
+    """A connection with 10,000 identities sends whoAmI 1,000 times."""
     with target.peer() as peer:
         peer, course = many_identities(target, peer, 10_000)
         one = request(OpCode.WHO_AM_I, b"")
@@ -174,7 +174,7 @@ def identities(target: Target, report: Report) -> None:
 
 @attack("25-distinct-acls", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB)
 def distinct_acls(target: Target, report: Report) -> None:
-    """2,000 times: create a node with 200 ACL entries that nobody had before, and delete it again."""
+    """2,000 times: create a node with 200 new ACL entries, and delete it."""
     parts = []
     for number in range(2000):
         entries = [(int(Perm.ALL), "digest", f"{number}-{entry}:x") for entry in range(200)]

@@ -1,6 +1,6 @@
-"""The admin port: requests that do not end, that are many, that nobody reads, or that cost much.
+"""The admin port: endless, numerous and expensive requests, and answers that the client does not read.
 
-The neighbour is a client of ZooKeeper's port, whose latency this port must not cost.
+The neighbour is a client of the ZooKeeper port. Requests on the admin port must not affect its latency.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ HOST: Final = b"Host: 127.0.0.1\r\n\r\n"
 
 
 def connect(stack: ExitStack, port: int) -> socket.socket:
-    """Connect; the end of the block closes the connection."""
+    """Connect. The end of the block closes the connection."""
     return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
 
 
 def get(port: int, path: str) -> str:
-    """Return the first line of an answer; empty if there is none within five seconds."""
+    """Return the first line of an answer, or an empty text if none arrives within five seconds."""
     with suppress(OSError), ExitStack() as stack:
         link = connect(stack, port)
         link.sendall(f"GET {path} HTTP/1.1\r\nConnection: close\r\n".encode() + HOST)
@@ -34,7 +34,7 @@ def get(port: int, path: str) -> str:
 
 @attack("27-http-unfinished", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
 def http_unfinished(target: Target, report: Report) -> None:
-    """300 connections send headers that do not end, byte by byte; a health check is answered meanwhile."""
+    """300 connections send endless headers byte by byte. At the same time a health check must be answered."""
     port = target.admin_port()
     with ExitStack() as stack, target.under_attack():
         links = []
@@ -54,7 +54,7 @@ def http_unfinished(target: Target, report: Report) -> None:
 
 @attack("27-http-pipelined", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
 def http_pipelined(target: Target, report: Report) -> None:
-    """20 connections send 500 requests for all metrics each, at once, and read them."""
+    """20 connections each pipeline 500 requests for all metrics, and read the answers."""
     answers = _flood(target, b"GET /metrics HTTP/1.1\r\n" + HOST, 500)
     report.got = f"{answers / 1e6:.1f} MB of answers in 4 s"
     report.require(answers, "nothing was answered")
@@ -62,7 +62,7 @@ def http_pipelined(target: Target, report: Report) -> None:
 
 @attack("27-http-health", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
 def http_health(target: Target, report: Report) -> None:
-    """20 connections send 2,000 health checks each, at once, and read the answers."""
+    """20 connections each pipeline 2,000 health checks, and read the answers."""
     answers = _flood(target, b"GET /healthz HTTP/1.1\r\n" + HOST, 2000)
     report.got = f"{answers / 1e6:.1f} MB of answers in 4 s"
     report.require(answers, "nothing was answered")
@@ -88,7 +88,7 @@ def _flood(target: Target, request: bytes, count: int) -> int:
 
 @attack("27-http-unread", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
 def http_unread(target: Target, report: Report) -> None:
-    """64 connections ask for all metrics a thousand times each, and read nothing."""
+    """64 connections each request all metrics 1,000 times, and read nothing."""
     port = target.admin_port()
     data = (b"GET /metrics HTTP/1.1\r\n" + HOST) * 1000
     with ExitStack() as stack:
@@ -105,7 +105,7 @@ def http_unread(target: Target, report: Report) -> None:
 
 @attack("27-http-bodies", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB, options=OPTIONS, apache=False)
 def http_bodies(target: Target, report: Report) -> None:
-    """200 restores of 1 GB each are announced without the token, and as much of them is sent as is taken."""
+    """200 connections without the token announce a restore of 1 GB, and send as much of it as the server reads."""
     port = target.admin_port()
     head = b"POST /commands/restore HTTP/1.1\r\nContent-Length: 1000000000\r\n" + HOST
     refused = 0

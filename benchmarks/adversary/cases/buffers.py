@@ -1,4 +1,4 @@
-"""What the server has to keep for clients: replies that nobody reads, requests that do not end."""
+"""Data that the server must keep for clients: unread replies, and incomplete requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zoolet.protocol.records import (
 
 @attack("16-unread-replies", rss_mb=RSS_MB)
 def unread_replies(target: Target, report: Report) -> None:
-    """500 connections ask for 100 replies of 1 MB each and read nothing."""
+    """500 connections each request 100 replies of 1 MB, and read nothing."""
     populate(target, ["/m"], bytes(MEGABYTE))
     data = request(OpCode.GET_DATA, GetDataRequest("/m", False)) * 100
     with ExitStack() as stack:

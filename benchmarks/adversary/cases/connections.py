@@ -1,4 +1,4 @@
-"""Connections and sessions that are opened and left."""
+"""Connections and sessions that are opened and abandoned."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zoolet.protocol.handshake import ConnectRequest
     apache=False,
 )
 def silent_tls(target: Target, report: Report) -> None:
-    """500 sockets on the TLS port that say nothing: ten stay, and those for about 10 s."""
+    """500 sockets on the TLS port that send nothing. At most ten stay open, and only for about 10 s."""
     assert target.process.stdout is not None
     match = re.search(r"ready for TLS on 127\.0\.0\.1:(\d+)", target.process.stdout.readline())
     assert match is not None
@@ -53,7 +53,7 @@ def silent_tls(target: Target, report: Report) -> None:
 
 @attack("24-session-flood", latency_ms=NEIGHBOUR_MS, rss_mb=RSS_MB)
 def session_flood(target: Target, report: Report) -> None:
-    """10,000 sessions of 4 s with an ephemeral each are opened and left; all end within a few ticks."""
+    """10,000 sessions of 4 s with an ephemeral node each are opened and abandoned. All expire within a few ticks."""
     hello = frame(ConnectRequest(timeout_ms=4000).encode())
     opened = 0
     with target.under_attack():

@@ -1,4 +1,4 @@
-"""The server's process is stopped for a while: what a client gets without being there, and who is expired."""
+"""The server's process is stopped for a while: requests of absent clients, and the expiry of sessions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reset_before_accept(target: Target, report: Report) -> None:
                         peer.reset()
                 finally:
                     target.signal(signal.SIGCONT)
-                with target.peer():  # it is accepted after those that came before
+                with target.peer():  # the server accepts this connection after all earlier ones
                     pass
             time.sleep(0.2)
         count = {}
@@ -53,7 +53,7 @@ def reset_before_accept(target: Target, report: Report) -> None:
 
 
 def keep_pinging(peers: list[Peer], until_s: float, every: float) -> None:
-    """Ping on all connections and read what comes; connections that the server closed stay closed."""
+    """Ping on all connections and read the answers. Connections that the server closed stay closed."""
     ping = request(OpCode.PING, b"", -2)
     with selectors.DefaultSelector() as selector:
         for peer in peers:
@@ -81,7 +81,7 @@ def keep_pinging(peers: list[Peer], until_s: float, every: float) -> None:
 
 @attack("2-stall")
 def stall(target: Target, report: Report) -> None:
-    """The server does not run for 9 s: sessions of 4 s whose clients went on pinging live, those of dead ones end."""
+    """The server is stopped for 9 s. Sessions of 4 s survive if their clients kept pinging. The others expire."""
     many, stopped_s, timeout_s, tick_s = 50, 9.0, 4.0, 2.0
     with ExitStack() as stack:
         observer = stack.enter_context(target.peer())

@@ -46,7 +46,7 @@ def sigterm(target: Target, report: Report) -> None:
 
 @attack("17-sigterm-twice", apache=False)
 def sigterm_twice(target: Target, report: Report) -> None:
-    """A second SIGTERM, half a second after the first, ends the process at once."""
+    """A second SIGTERM, half a second after the first, stops the process immediately."""
     with unread_client(target):
         target.signal(signal.SIGTERM)
         time.sleep(0.5)
@@ -64,7 +64,7 @@ def sigterm_twice(target: Target, report: Report) -> None:
 
 @attack("18-descriptors", latency_ms=NEIGHBOUR_MS, descriptors=128, apache=False)
 def descriptors(target: Target, report: Report) -> None:
-    """200 connections where the process may have 128 descriptors: those that are there work, and it recovers."""
+    """200 connections to a process with 128 descriptors. Open connections keep working, and the server recovers."""
     with ExitStack() as stack:
         early = target.peer(session=False)
         peer = stack.enter_context(target.peer())

@@ -1,4 +1,4 @@
-"""Quota nodes whose text takes long to parse."""
+"""Quota nodes with text that takes long to parse."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def multis_of_checks(target: Target, report: Report) -> None:
 
 @attack("13-multi-read", rss_mb=RSS_MB)
 def multi_read(target: Target, report: Report) -> None:
-    """A multiRead of 32 kB asks 1,000 times for a node of 1 MB."""
+    """A multiRead of 32 kB reads a node of 1 MB 1,000 times."""
     path = "/" + "m" * 17
     populate(target, [path], bytes(MEGABYTE))
     header = MultiHeader(OpCode.GET_DATA, False, -1).encode()

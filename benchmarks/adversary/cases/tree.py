@@ -1,4 +1,4 @@
-"""Requests on the tree that cost far more than they weigh: counts, ephemerals, deep paths, floods of writes."""
+"""Requests on the tree that are small but expensive: counts, ephemerals, deep paths, floods of writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def count_deep(target: Target, report: Report) -> None:
 
 
 def ephemerals(target: Target, report: Report, prefix: str, count: int) -> None:
-    """Ask for the ephemerals of a session with 20,000 of them, again and again."""
+    """Repeatedly request the ephemeral nodes of a session that has 20,000."""
     with target.peer() as peer:
         peer.create("/e")
         made = peer.flood(creates([f"/e/{number:05}" for number in range(20_000)], flags=EPHEMERAL), 20_000)
@@ -99,7 +99,7 @@ def deep(target: Target, report: Report) -> None:
 
 @attack("21-children-changed", latency_ms=NEIGHBOUR_MS)
 def children_changed(target: Target, report: Report) -> None:
-    """100 times: a create, and getChildren of its 100,000 brothers and sisters, which no cache can answer."""
+    """100 times: a create, and getChildren of its 100,000 siblings, which no cache can answer."""
     populate(target, ["/big", *(f"/big/{number:06}" for number in range(100_000))])
     ask = request(OpCode.GET_CHILDREN, GetChildrenRequest("/big", False))
     flood(target, report, b"".join([creates([f"/big/x{number}"]) + ask for number in range(100)]), 200)

@@ -39,7 +39,7 @@ def set_watches(target: Target, count: int, path: Callable[[int], str], per_conn
 
 @attack("12-watches-dropped", latency_ms=NEIGHBOUR_MS)
 def watches_dropped(target: Target, report: Report) -> None:
-    """1,000,000 watches go when their connections do."""
+    """1,000,000 watches are removed when their connections close."""
     peers = set_watches(target, 1_000_000, lambda number: f"/w{number:06}", 1_000_000)
     there = target.metric("watch_count")
     with target.under_attack():
@@ -75,7 +75,7 @@ def watches(target: Target, report: Report) -> None:
 
 @attack("15-paths-not-watched", rss_mb=RSS_MB)
 def paths_not_watched(target: Target, report: Report) -> None:
-    """exists without a watch on 200,000 paths of 1 kB that nobody has; nothing may remember them."""
+    """exists without a watch on 200,000 missing paths of 1 kB, which the server must not keep in memory."""
     stem, batch, total = "/" + "w" * 1000, 10_000, 200_000
     pieces = (
         exists((f"{stem}{n:07}" for n in range(first, first + batch)), watch=False) for first in range(0, total, batch)
@@ -87,7 +87,7 @@ def paths_not_watched(target: Target, report: Report) -> None:
 
 @attack("16-unread-events", rss_mb=RSS_MB)
 def unread_events(target: Target, report: Report) -> None:
-    """100 connections watch everything and read nothing, while one sets a node with a path of 1 kB 20,000 times."""
+    """100 connections watch everything and read nothing, while a node with a path of 1 kB is set 20,000 times."""
     path = "/" + "e" * 1000
     populate(target, [path])
     one = request(OpCode.SET_DATA, SetDataRequest(path, b"", -1))

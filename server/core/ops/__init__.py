@@ -1,5 +1,9 @@
-"""The handlers of the operations, registered in the tables of :mod:`~zoolet.server.core.ops.dispatch`."""
+"""The handlers of the operations, registered in the tables of :mod:`~zoolet.server.core.ops.dispatch`.
 
-from zoolet.server.core.ops import multi, reads, reconfig, session_ops, watch_ops, writes
+A handler that rejects a request raises the error of the first check that fails. The order of the checks is part of the
+contract. It is the same as in the ZooKeeper method named under ``Source``, and ``tests/differential`` compares it.
+"""
+
+from . import multi, reads, reconfig, session_ops, watch_ops, writes
 
 __all__ = ["multi", "reads", "reconfig", "session_ops", "watch_ops", "writes"]

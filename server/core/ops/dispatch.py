@@ -1,45 +1,66 @@
 """The dispatch tables, and the decorators that fill them.
 
-- ``TABLE``: from an op code to its decoder and its handler; one look-up a request.
-- ``WRITES``: from the op code of a single write to its ``prepare`` and ``reply``, for transactions.
-- ``APPLIES``: from the class of a transaction record to the function that applies it.
+- ``TABLE`` maps an op code to its decoder and its handler, with one look-up per request.
+- ``WRITES`` maps the op code of a write to its ``perform`` and ``reply``.
+- ``APPLIES`` maps the class of a transaction record to the function that applies it.
 
-A read is one function, which returns the encoded body of its reply. A write is three: *prepare* checks the request and
-returns a transaction record or raises, *apply* (found by the record's class) changes the state and cannot fail, *reply*
-encodes the result. Beside the record, prepare returns the node that it has looked up (of a create or delete the
-parent), so that apply need not walk the path again; a record that comes from elsewhere is applied without it.
+A read is one function, which returns the encoded body of its reply. A write is two: *perform* checks the fields of the
+request in ZooKeeper's order, changes the state, and passes the transaction record to ``state.record`` if there is a
+journal. *Reply* is an expression that encodes the result. The decoder of a request, its *perform* and its *reply* are
+compiled into one function from bytes to bytes, once for single writes and once for the operations of a multi.
+
+A transaction record from a log or from another member has passed its checks, so *apply* only makes the change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, cast
 
-from zoolet.protocol.codec import Record, compiled
-from zoolet.protocol.errors import NotReadOnlyError
-from zoolet.protocol.operations import OPERATIONS, OpCode
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.compat import Compat
-from zoolet.server.core.node import Node
-from zoolet.server.core.state import ServerState
+from ....protocol.codec import Record, compiled, compiled_expression, compiled_reader, put_str
+from ....protocol.errors import ErrorCode, NotReadOnlyError, ZooKeeperError
+from ....protocol.operations import OPERATIONS, OpCode
+from ..client_connection import ClientConnection
+from ..compat import Compat
+from ..node import NodeOrLeaf, stat_of
+from ..state import ServerState
 
 Decode = Callable[[bytes, int, int], Any]
 Handle = Callable[[ServerState, ClientConnection, Any], bytes]
-T = TypeVar("T", bound=Record)
-Prepared = tuple[T, Node]
-Prepare = Callable[[ServerState, ClientConnection, Any], Prepared[Any]]
-Apply = Callable[[ServerState, Any, int, Node | None], Any]
-Reply = Callable[[Any, Any], bytes]
+Run = Callable[[ServerState, ClientConnection, bytes, int, int], bytes]
+Outcome = tuple[str, NodeOrLeaf]
+"""The path of the node that a write concerns, with its sequence number, and the node."""
+Perform = Callable[..., Outcome]
+"""A write: a function of the state, the connection, the op code and the fields of the request."""
+Apply = Callable[[ServerState, Any, int], Any]
 
 
-class Entry(NamedTuple):
+class Reply(StrEnum):
+    """The body of a write's reply, as an expression of the ``path`` of its node, with the sequence number, and the
+    ``node``. An expression is compiled into the function of each write, because a call costs 2 % of a set.
+    """
+
+    PATH = "put_str(path)"
+    PATH_AND_STAT = "put_str(path) + stat_of(node)"
+    STAT = "node.stat()"
+    """The Stat of a node that was changed, and so is not packed."""
+    DATA_AND_STAT = "node.encoded_data() + node.stat()"
+    EMPTY = "b''"
+
+
+_NAMES: Final = {"put_str": put_str, "stat_of": stat_of}
+"""The names in the expressions."""
+
+
+class DispatchEntry(NamedTuple):
     """The decoder and the handler of one op code.
 
     Args:
-        decode: Decodes the body of the request; None for the decoder of the operation's record, which
+        decode: A function that decodes the body of the request; None for the decoder of the operation's record, which
             :func:`build_dispatch` finds.
-        handle: Executes the request and returns the body of the reply.
-        costly: One request may take much longer than its size suggests, so the clock is read after each.
+        handle: A function that executes the request and returns the body of the reply.
+        costly: Whether one request may take much longer than its size suggests. The clock is read after each of them.
     """
 
     decode: Decode | None
@@ -47,18 +68,58 @@ class Entry(NamedTuple):
     costly: bool
 
 
-Dispatch = dict[int, tuple[Decode, Handle, bool]]
-"""A dispatch table. Its entries are plain tuples: unpacking a named tuple costs 3 % of a get (Python 3.11)."""
+DispatchTuple = tuple[Decode, Handle, bool, Run | None]
+Dispatch = dict[int, DispatchTuple]
+"""A dispatch table: decoder, handler, whether the operation is costly, and for a write one function from the request's
+body to the reply's body. Decoder and handler do the same with a record in between, for a table that wraps this one. The
+entries are plain tuples: unpacking a named tuple costs 3 % of a get (Python 3.11).
+"""
 
 
 class Write(NamedTuple):
-    """The functions of a write that depend on its op code."""
+    """The function of a write, and its reply."""
 
-    prepare: Prepare
+    perform: Perform
     reply: Reply
 
+    def reader(self, op: int, arguments: str, result: str, **names: Any) -> Callable[..., Any]:
+        """Compile a function that reads the request from ``buf``, ``offset`` and ``end``, and performs it.
 
-TABLE: dict[int, Entry] = {}
+        Args:
+            op: The op code.
+            arguments: The arguments of the function; ``state`` and ``client`` must be among them.
+            result: The statements after the request is read. ``{perform}`` stands for the assignment of the outcome to
+                ``path`` and ``node``, ``{reply}`` for the body of the reply, and ``{fields}`` for the fields.
+            **names: Further names that *result* uses.
+        """
+        request = OPERATIONS[op].request
+        assert request is not None, op
+        perform = "path, node = perform(state, client, op, {fields})"
+        text = result.replace("{perform}", perform).replace("{reply}", self.reply)
+        return compiled_reader(request, arguments, text, op=op, perform=self.perform, **_NAMES, **names)
+
+    def encoded_reply(self, path: str, node: NodeOrLeaf) -> bytes:
+        """Return the body of the reply for an outcome."""
+        return cast(bytes, compiled_expression(self.reply, "path, node", **_NAMES)(path, node))
+
+
+class UnfinishedError(ZooKeeperError):
+    """Signal (not an error) that a read takes long. The connection continues it as long as its turn lasts.
+
+    Args:
+        steps: Iterator that does a part of the work with each item. The reply is sent after the last item, without a
+            body.
+    """
+
+    code = ErrorCode.SYSTEM_ERROR
+    meaning = "the request is not finished"
+
+    def __init__(self, steps: Iterator[None]) -> None:
+        super().__init__(None)
+        self.steps = steps
+
+
+TABLE: dict[int, DispatchEntry] = {}
 WRITES: dict[int, Write] = {}
 APPLIES: dict[type[Record], Apply] = {}
 
@@ -68,21 +129,21 @@ def reads(*ops: int, decode: Decode | None = None, costly: bool = False) -> Call
 
     def register(handle: Handle) -> Handle:
         for op in ops:
-            TABLE[op] = Entry(decode, handle, costly)
+            TABLE[op] = DispatchEntry(decode, handle, costly)
         return handle
 
     return register
 
 
-def prepares(replies: dict[OpCode, Reply]) -> Callable[[Prepare], Prepare]:
-    """Register the function that prepares these operations; each has its own function that encodes the reply."""
+def writes(replies: dict[OpCode, Reply]) -> Callable[[Perform], Perform]:
+    """Register the function that performs these operations. Each has its own reply."""
 
-    def register(prepare: Prepare) -> Prepare:
+    def register(perform: Perform) -> Perform:
         for op, reply in replies.items():
-            WRITES[op] = Write(prepare, reply)
-            if op != OpCode.CHECK:  # only inside a transaction
-                TABLE[op] = Entry(None, _write(op, prepare, reply), True)
-        return prepare
+            WRITES[op] = Write(perform, reply)
+            if op != OpCode.CHECK:  # clients can send a check only inside a transaction
+                TABLE[op] = DispatchEntry(None, _handler(op, WRITES[op]), True)
+        return perform
 
     return register
 
@@ -98,20 +159,25 @@ def applies(*txns: type[Record]) -> Callable[[Apply], Apply]:
     return register
 
 
-def _write(op: OpCode, prepare: Prepare, reply: Reply) -> Handle:
-    applies = APPLIES
-
+def _handler(op: OpCode, write: Write) -> Handle:
     def handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
-        state.zxid += 1  # a write takes its zxid even if it fails its checks
-        txn, node = prepare(state, client, request)
-        session = client.session
-        assert session is not None
-        outcome = applies[type(txn)](state, txn, session.id, node)
-        if (record := state.record) is not None:
-            record((session.id, client.last_xid, state.zxid, state.now, op, txn))
-        return reply(txn, outcome)
+        state.zxid += 1  # a write uses up its zxid even if it fails its checks
+        fields = map(request.__getattribute__, request.fields())
+        return write.encoded_reply(*write.perform(state, client, op, *fields))
 
     return handle
+
+
+def _runner(table: Dispatch, op: int) -> Run:
+    """Return a function from the body of a request to the body of its reply, which the first request compiles."""
+
+    def run(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> bytes:
+        result = "state.zxid += 1\n{perform}\nreturn {reply}"  # it uses up its zxid even if it fails its checks
+        compiled_run = WRITES[op].reader(op, "state, client, buf, offset, end", result)
+        table[op] = *table[op][:3], compiled_run
+        return cast(bytes, compiled_run(state, client, buf, offset, end))
+
+    return run
 
 
 def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatch:
@@ -120,8 +186,8 @@ def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatc
     A record's decoder is compiled by the first request that needs it, and replaces its placeholder in the table.
 
     Args:
-        read_only: Refuse writes, and sync.
-        writable: Serve writes; they are refused while they cannot be logged.
+        read_only: Whether writes and sync are rejected.
+        writable: Whether writes are executed. They are rejected while they cannot be logged.
 
     Source: ReadOnlyRequestProcessor.
     """
@@ -130,17 +196,20 @@ def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatc
     for op, entry in TABLE.items():
         operation = OPERATIONS[op]
         if (operation.takes_zxid and refuses_writes) or (read_only and op == OpCode.SYNC):
-            table[op] = _skip_body, _refuse, False
+            table[op] = _skip_body, _refuse, False, None
         elif entry.decode is None:
             assert operation.request is not None, op
-            table[op] = _compiling_decoder(table, op, operation.request), entry.handle, entry.costly
+            run = _runner(table, op) if op in WRITES else None
+            table[op] = _compiling_decoder(table, op, operation.request), entry.handle, entry.costly, run
         else:
-            table[op] = entry.decode, entry.handle, entry.costly  # a plain tuple, see Dispatch
+            table[op] = entry.decode, entry.handle, entry.costly, None
     return table
 
 
 def late_decoder(table: Dispatch, op: int) -> Decode:
-    """Return a decoder for a table that wraps another, whose own is replaced when the first request compiles it."""
+    """Return a decoder that looks up *table* at each call, because the first request replaces the decoder there. It is
+    for tables that wrap another table.
+    """
     return lambda buf, offset, end: table[op][0](buf, offset, end)
 
 
@@ -154,7 +223,7 @@ def _compiling_decoder(table: Dispatch, op: int, request: type[Record]) -> Decod
 
 
 def zxid_on_decode_error(compat: Compat) -> frozenset[int]:
-    """Return the writes that take a zxid even if they do not decode; a multi always takes its zxid first."""
+    """Return the writes that use up a zxid even if they cannot be decoded. A multi always uses its zxid first."""
     return frozenset(WRITES.keys() - {OpCode.RECONFIG}) if compat.undecodable_write_takes_zxid else frozenset()
 
 

@@ -1,121 +1,182 @@
-"""Transactions: all of their operations are applied, or none.
+"""Transactions: either all of their operations are applied, or none.
 
-Each operation is prepared and applied before the next one, so that it sees the changes of those before it; the first
-that fails rolls all of them back.
+Each operation is performed before the next one, so it sees the changes of those before it. The first one that fails
+rolls all of them back.
 
-Source: PrepRequestProcessor.pRequest2Txn, case multi; MultiOperationRecord.deserialize; FinalRequestProcessor, cases
-    multi and multiRead.
+Source: PrepRequestProcessor.pRequest2Txn (case multi), MultiOperationRecord.deserialize, FinalRequestProcessor (cases
+    multi and multiRead).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from zoolet.protocol import multi as wire
-from zoolet.protocol import records as r
-from zoolet.protocol.codec import Record
-from zoolet.protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
-from zoolet.protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
-from zoolet.protocol.operations import OpCode
-from zoolet.protocol.quotas import STATS
-from zoolet.protocol.txns import ErrorTxn
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.compat import Compat
-from zoolet.server.core.journal import ERROR, Parts
-from zoolet.server.core.ops import writes
-from zoolet.server.core.ops.dispatch import APPLIES, TABLE, WRITES, Entry, Prepare, Reply, reads
-from zoolet.server.core.state import ServerState
+from ....protocol import multi as wire
+from ....protocol import records as r
+from ....protocol.codec import Record, struct_of
+from ....protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
+from ....protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
+from ....protocol.operations import OpCode, changing
+from ....protocol.paths import QUOTA
+from ....protocol.quotas import STATS
+from ....protocol.txns import ErrorTxn
+from ..client_connection import ClientConnection
+from ..compat import Compat
+from ..journal import ERROR, Applied, Parts
+from ..node import NodeOrLeaf
+from ..state import ServerState
+from . import writes
+from .dispatch import TABLE, WRITES, DispatchEntry, reads
 
-assert writes  # it registers what a transaction consists of
-Operations = list[tuple[OpCode, Record]]
+assert writes  # importing the module registers the operations of a transaction
 Span = tuple[bytes, int, int]
-_CREATE: Final = OpCode.CREATE  # names of their own: a look-up in an enum costs 80 ns (Python 3.11)
-_CONTAINER: Final = CreateMode.CONTAINER
+_SHORT_MODES: Final = PLAIN_MODES - {CreateMode.CONTAINER}
 RECOUNTS: Final = 8
-"""Quota statistics that one multi may create: for each, all nodes below the quota are counted."""
+"""Maximum number of quota statistics that one multi may create. Each create counts all nodes below the quota."""
+_FLAGS: Final = 3  # the place of the flags among the fields of a create
+_HEADER: Final = struct_of(r.MultiHeader).unpack_from
+Part = Callable[[ServerState, ClientConnection, bytes, int, int], tuple[bytes, int]]
+"""A function that reads and performs one operation. It returns the result, and where the next operation starts."""
+_PARTS: Final[dict[int, Part]] = {}
+"""The compiled parts by op code."""
 
 
 def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
-    """Apply all operations or none; the error of a failed one is in the results, and the reply's header has 0.
+    """Apply all operations or none. The error of a failed operation is in the results, and the error of the reply is 0.
 
-    Only a malformed request fails as a whole; except for one case of 3.9, it has taken its zxid by then.
+    Only a malformed request fails as a whole. Except in one case of 3.9, it also uses up its zxid.
     """
     assert client.session is not None
     session_id = client.session.id
     state.zxid += 1
-    operations = _decode_operations(state, span)
+    buf, offset, end = span
     results: list[bytes] = []
-    applied: Parts = []  # for the journal
+    performed: list[Applied] = []
+    failed: Parts = []
+    record, limit = state.record, state.settings.max_multi_operations
+    if record is not None:
+        state.record = performed.append  # the journal gets one transaction
     state.begin()
-    record, steps, applies = state.record, _STEPS, APPLIES
     try:
-        for op, request in operations:
-            if op == _CREATE and request.flags in TTL_MODES:  # type: ignore[attr-defined] # a create has flags
-                raise MarshallingError(None, "create flags that need a ttl, without one")
-            prepare, reply, result = steps[op]
-            txn, node = prepare(state, client, request)
-            outcome = applies[type(txn)](state, txn, session_id, node)
+        while True:
+            if offset + 9 > end:
+                raise MarshallingError(None, "the end of the operations is missing")
+            kind, done, _ = _HEADER(buf, offset)
+            if done:
+                break
+            if len(results) >= limit:
+                raise MarshallingError(None, "there are too many operations")
+            part = _PARTS.get(kind) or _compile_part(kind)
+            result, offset = part(state, client, buf, offset + 9, end)
             results.append(result)
-            results.append(reply(txn, outcome))
-            if record is not None:
-                applied.append((op, txn))
     except ZooKeeperError as error:
         state.roll_back()
+        count = _check_operations(state, span)
         if type(error) is MarshallingError:
             raise
-        done = len(results) // 2
-        not_tried = len(operations) - done - 1
-        codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * not_tried
-        results = [wire.error_result(code) for code in codes]
-        applied += [(ERROR, ErrorTxn(code)) for code in codes[done:]]
-    except BaseException:  # a defect, or an interrupt: the state must not stay inside a transaction
+        state.failed += 1
+        state.add_detail("")
+        done = len(results)
+        codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * (count - done - 1)
+        encoded = {code: wire.error_result(code) for code in set(codes)}
+        results = [encoded[code] for code in codes]
+        failed = [(ERROR, ErrorTxn(code)) for code in codes[done:]]
+    except BaseException:  # after a defect or an interrupt, the state must not stay inside a transaction
         state.roll_back()
         raise
     else:
         state.commit()
+    finally:
+        state.record = record
     if record is not None:
-        record((session_id, client.last_xid, state.zxid, state.now, OpCode.MULTI, applied))
+        parts: Parts = [(kind, txn) for _, _, _, _, kind, txn in performed]  # type: ignore[misc] # none is a multi
+        record((session_id, client.last_xid, state.zxid, state.now, OpCode.MULTI, parts + failed))
     results.append(wire.END)
     return b"".join(results)
 
 
-def result_of(op: int, txn: Record, outcome: object) -> bytes:
-    """Return the result of one operation that was applied, encoded."""
-    _, reply, header = _STEPS[op]
-    return header + reply(txn, outcome)
+def _compile_part(kind: int) -> Part:
+    """Compile the part of an op code.
+
+    Raises:
+        MarshallingError: The operation is not allowed in a multi.
+    """
+    if kind not in wire.WRITES:
+        raise MarshallingError(detail=f"operation {kind} is not allowed here")
+    op, write = OpCode(kind), WRITES[kind]
+    result = "{perform}\nreturn header + {reply}, offset"
+    if kind in _CREATES:  # nearly all creates are plain ones, and need no normalizing
+        is_special = f"acl is None or flags not in plain or path is None or path.startswith({QUOTA!r})"
+        if kind != OpCode.CREATE:
+            is_special = "True"
+        result = f"if {is_special}:\n    return perform_special(state, client, op, {{fields}}), offset\n{result}"
+    names = {"header": _header(op), "plain": _SHORT_MODES, "perform_special": _perform_special}
+    part = _PARTS[kind] = write.reader(op, "state, client, buf, offset, end", result, **names)
+    return part
 
 
-def _decode_operations(state: ServerState, span: Span) -> Operations:
-    """Decode the operations of a multi, and normalise its creates; errors as for :func:`multi`."""
+def _perform_special(state: ServerState, client: ClientConnection, op: OpCode, *fields: Any) -> bytes:
+    """Perform a create whose fields decide what it is, or of a statistic of a quota. Return its result.
+
+    Raises:
+        MarshallingError: The whole request is malformed, or contains too much. :func:`_check_operations` finds the
+            first fault.
+    """
+    path, _, acl, flags, *_ = fields
+    compat = state.settings.compat
+    if compat.multi_checks_flags_first and op != OpCode.CREATE_TTL and (acl is None or flags not in PLAIN_MODES):
+        raise MarshallingError(path, "the create flags or the ACL list are not allowed in a multi")
+    changes = state.quota.changes
+    if path is not None and path.endswith(STATS) and changes is not None and changes.recounts >= RECOUNTS:
+        raise MarshallingError(path, "there are too many creates of quota statistics")
+    op, fields = _normalize_create(compat, op, fields)
+    if op == OpCode.CREATE and flags in TTL_MODES:
+        raise MarshallingError(path, "the create flags need a ttl")
+    return result_of(op, *WRITES[op].perform(state, client, op, *fields))
+
+
+def result_of(op: int, path: str, node: NodeOrLeaf) -> bytes:
+    """Return the encoded result of one applied operation."""
+    return _header(op) + WRITES[op].encoded_reply(path, node)
+
+
+def _header(op: int) -> bytes:
+    return wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, b"")
+
+
+def _check_operations(state: ServerState, span: Span) -> int:
+    """Return the number of operations of a multi that failed, after a check for faults of the request as a whole. The
+    first of these faults decides whether the request uses up a zxid.
+
+    Raises:
+        MarshallingError: The request as a whole is malformed.
+        ThrottledOpError: The request has too many operations.
+    """
     settings = state.settings
     compat = settings.compat
     try:
         operations = wire.read_operations(*span)
     except MarshallingError:
-        _check_as_a_whole(state, span)  # the first fault decides whether a zxid is taken
+        _check_as_a_whole(state, span)
         raise
     if len(operations) > settings.max_multi_operations:
         raise _too_many(state, settings.max_multi_operations)
     recounts = 0
-    for place, (op, request) in enumerate(operations):
-        if request.path is None:  # type: ignore[attr-defined] # each request that wire.WRITES allows has one
+    for op, request in operations:
+        path: str | None = request.path  # type: ignore[attr-defined] # each of these requests has a path
+        if path is None:
             _check_as_a_whole(state, span)
+            if compat.null_path_in_multi_skips_zxid:
+                raise PartialResults(wire.END, "a path must not be null", skips_zxid=True)
             raise MarshallingError(None, "a path must not be null")
-        if op not in _SIMPLE:
-            if op == _CREATE and request.acl is not None and request.flags in _SHORT_MODES:  # type: ignore[attr-defined]
-                recounts += request.path.endswith(STATS)  # type: ignore[attr-defined]
-                continue  # as nearly all are: there is nothing to normalize
-            recounts += request.path.endswith(STATS)  # type: ignore[attr-defined]
-            if (
-                compat.multi_checks_flags_first
-                and type(request) is r.CreateRequest
-                and (request.acl is None or request.flags not in PLAIN_MODES)
-            ):
+        recounts += op in _CREATES and path.endswith(STATS)
+        if compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
+            if request.acl is None or request.flags not in PLAIN_MODES:
                 _check_as_a_whole(state, span)
-            operations[place] = _normalize_create(compat, op, request)
     if recounts > RECOUNTS:
         raise _too_many(state, RECOUNTS, "creates of quota statistics")
-    return operations
+    return len(operations)
 
 
 def _check_as_a_whole(state: ServerState, span: Span) -> None:
@@ -123,7 +184,7 @@ def _check_as_a_whole(state: ServerState, span: Span) -> None:
     request malformed.
 
     Raises:
-        MarshallingError: There is such a fault; if it is a null ACL list in a create, 3.9 takes no zxid.
+        MarshallingError: The whole request is malformed. If the fault is a null ACL list in a create, 3.9 uses no zxid.
     """
     checks_flags = state.settings.compat.multi_checks_flags_first
     first_is_read: bool | None = None
@@ -134,82 +195,79 @@ def _check_as_a_whole(state: ServerState, span: Span) -> None:
         if first_is_read is None:
             first_is_read = is_read
         elif is_read is not first_is_read:
-            raise MarshallingError(None, "reads and writes in one multi")
+            raise MarshallingError(None, "a multi must not contain both reads and writes")
 
 
 def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> None:
-    """Refuse the whole request if a create has unknown flags, flags that need a ttl, or a null ACL list, which takes no
-    zxid.
+    """Reject the whole request if a create has unknown flags, flags that need a ttl, or a null ACL list. With a null
+    ACL list it uses no zxid.
 
     Raises:
         MarshallingError: The create has one of these faults.
 
-    Source: MultiOperationRecord.deserialize, 3.9, which constructs the operation, and so reads its flags and list, at
-        once.
+    Source: MultiOperationRecord.deserialize of 3.9, which immediately constructs the operation from its flags and list.
     """
     if request.flags not in MODES:
-        raise MarshallingError(request.path, f"create flags {request.flags} are unknown")
+        raise MarshallingError(request.path, f"unknown create flags {request.flags}")
     if request.acl is None:
-        state.zxid -= 1  # multi() has taken it
+        state.zxid -= 1  # multi() has taken the zxid
         raise MarshallingError(request.path, "an ACL list must not be null")
     if request.flags in TTL_MODES:
         raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
 
 
 def _too_many(state: ServerState, limit: int, what: str = "operations (zoolet.maxMultiOperations)") -> ThrottledOpError:
-    """Count and log a request that would delay all others, because it cannot be interrupted; return its error."""
+    """Count and log a request that would delay all others, because it cannot be interrupted. Return its error."""
     state.metrics.refuse("multi_operations")
-    state.warnings.warn("multi", "refusing a multi of more than %d " + what, limit)
-    return ThrottledOpError(None, f"a multi of more than {limit} {what}")
+    state.warnings.warn("multi", "refusing a multi with more than %d " + what, limit)
+    return ThrottledOpError(None, f"the multi has more than {limit} {what}")
 
 
-_SHORT_MODES: Final = PLAIN_MODES - {CreateMode.CONTAINER}
-_SIMPLE: Final = frozenset({OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK})
+_CREATES: Final = frozenset(map(OpCode, changing("create")))
 
 
-def _normalize_create(compat: Compat, op: OpCode, request: Record) -> tuple[OpCode, Record]:
-    """Return the op code and request that a create in a multi stands for: its flags matter, not only its op code.
+def _normalize_create(compat: Compat, op: OpCode, fields: tuple[Any, ...]) -> tuple[OpCode, tuple[Any, ...]]:
+    """Return the effective op code and fields of a create in a multi. They depend on its op code and on its flags.
 
     Source: Op.create, Op.Create.getOpcode.
     """
-    if isinstance(request, r.CreateTTLRequest):
-        if request.flags in TTL_MODES:
-            return op, request
-        op, request = _CREATE, r.CreateRequest(request.path, request.data, request.acl, request.flags)
-    elif not isinstance(request, r.CreateRequest):
-        raise TypeError(op)
+    if op == OpCode.CREATE_TTL:
+        if fields[_FLAGS] in TTL_MODES:
+            return op, fields
+        op, fields = OpCode.CREATE, fields[:-1]
     elif not compat.multi_answers_create2:
-        op = _CREATE
-    return (OpCode.CREATE_CONTAINER if request.flags == _CONTAINER else op), request
+        op = OpCode.CREATE
+    return (OpCode.CREATE_CONTAINER if fields[_FLAGS] == CreateMode.CONTAINER else op), fields
 
 
 _WITH_STAT: Final = (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
-_STEPS: Final[dict[int, tuple[Prepare, Reply, bytes]]] = {
-    op: (write.prepare, write.reply, wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, b""))
-    for op, write in ((op, WRITES[op]) for op in wire.WRITES)
-}
-"""Of each operation how it is prepared, its reply, and the header of its result."""
-
-TABLE[OpCode.MULTI] = Entry(lambda buf, offset, end: (buf, offset, end), multi, True)
+TABLE[OpCode.MULTI] = DispatchEntry(lambda buf, offset, end: (buf, offset, end), multi, True)
 
 
 class PartialResults(MarshallingError):
-    """A multiRead has a null path or a write: the reply has the error, and the results of the operations before it.
+    """A multi or multiRead is malformed, and its reply contains results after the error.
 
     Args:
-        body: These results, encoded.
+        body: Encoded results of the operations before the malformed operation, or of none.
+        detail: Description of the fault.
+        skips_zxid: Whether the zxid of the reply is one below the request's own zxid, which no transaction uses. Until
+            the next write, replies to reads show the skipped zxid. In 3.8.0 they show the zxid before it.
     """
 
-    def __init__(self, body: bytes) -> None:
-        super().__init__(None, "a multiRead may contain reads only, with paths that are not null")
+    def __init__(self, body: bytes, detail: str, *, skips_zxid: bool = False) -> None:
+        super().__init__(None, detail)
         self.body = body
+        self.skips_zxid = skips_zxid
 
 
-def _decode_reads(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, str | None]] | Operations:
-    """Decode the operations of a multiRead: reads with their paths, or writes, which decode here and fail later.
+READS_ONLY: Final = "a multiRead may contain only reads, and no null paths"
 
-    The first operation decides. Its MultiHeader begins at *offset*: the op code is in bytes 0 to 3 (below 256 if the
-    first three are 0), ``done`` in byte 4, ``err`` in bytes 5 to 8.
+
+def _decode_reads(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, str | None]] | list[tuple[OpCode, Record]]:
+    """Decode the operations of a multiRead. They are reads with their paths, or writes, which are rejected later.
+
+    The first operation decides. Its MultiHeader starts at *offset*: the op code is in bytes 0 to 3 (below 256 if the
+    first three are 0), ``done`` is in byte 4, and ``err`` is in bytes 5 to 8.
     """
     if (
         end - offset >= 9
@@ -225,23 +283,23 @@ def _refuse_writes(state: ServerState, operations: list[tuple[OpCode, Record]]) 
     """Return the error for a multiRead that consists of writes.
 
     Raises:
-        MarshallingError: One of them does not decode in the release that is reproduced.
+        MarshallingError: One of the operations cannot be decoded in the imitated release.
     """
     for _, request in operations:
         if state.settings.compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
             if request.flags not in PLAIN_MODES or request.acl is None:
-                raise MarshallingError(request.path, "create flags or an ACL list that are not allowed in a multi")
-    return PartialResults(wire.END)
+                raise MarshallingError(request.path, "the create flags or the ACL list are not allowed in a multi")
+    return PartialResults(wire.END, READS_ONLY)
 
 
 @reads(OpCode.MULTI_READ, decode=_decode_reads, costly=True)
 def multi_read(state: ServerState, client: ClientConnection, operations: list[tuple[OpCode, Any]]) -> bytes:
-    """Execute several reads; each succeeds or fails on its own, and none sets a watch.
+    """Execute several reads. Each succeeds or fails separately, and none sets a watch.
 
     Raises:
         PartialResults: A path is null, or the operations are writes.
-        ThrottledOpError: There are more than ``max_multi_operations``, or the results have more than ``max_multi_read``
-            bytes: a short request can name a large node many times.
+        ThrottledOpError: The request has more than ``max_multi_operations`` reads, or the results have more than
+            ``max_multi_read`` bytes. They are limited because a short request can name a large node many times.
     """
     settings = state.settings
     if len(operations) > settings.max_multi_operations:
@@ -252,7 +310,7 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
     bytes_left = settings.max_multi_read
     for op, path in operations:
         if path is None:
-            raise PartialResults(b"".join(results) + wire.END)
+            raise PartialResults(b"".join(results) + wire.END, READS_ONLY)
         request = r.GetDataRequest(path, False) if op == OpCode.GET_DATA else r.GetChildrenRequest(path, False)
         try:
             results.append(wire.result(op, TABLE[op].handle(state, client, request)))
@@ -263,8 +321,8 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
             state.metrics.refuse("multi_read")
             state.warnings.warn(
                 "multi_read",
-                "refusing a multiRead: its results have more than %d bytes (zoolet.maxMultiReadBytes)",
+                "refusing a multiRead with more than %d bytes of results (zoolet.maxMultiReadBytes)",
                 settings.max_multi_read,
             )
-            raise ThrottledOpError(None, f"the results of a multiRead may have at most {settings.max_multi_read} bytes")
+            raise ThrottledOpError(None, f"the results of the multiRead have more than {settings.max_multi_read} bytes")
     return b"".join(results) + wire.END

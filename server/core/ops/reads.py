@@ -1,25 +1,25 @@
-"""The reads: each handler returns the encoded body of its reply and changes nothing but the watches.
+"""The reads. Each handler returns the encoded body of its reply, and changes nothing except the watches.
 
 Source: FinalRequestProcessor.processRequest.
 """
 
 from __future__ import annotations
 
-from zoolet.protocol import records as r
-from zoolet.protocol.acl import ACL, AclList, Id
-from zoolet.protocol.codec import pack_int, put_str, put_strs
-from zoolet.protocol.enums import Perm
-from zoolet.protocol.errors import BadArgumentsError, NoNodeError
-from zoolet.protocol.operations import OpCode
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.ops.dispatch import reads
-from zoolet.server.core.state import ServerState
-from zoolet.server.core.watches import CHILD, DATA, STANDARD
+from ....protocol import records as r
+from ....protocol.acl import ACL, AclList, Id
+from ....protocol.codec import pack_int, put_str, put_strs
+from ....protocol.enums import Perm
+from ....protocol.errors import BadArgumentsError, NoNodeError
+from ....protocol.operations import OpCode
+from ..client_connection import ClientConnection
+from ..state import ServerState
+from ..watches import CHILD, DATA, STANDARD
+from .dispatch import reads
 
 
 @reads(OpCode.GET_DATA)
 def get_data(state: ServerState, client: ClientConnection, request: r.GetDataRequest) -> bytes:
-    """Return data and Stat; the watch is set only if the node exists and may be read."""
+    """Return data and Stat. The watch is set only if the node exists and may be read."""
     node = state.tree.find(request.path)
     if node.acl:
         state.acls.check(node.acl, client, Perm.READ, request.path)
@@ -33,7 +33,7 @@ def get_data(state: ServerState, client: ClientConnection, request: r.GetDataReq
 
 @reads(OpCode.EXISTS)
 def exists(state: ServerState, client: ClientConnection, request: r.ExistsRequest) -> bytes:
-    """Return the Stat; the watch is also set if the node does not exist."""
+    """Return the Stat. The watch is set even if the node does not exist."""
     if "\0" in request.path:
         raise BadArgumentsError(request.path)
     node = state.tree.get(request.path)
@@ -72,7 +72,7 @@ def get_children2(state: ServerState, client: ClientConnection, request: r.GetCh
 def get_all_children_number(
     state: ServerState, client: ClientConnection, request: r.GetAllChildrenNumberRequest
 ) -> bytes:
-    """Return the number of nodes below a node; with the empty path the root is counted, too.
+    """Return the number of nodes below a node. With the empty path the root is included.
 
     Source: DataTree.getAllChildrenNumber.
     """
@@ -83,7 +83,7 @@ def get_all_children_number(
 
 @reads(OpCode.GET_ACL, costly=True)
 def get_acl(state: ServerState, client: ClientConnection, request: r.GetACLRequest) -> bytes:
-    """Return the ACL list and the Stat; digests are masked unless the client has ADMIN permission."""
+    """Return the ACL list and the Stat. Digests are masked unless the client has ADMIN permission."""
     node = state.tree.find(request.path)
     state.acls.check(node.acl, client, Perm.READ | Perm.ADMIN, request.path)
     acl = state.acls.list(node.acl)
@@ -103,7 +103,7 @@ def _masked(acl: AclList) -> AclList:
 
 @reads(OpCode.GET_EPHEMERALS, costly=True)
 def get_ephemerals(state: ServerState, client: ClientConnection, request: r.GetEphemeralsRequest) -> bytes:
-    """Return the session's own ephemeral nodes; the prefix is compared as text, not by path parts."""
+    """Return the session's own ephemeral nodes. The prefix is compared as text, not by path parts."""
     assert client.session is not None
     owned = state.tree.ephemerals.get(client.session.id)
     prefix = request.prefixPath or ""
@@ -114,13 +114,13 @@ def get_ephemerals(state: ServerState, client: ClientConnection, request: r.GetE
 
 @reads(OpCode.SYNC)
 def sync(state: ServerState, client: ClientConnection, request: r.SyncRequest) -> bytes:
-    """Return the path: on a single server everything that was sent before has been applied."""
+    """Return the path, because a single server has already applied all earlier requests."""
     return put_str(request.path)
 
 
 @reads(OpCode.WHO_AM_I, costly=True)
 def who_am_i(state: ServerState, client: ClientConnection, request: r.EmptyRequest) -> bytes:
-    """Return the connection's identities; of a digest only the user name.
+    """Return the connection's identities. For a digest it is only the user name.
 
     Source: AuthUtil.getClientInfos.
     """

@@ -1,27 +1,27 @@
-"""Apply a transaction that another engine has prepared, and answer its request: what a member of an ensemble does with
-what its leader has proposed.
+"""Apply a transaction that a different engine has prepared, and answer its request. Members of an ensemble apply the
+proposals of their leader in this way.
 
-Source: FinalRequestProcessor.processRequest; DataTree.processTxn.
+Source: FinalRequestProcessor.processRequest, DataTree.processTxn.
 """
 
 from __future__ import annotations
 
-from zoolet.protocol import multi as wire
-from zoolet.protocol.errors import ErrorCode
-from zoolet.protocol.operations import OpCode
-from zoolet.server.core.journal import ERROR, Applied, Parts
-from zoolet.server.core.ops.dispatch import APPLIES, WRITES
-from zoolet.server.core.ops.multi import result_of
-from zoolet.server.core.state import ServerState
+from ....protocol import multi as wire
+from ....protocol.errors import ErrorCode
+from ....protocol.operations import OpCode
+from ..journal import ERROR, Applied, Parts
+from ..state import ServerState
+from .dispatch import APPLIES, WRITES
+from .multi import result_of
 
 __all__ = ["ERROR", "Applied", "replay"]
 
 
 def replay(state: ServerState, entry: Applied) -> tuple[int, bytes]:
-    """Apply a transaction at its own zxid and time; this cannot fail.
+    """Apply a transaction at its own zxid and time. This cannot fail.
 
     Args:
-        state: The state, which has all transactions before this one and none after it.
+        state: The state after all transactions before this one, and none after it.
         entry: The transaction.
 
     Returns:
@@ -31,14 +31,14 @@ def replay(state: ServerState, entry: Applied) -> tuple[int, bytes]:
     now, state.now, state.zxid = state.now, time, zxid
     try:
         if kind == ERROR:
-            return record.err, b""  # type: ignore[union-attr] # an ErrorTxn
+            return record.err, b""  # type: ignore[union-attr] # the record is an ErrorTxn
         if kind == OpCode.MULTI:
             return ErrorCode.OK, _replay_multi(state, record, session_id)  # type: ignore[arg-type]
         if kind == OpCode.CREATE_SESSION and session_id in state.sessions.alive:
-            return ErrorCode.OK, b""  # its client came before the transaction
-        outcome = APPLIES[type(record)](state, record, session_id, None)  # type: ignore[index] # it is no multi
+            return ErrorCode.OK, b""  # the client connected before the transaction arrived
+        outcome = APPLIES[type(record)](state, record, session_id)  # type: ignore[index] # the record is not a multi
         write = WRITES.get(kind)
-        return ErrorCode.OK, write.reply(record, outcome) if write is not None else b""
+        return ErrorCode.OK, write.encoded_reply(record.path, outcome) if write is not None else b""  # type: ignore[union-attr]
     finally:
         state.now = now
 
@@ -51,7 +51,8 @@ def _replay_multi(state: ServerState, parts: Parts, session_id: int) -> bytes:
         if has_failed:
             results.append(wire.error_result(txn.err if op == ERROR else ErrorCode.OK))  # type: ignore[attr-defined]
         else:
-            results.append(result_of(op, txn, APPLIES[type(txn)](state, txn, session_id, None)))
+            outcome = APPLIES[type(txn)](state, txn, session_id)
+            results.append(result_of(op, txn.path, outcome))  # type: ignore[attr-defined]
     state.commit()
     results.append(wire.END)
     return b"".join(results)

@@ -1,43 +1,48 @@
 """Creating and closing sessions, and authentication.
 
-Source: DataTree.processTxn, cases createSession and closeSession; NIOServerCnxn, ZooKeeperServer.processPacket, case
-    auth.
+Source: DataTree.processTxn (cases createSession and closeSession), NIOServerCnxn, ZooKeeperServer.processPacket (case
+    auth).
 """
 
 from __future__ import annotations
 
-import hmac
+from collections.abc import Callable
 from typing import Final
 
-from zoolet.protocol.acl import Id, digest_id
-from zoolet.protocol.errors import ErrorCode
-from zoolet.protocol.records import AuthPacket
-from zoolet.protocol.sasl import SaslFailure
-from zoolet.protocol.txns import CloseSessionTxn, CreateSessionTxn, DeleteTxn
-from zoolet.server.core.client_connection import ClientConnection, Session
-from zoolet.server.core.ops.dispatch import applies
-from zoolet.server.core.ops.writes import apply_delete
-from zoolet.server.core.sasl import DigestMd5, brief
-from zoolet.server.core.state import ServerState
+from ....protocol.acl import Id, digest_id
+from ....protocol.errors import ErrorCode
+from ....protocol.operations import OpCode
+from ....protocol.records import AuthPacket, GetSASLRequest, SetSASLResponse
+from ....protocol.txns import CloseSessionTxn, CreateSessionTxn
+from ..client_connection import ClientConnection, Session
+from ..state import ServerState
+from ..warnings import brief
+from .dispatch import applies
+from .writes import note_deleted
 
 
 @applies(CreateSessionTxn)
-def apply_create_session(state: ServerState, txn: CreateSessionTxn, session_id: int, node: object) -> Session:
+def apply_create_session(state: ServerState, txn: CreateSessionTxn, session_id: int) -> Session:
     """Create the session."""
     return state.sessions.open(session_id, txn.timeOut, state.monotonic_ms)
 
 
 @applies(CloseSessionTxn)
-def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: int, node: object) -> None:
+def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: int) -> None:
     """Delete the session's ephemeral nodes, with events, and the session."""
-    for path in txn.paths2Delete:
-        apply_delete(state, DeleteTxn(path), session_id, None)
-    state.tree.ephemerals.pop(session_id, None)
+    tree, paths = state.tree, txn.paths2Delete
+    if paths:
+        nodes = tree.delete_owned(paths, session_id, state.zxid)
+        is_noted = state.watches.active or state.quota.active
+        for path, node in zip(paths, nodes, strict=True):
+            if is_noted or node.acl:
+                note_deleted(state, path, node, tree.parent_of(path))
+    tree.ephemerals.pop(session_id, None)
     state.sessions.close(state.sessions.alive[session_id])
 
 
 MAX_CREDENTIALS: Final = 4096
-"""The most bytes of ``user:password``. The user name is kept with the connection and with its ACLs."""
+"""Maximum size of ``user:password`` in bytes. The user name is kept with the connection and with its ACLs."""
 
 
 def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacket) -> bool:
@@ -46,7 +51,7 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
     It fails if the scheme is not supported, the connection has ``max_identities``, or the packet has more than 4,096
     bytes.
 
-    Source: ZooKeeperServer.processPacket; the handleAuthentication of each provider.
+    Source: ZooKeeperServer.processPacket, and handleAuthentication of each provider.
     """
     settings = state.settings
     if packet.scheme == "x509":  # the identity came with the certificate
@@ -63,25 +68,24 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
         name = digest_id(packet.auth, settings.digest_algorithm)
         if len(client.ids) >= settings.max_identities and Id("digest", name) not in client.ids:
             state.metrics.refuse("identities")
-            state.warnings.warn(
-                "identities", "%s:%d has %d identities already", client.host, client.port, len(client.ids)
-            )
+            state.warnings.warn("identities", "%s already has %d identities", client.address, len(client.ids))
             return False
         if settings.super_digest is not None:
-            if hmac.compare_digest(name.encode(), settings.super_digest.encode()):
+            from hmac import compare_digest
+
+            if compare_digest(name.encode(), settings.super_digest.encode()):
                 super_login(state, client, "digest")
             elif name.partition(":")[0] == settings.super_digest.partition(":")[0]:
-                # As in ZooKeeper this is an identity like any other; but it is what somebody does who tries passwords.
+                # As in ZooKeeper, the identity is added like any other. But it may be an attempt to guess the password.
                 state.metrics.auth_failed += 1
-                text = "a wrong password of the super user from %s:%d"
-                state.warnings.warn(f"super {client.host}", text, client.host, client.port)
+                text = "wrong password for the super user from %s"
+                state.warnings.warn(f"super {client.host}", text, client.address)
         client.add_id("digest", name)
         return True
     state.warnings.warn(
         f"auth {client.host}",
-        "failed login of %s:%d with scheme %s",
-        client.host,
-        client.port,
+        "failed login of %s with scheme %s",
+        client.address,
         brief(packet.scheme or ""),
     )
     return False
@@ -93,7 +97,7 @@ def certificate_login(state: ServerState, client: ClientConnection, name: str) -
     Args:
         state: The server's state.
         client: The connection.
-        name: Whose certificate it is, as a distinguished name.
+        name: Distinguished name of the certificate's subject.
 
     Source: X509AuthenticationProvider.handleAuthentication.
     """
@@ -103,33 +107,57 @@ def certificate_login(state: ServerState, client: ClientConnection, name: str) -
 
 
 def super_login(state: ServerState, client: ClientConnection, scheme: str, name: str = "") -> None:
-    """Add the super user's identity to a connection; this is logged and counted."""
+    """Add the super user's identity to a connection, which is logged and counted."""
     client.add_id("super", name)
     state.metrics.super_logins += 1
-    state.warnings.warn(
-        f"super {client.host}", "%s:%d has logged in as the super user, by %s", client.host, client.port, scheme
-    )
+    state.warnings.warn(f"super {client.host}", "%s logged in as the super user with scheme %s", client.address, scheme)
 
 
-def sasl_step(state: ServerState, client: ClientConnection, token: bytes) -> tuple[bytes | None, int]:
-    """Execute one step of a SASL exchange.
+def auth_step(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
+    """Execute an auth packet. Return an empty body, and an error code or 0. After an error the connection is closed.
 
-    Returns:
-        The token to answer with, and an error code or 0; after an error the connection is closed.
+    Raises:
+        MarshallingError: The packet cannot be decoded. The connection is closed without a reply.
+    """
+    if authenticate(state, client, AuthPacket.decode(buf, offset, end)):
+        return b"", ErrorCode.OK
+    state.metrics.auth_failed += 1
+    return b"", ErrorCode.AUTH_FAILED
+
+
+def sasl_step(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
+    """Execute one step of a SASL exchange. Return the body with the next token, and an error code or 0, as for an auth
+    packet.
+
+    Raises:
+        MarshallingError: The request cannot be decoded. The connection is closed without a reply.
 
     Source: ZooKeeperServer.processSasl.
     """
+    answer, error = _sasl_answer(state, client, GetSASLRequest.decode(buf, offset, end).token)
+    return SetSASLResponse(answer).encode(), error
+
+
+LoginStep = Callable[[ServerState, ClientConnection, bytes, int, int], tuple[bytes, int]]
+LOGIN_STEPS: Final[dict[int, LoginStep]] = {OpCode.AUTH: auth_step, OpCode.SASL: sasl_step}
+"""The steps of logins by op code. They are answered even without a session."""
+
+
+def _sasl_answer(state: ServerState, client: ClientConnection, token: bytes) -> tuple[bytes | None, int]:
     settings = state.settings
     if settings.sasl_users is None:
         return None, ErrorCode.OK
+    from ....protocol.sasl import SaslFailure  # few servers have SASL users
+    from ..sasl import DigestMd5
+
     if client.sasl is None:
         client.sasl = DigestMd5(settings.sasl_users, state.rng)
     try:
         answer = client.sasl.step(token)
     except SaslFailure as failure:
         state.metrics.auth_failed += 1
-        client.sasl = None  # the next attempt needs another nonce
-        state.warnings.warn(f"sasl {client.host}", "failed SASL login of %s:%d: %s", client.host, client.port, failure)
+        client.sasl = None  # the next attempt needs a new nonce
+        state.warnings.warn(f"sasl {client.host}", "failed SASL login of %s: %s", client.address, failure)
         if settings.allow_failed_sasl:
             return None, ErrorCode.OK
         return None, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH if "sasl" in settings.require_auth else ErrorCode.AUTH_FAILED

@@ -1,27 +1,31 @@
-"""The operations on watches alone: addWatch, checkWatches, removeWatches and setWatches.
+"""The operations that affect only watches: addWatch, checkWatches, removeWatches and setWatches.
 
-Source: FinalRequestProcessor, cases setWatches to removeWatches; DataTree.setWatches.
+Source: FinalRequestProcessor (cases setWatches to removeWatches), DataTree.setWatches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
-from zoolet.protocol import records as r
-from zoolet.protocol.codec import pack_int
-from zoolet.protocol.enums import AddWatchMode, EventType
-from zoolet.protocol.errors import MarshallingError, NoWatcherError, ThrottledOpError
-from zoolet.protocol.operations import OpCode
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.node import Node
-from zoolet.server.core.ops.dispatch import reads
-from zoolet.server.core.state import ServerState
-from zoolet.server.core.watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECURSIVE, STANDARD
+from ....protocol import records as r
+from ....protocol.codec import pack_int
+from ....protocol.enums import AddWatchMode, EventType
+from ....protocol.errors import MarshallingError, NoWatcherError, ThrottledOpError
+from ....protocol.operations import OpCode
+from ..client_connection import ClientConnection
+from ..node import Node
+from ..state import ServerState
+from ..watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECURSIVE, STANDARD
+from .dispatch import UnfinishedError, reads
+
+WATCHES_A_STEP: Final = 256
+"""Number of watches of a setWatches between two reads of the clock. They take less than a millisecond."""
 
 
 @reads(OpCode.ADD_WATCH)
 def add_watch(state: ServerState, client: ClientConnection, request: r.AddWatchRequest) -> bytes:
-    """Set a persistent watch; the path need not exist, nor be valid."""
+    """Set a persistent watch. The path need not exist or be valid."""
     if request.mode == AddWatchMode.PERSISTENT:
         stores: tuple[int, ...] = (DATA, CHILD)
         mode = PERSISTENT
@@ -46,7 +50,8 @@ def check_watches(state: ServerState, client: ClientConnection, request: r.Check
     """Succeed if the connection has a watch of this type on exactly this path.
 
     Raises:
-        NoWatcherError: It has none.
+        NoWatcherError: The connection has no such watch.
+        MarshallingError: The type is unknown, or the path is null and the imitated release rejects that.
     """
     if state.watches.stores_and_modes(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
@@ -59,7 +64,7 @@ def check_watches(state: ServerState, client: ClientConnection, request: r.Check
 
 @reads(OpCode.REMOVE_WATCHES)
 def remove_watches(state: ServerState, client: ClientConnection, request: r.RemoveWatchesRequest) -> bytes:
-    """Remove the connection's watches of this type on exactly this path; no event is sent."""
+    """Remove the connection's watches of this type on exactly this path. No event is sent."""
     if state.watches.stores_and_modes(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
     if not state.watches.remove(client, _path_or_null(request.path), request.type):
@@ -69,52 +74,74 @@ def remove_watches(state: ServerState, client: ClientConnection, request: r.Remo
 
 @reads(OpCode.SET_WATCHES, OpCode.SET_WATCHES2, costly=True)
 def set_watches(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> bytes:
-    """Set the watches of an earlier connection again; those that missed a change since ``relativeZxid`` fire at once.
+    """Restore the watches of an earlier connection. Those that missed a change since ``relativeZxid`` fire immediately.
 
-    As in ZooKeeper, a null list or a null path makes the request fail after the paths before it have been processed,
-    except that a null path among the persistent watches is a watch that never fires.
+    As in ZooKeeper, a null list or a null path makes the request fail after the paths before it have been processed.
+    But a null path among the persistent watches is a watch that never fires.
 
-    Clients ignore the reply, so if there is no room for a watch the connection is closed, which they do notice.
+    Clients ignore the reply. If a watch would exceed a limit, the connection is closed, because clients notice that.
+
+    Raises:
+        UnfinishedError: The request sets more than :data:`WATCHES_A_STEP` watches. The client misses no change between
+            two steps: a change fires the watches that are already set, and the later steps find it.
     """
-    try:
-        _rewatch_all(state, client, request)
-    except ThrottledOpError:
-        state.close_connection(client)
-        raise
+    steps = _closing(state, client, _rewatch_all(state, client, request))
+    for done, _ in enumerate(steps):
+        if done == WATCHES_A_STEP:
+            raise UnfinishedError(_in_larger_steps(steps))
     return b""
 
 
-def _rewatch_all(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> None:
+def _in_larger_steps(steps: Iterator[None]) -> Iterator[None]:
+    for done, _ in enumerate(steps):
+        if not done % WATCHES_A_STEP:
+            yield
+
+
+def _closing(state: ServerState, client: ClientConnection, steps: Iterator[None]) -> Iterator[None]:
+    try:
+        yield from steps
+    except ThrottledOpError:
+        state.close_connection(client)
+        raise
+
+
+def _rewatch_all(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> Iterator[None]:
+    """Set the watches again. Each item is one watch."""
     lists = [getattr(request, name) for name in request.__match_args__[1:]]
     if sum(map(len, filter(None, lists))) > state.settings.max_set_watches:
         limit = state.settings.max_set_watches
         state.metrics.refuse("set_watches")
         state.warnings.warn(
             "set_watches",
-            "closing %s:%d: more than %d watches in one setWatches (zoolet.maxSetWatches)",
-            client.host,
-            client.port,
+            "closing %s: more than %d watches in one setWatches (zoolet.maxSetWatches)",
+            client.address,
             limit,
         )
         raise ThrottledOpError(None, f"more than {limit} watches in one request")
     since = request.relativeZxid
     for path in _without_null(request.dataWatches):
         _rewatch(state, client, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
+        yield
     for path in _without_null(request.existWatches):
         if state.tree.get(path) is None:
             state.watches.add(client, DATA, path, STANDARD)
         else:
             state.watches.notify(client, path, EventType.NODE_CREATED)
+        yield
     for path in _without_null(request.childWatches):
         _rewatch(state, client, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
+        yield
     if isinstance(request, r.SetWatches2):
         for path in _paths_or_null(request.persistentWatches):
             state.watches.add(client, CHILD, path, PERSISTENT)
             state.watches.add(client, DATA, path, PERSISTENT)
+            yield
         for path in _paths_or_null(request.persistentRecursiveWatches):
             state.watches.add(client, DATA, path, RECURSIVE)
             if not state.settings.compat.watch_modes_coexist:
                 state.watches.add(client, CHILD, path, RECURSIVE)
+            yield
 
 
 def _without_null(paths: list[str | None] | None) -> Iterator[str]:

@@ -1,19 +1,18 @@
-"""Create, delete, setData, setACL and check: how they are prepared, and how they are applied.
+"""Create, delete, setData, setACL and check: performed for a client, and applied from a log.
 
-The order of the checks decides which error a client receives; it is ZooKeeper's.
+The order of the checks decides which error a client receives. It is the same as in ZooKeeper.
 
-Source: PrepRequestProcessor.pRequest2Txn, pRequest2TxnCreate; DataTree.processTxn.
+Source: PrepRequestProcessor.pRequest2Txn, PrepRequestProcessor.pRequest2TxnCreate, DataTree.processTxn.
 """
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from zoolet.protocol import paths
-from zoolet.protocol import records as r
-from zoolet.protocol.acl import OPEN_ACL_UNSAFE, AclList
-from zoolet.protocol.codec import put_str
-from zoolet.protocol.enums import (
+from ....protocol import paths
+from ....protocol.acl import OPEN_ACL_UNSAFE, AclList
+from ....protocol.codec import Record
+from ....protocol.enums import (
     ANY_VERSION,
     EPHEMERAL_MODES,
     MAX_TTL,
@@ -24,7 +23,7 @@ from zoolet.protocol.enums import (
     Perm,
     is_ttl_ms,
 )
-from zoolet.protocol.errors import (
+from ....protocol.errors import (
     BadArgumentsError,
     BadVersionError,
     MarshallingError,
@@ -34,9 +33,9 @@ from zoolet.protocol.errors import (
     NotEmptyError,
     UnimplementedError,
 )
-from zoolet.protocol.operations import OpCode
-from zoolet.protocol.paths import QUOTA, is_valid_name
-from zoolet.protocol.txns import (
+from ....protocol.operations import OpCode
+from ....protocol.paths import QUOTA, is_valid_name
+from ....protocol.txns import (
     CheckVersionTxn,
     CreateContainerTxn,
     CreateTTLTxn,
@@ -45,124 +44,141 @@ from zoolet.protocol.txns import (
     SetACLTxn,
     SetDataTxn,
 )
-from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.node import CONTAINER_OWNER, Node, int32, is_session, ttl_owner
-from zoolet.server.core.ops.dispatch import Prepared, applies, prepares
-from zoolet.server.core.state import ServerState
-from zoolet.server.core.tree import RESERVED
+from ..client_connection import ClientConnection
+from ..node import CONTAINER_OWNER, Node, NodeOrLeaf, int32, is_session, ttl_owner, unpacked
+from ..state import ServerState
+from ..tree import RESERVED
+from .dispatch import Outcome, Reply, applies, writes
 
 AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
 
-# --- replies ---
-
-
-def reply_path(txn: AnyCreateTxn, node: Node) -> bytes:
-    """Return the path of the new node, with its sequence number."""
-    return put_str(txn.path)
-
-
-def reply_path_and_stat(txn: AnyCreateTxn, node: Node) -> bytes:
-    """Return the path of the new node, with its sequence number, and its Stat."""
-    return put_str(txn.path) + node.stat()
-
-
-def reply_stat(txn: SetDataTxn | SetACLTxn, node: Node) -> bytes:
-    """Return the new Stat."""
-    return node.stat()
-
-
-def reply_nothing(txn: object, outcome: object) -> bytes:
-    """Return an empty body."""
-    return b""
+def log(state: ServerState, client: ClientConnection, op: int, txn: Record) -> None:
+    """Pass the record of a transaction to the journal, which the caller has found to exist."""
+    assert state.record is not None
+    state.record((client.session_id, client.last_xid, state.zxid, state.now, op, txn))
 
 
 # --- create ---
 
 
-@prepares({OpCode.CREATE: reply_path, OpCode.CREATE2: reply_path_and_stat})
-def prepare_create(state: ServerState, client: ClientConnection, request: r.CreateRequest) -> Prepared[CreateTxn]:
-    """Check the create of a persistent or ephemeral node."""
-    flags = request.flags
+@writes({OpCode.CREATE: Reply.PATH, OpCode.CREATE2: Reply.PATH_AND_STAT})
+def create(
+    state: ServerState,
+    client: ClientConnection,
+    op: int,
+    path: str | None,
+    data: bytes | None,
+    acl: AclList | None,
+    flags: int,
+) -> Outcome:
+    """Create a persistent or ephemeral node."""
     if flags not in PLAIN_MODES:
-        refuse_flags(state, request, flags)
-    path, acl, parent = check_create(state, client, request, flags)
-    creates = parent.creates + 1
-    cversion = creates if creates < 0x80000000 else int32(creates)
-    return CreateTxn(path, request.data, acl, flags in EPHEMERAL_MODES, cversion), parent
+        refuse_flags(state, path, flags)
+    path, acl, parent = check_create(state, client, path, data, acl, flags)
+    is_ephemeral = flags in EPHEMERAL_MODES
+    node = add(state, path, parent, data, acl, client.session_id if is_ephemeral else 0)
+    if state.record is not None:
+        log(state, client, op, CreateTxn(path, data, acl, is_ephemeral, parent.creates))
+    return path, node
 
 
-@prepares({OpCode.CREATE_CONTAINER: reply_path_and_stat})
-def prepare_create_container(
-    state: ServerState, client: ClientConnection, request: r.CreateRequest
-) -> Prepared[CreateContainerTxn]:
-    """Check the create of a container; of the flags only the one for a sequence number has an effect."""
-    flags = request.flags
+@writes({OpCode.CREATE_CONTAINER: Reply.PATH_AND_STAT})
+def create_container(
+    state: ServerState,
+    client: ClientConnection,
+    op: int,
+    path: str | None,
+    data: bytes | None,
+    acl: AclList | None,
+    flags: int,
+) -> Outcome:
+    """Create a container. The only flag with an effect is the flag for a sequence number."""
     if flags not in PLAIN_MODES:
-        refuse_flags(state, request, flags)
-    path, acl, parent = check_create(state, client, request, flags)
-    return CreateContainerTxn(path, request.data, acl, int32(parent.creates + 1)), parent
+        refuse_flags(state, path, flags)
+    path, acl, parent = check_create(state, client, path, data, acl, flags)
+    node = add(state, path, parent, data, acl, CONTAINER_OWNER)
+    if state.record is not None:
+        log(state, client, op, CreateContainerTxn(path, data, acl, parent.creates))
+    return path, node
 
 
-@prepares({OpCode.CREATE_TTL: reply_path_and_stat})
-def prepare_create_ttl(
-    state: ServerState, client: ClientConnection, request: r.CreateTTLRequest
-) -> Prepared[CreateTTLTxn]:
-    """Check the create of a TTL node.
+@writes({OpCode.CREATE_TTL: Reply.PATH_AND_STAT})
+def create_ttl(
+    state: ServerState,
+    client: ClientConnection,
+    op: int,
+    path: str | None,
+    data: bytes | None,
+    acl: AclList | None,
+    flags: int,
+    ttl: int,
+) -> Outcome:
+    """Create a TTL node.
 
-    If the flags are not a TTL mode and the ttl is negative, Apache ZooKeeper stops serving; here the answer is
+    If the flags are not a TTL mode and the ttl is negative, Apache ZooKeeper stops serving. Here the reply is
     BadArguments.
     """
-    flags = request.flags
     if flags not in MODES:
-        raise BadArgumentsError(request.path, f"unknown create flags {flags}")
+        raise BadArgumentsError(path, f"unknown create flags {flags}")
     if flags in TTL_MODES and not state.settings.extended_types:
-        raise UnimplementedError(request.path, "TTL nodes are disabled (extendedTypesEnabled)")
-    if flags not in TTL_MODES or not is_ttl_ms(request.ttl):
-        raise BadArgumentsError(
-            request.path, f"a ttl of {request.ttl} ms with create flags {flags}; the limit is {MAX_TTL} ms"
-        )
-    path, acl, parent = check_create(state, client, request, flags)
-    return CreateTTLTxn(path, request.data, acl, int32(parent.creates + 1), request.ttl), parent
+        raise UnimplementedError(path, "TTL nodes are disabled (extendedTypesEnabled)")
+    if flags not in TTL_MODES or not is_ttl_ms(ttl):
+        raise BadArgumentsError(path, f"invalid ttl of {ttl} ms for create flags {flags} (limit {MAX_TTL} ms)")
+    path, acl, parent = check_create(state, client, path, data, acl, flags)
+    node = add(state, path, parent, data, acl, ttl_owner(ttl))
+    if state.record is not None:
+        log(state, client, op, CreateTTLTxn(path, data, acl, parent.creates, ttl))
+    return path, node
 
 
-def refuse_flags(state: ServerState, request: r.CreateRequest, flags: int) -> NoReturn:
-    """Refuse flags that are unknown, or that need a ttl in a request without one.
+def refuse_flags(state: ServerState, path: str | None, flags: int) -> NoReturn:
+    """Reject flags that are unknown, and flags that need a ttl in a request without one.
 
     Raises:
         BadArgumentsError: The flags are unknown, or the ttl is missing.
         UnimplementedError: TTL nodes are disabled.
     """
     if flags in TTL_MODES and not state.settings.extended_types:
-        raise UnimplementedError(request.path, "TTL nodes are disabled (extendedTypesEnabled)")
-    raise BadArgumentsError(request.path, f"create flags {flags} cannot be used with this operation")
+        raise UnimplementedError(path, "TTL nodes are disabled (extendedTypesEnabled)")
+    raise BadArgumentsError(path, f"create flags {flags} cannot be used with this operation")
 
 
 def check_create(
-    state: ServerState, client: ClientConnection, request: r.CreateRequest | r.CreateTTLRequest, flags: int
+    state: ServerState,
+    client: ClientConnection,
+    path: str | None,
+    data: bytes | None,
+    acl: AclList | None,
+    flags: int,
 ) -> tuple[str, AclList, Node]:
-    """Make the checks that all creates have in common, in this order: the path has a slash and no NUL, the ACL list is
-    valid, the parent exists, CREATE permission on it, the name with its number is valid, there is no such node, the
-    parent is not ephemeral, the quota.
+    """Check the conditions that are common to all creates, in ZooKeeper's order:
+
+    - The path contains a slash and no NUL.
+    - The ACL list is valid.
+    - The parent exists, and the client has CREATE permission on it.
+    - The name with its number is valid, and the node does not exist.
+    - The parent is not ephemeral.
+    - The quota is not exceeded.
 
     Returns:
         The path with its sequence number, the ACL list to store, and the parent.
     """
-    path = request.path
     if path is None:
         raise MarshallingError(None, "a path must not be null")
     slash = path.rfind("/")
     if slash < 0 or "\0" in path:
         raise BadArgumentsError(path)
-    asked = request.acl
-    acl = OPEN_ACL_UNSAFE if asked is OPEN_ACL_UNSAFE else state.acls.normalized(asked, client, path)
+    to_store = OPEN_ACL_UNSAFE if acl is OPEN_ACL_UNSAFE else state.acls.normalized(acl, client, path)
     parent = state.tree.path_cache.get(path[:slash]) or state.tree.find(path[:slash])
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.CREATE, path)
     if flags in SEQUENTIAL_MODES:
         path += paths.sequence_suffix(parent.creates)
+        if state.on_requests is not None:  # state.add_detail() without its call
+            state.details.append((state.zxid, path))
     name = path[slash + 1 :]
-    if slash == 1 or not is_valid_name(name):  # there is a parent, so a slash at 1 follows another one
+    if slash == 1 or not is_valid_name(name):  # the parent exists, so a slash at 1 follows another slash
         if path == "/":
             raise NodeExistsError(path)
         raise BadArgumentsError(path, paths.path_error(path) or "")
@@ -171,38 +187,40 @@ def check_create(
     if parent.owner and is_session(parent.owner):
         raise NoChildrenForEphemeralsError(path)
     if state.quota.enforced:
-        state.quota.check(path, 1, len(request.data or b""))
-    return path, acl, parent
+        state.quota.check(path, 1, len(data or b""))
+    return path, to_store, parent
 
 
 @applies(CreateTxn, CreateContainerTxn, CreateTTLTxn)
-def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int, parent: Node | None) -> Node:
-    """Add the node to the tree, and fire the watches on it and on its parent."""
-    if type(txn) is CreateTxn:
+def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> NodeOrLeaf:
+    """Add the node of a transaction record to the tree, with its events."""
+    if isinstance(txn, CreateTxn):
         owner = session_id if txn.ephemeral else 0
     else:
-        owner = CONTAINER_OWNER if isinstance(txn, CreateContainerTxn) else ttl_owner(txn.ttl)  # type: ignore[union-attr]
-    path, watches = txn.path, state.watches
-    acl = 0 if txn.acl is OPEN_ACL_UNSAFE else state.acls.intern(txn.acl or ())
-    if parent is None:
-        parent = state.tree.parent_of(path)
-    node = state.tree.create(path, parent, txn.data, acl, owner, state.zxid, state.now)
+        owner = CONTAINER_OWNER if isinstance(txn, CreateContainerTxn) else ttl_owner(txn.ttl)
+    return add(state, txn.path, state.tree.parent_of(txn.path), txn.data, txn.acl or (), owner)
+
+
+def add(state: ServerState, path: str, parent: Node, data: bytes | None, acl: AclList, owner: int) -> NodeOrLeaf:
+    """Add a node to the tree, fire the watches on it and on its parent, and count it for the quotas."""
+    acl_key = 0 if acl is OPEN_ACL_UNSAFE else state.acls.intern(acl)
+    node = state.tree.create(path, parent, data, acl_key, owner, state.zxid, state.now)
+    watches = state.watches
     if watches.active:
-        watches.created(path, acl, paths.parent(path), parent.acl, state.zxid)
+        watches.created(path, acl_key, paths.parent(path), parent.acl, state.zxid)
     if state.quota.active or path.startswith(QUOTA):
-        state.quota.created(path, node)
+        state.quota.created(path, len(data or b""))  # a stats node may count itself, with its initial data
     return node
 
 
 # --- delete ---
 
 
-@prepares({OpCode.DELETE: reply_nothing})
-def prepare_delete(state: ServerState, client: ClientConnection, request: r.DeleteRequest) -> Prepared[DeleteTxn]:
-    """Check, in this order, the path, DELETE permission on the parent, that the node exists, its version, and that it
-    has no children.
+@writes({OpCode.DELETE: Reply.EMPTY})
+def delete(state: ServerState, client: ClientConnection, op: int, path: str | None, version: int) -> Outcome:
+    """Delete a node after these checks, in this order: the path, DELETE permission on the parent, that the node exists,
+    its version, and that it has no children.
     """
-    path = request.path
     if path is None:
         raise MarshallingError(None, "a path must not be null")
     slash = path.rfind("/")
@@ -212,24 +230,35 @@ def prepare_delete(state: ServerState, client: ClientConnection, request: r.Dele
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.DELETE, path)
     node = parent.children.get(path[slash + 1 :]) if parent.children else None
-    if node is None or slash == 1:  # as in check_create
+    if node is None or slash == 1:  # a slash at 1 follows another slash, as in check_create
         raise NoNodeError(path)
-    if request.version not in (ANY_VERSION, node.version):
-        raise bad_version(path, request.version, node.version)
-    if node.children:
+    is_packed = isinstance(node, bytes)
+    found = 0 if is_packed else node.version  # type: ignore[union-attr] # the node is not packed
+    if version != ANY_VERSION and version != found:
+        raise bad_version(path, version, found)
+    if not is_packed and node.children:  # type: ignore[union-attr] # the node is not packed
         raise NotEmptyError(path)
-    return DeleteTxn(path), parent
+    state.tree.delete(path, parent, node, state.zxid)
+    if state.watches.active or state.quota.active or (not is_packed and node.acl):  # type: ignore[union-attr]
+        note_deleted(state, path, unpacked(node) if isinstance(node, bytes) else node, parent)
+    if state.record is not None:
+        log(state, client, op, DeleteTxn(path))
+    return path, node
 
 
 @applies(DeleteTxn)
-def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int, parent: Node | None) -> None:
-    """Remove the node from the tree, and fire the watches on it and on its parent."""
-    path, watches = txn.path, state.watches
-    if parent is None:
-        parent = state.tree.parent_of(path)
-    node = state.tree.delete(path, parent, state.zxid)
-    if watches.active:
-        watches.deleted(path, node.acl, paths.parent(path), parent.acl, state.zxid)
+def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> Node:
+    """Remove the node of a transaction record from the tree, with its events."""
+    parent, node = state.tree.parent_of(txn.path), state.tree.find(txn.path)
+    state.tree.delete(txn.path, parent, node, state.zxid)
+    note_deleted(state, txn.path, node, parent)
+    return node
+
+
+def note_deleted(state: ServerState, path: str, node: Node, parent: Node) -> None:
+    """Fire the watches on a deleted node and on its parent, release its ACL list, and count it for the quotas."""
+    if state.watches.active:
+        state.watches.deleted(path, node.acl, paths.parent(path), parent.acl, state.zxid)
     if node.acl:
         state.acls.release(node.acl)
     if state.quota.active:
@@ -244,7 +273,7 @@ def node_at(state: ServerState, path: str | None) -> Node:
 
     Raises:
         BadArgumentsError: The path is not valid.
-        NoNodeError: There is no such node.
+        NoNodeError: The node does not exist.
     """
     node = state.tree.get(path) if path else None
     if node is None:
@@ -255,82 +284,92 @@ def node_at(state: ServerState, path: str | None) -> Node:
 
 
 def bad_version(path: str | None, expected: int, found: int) -> BadVersionError:
-    """Return the error for a node that has another version than the expected one."""
-    return BadVersionError(path, f"expected version {expected}, found {found}")
+    """Return the error for a node whose version is not the expected one."""
+    return BadVersionError(path, f"version mismatch: expected {expected}, found {found}")
 
 
-@prepares({OpCode.SET_DATA: reply_stat})
-def prepare_set_data(state: ServerState, client: ClientConnection, request: r.SetDataRequest) -> Prepared[SetDataTxn]:
-    """Check for WRITE permission, the quota and the version."""
-    path = request.path
+@writes({OpCode.SET_DATA: Reply.STAT})
+def set_data(
+    state: ServerState, client: ClientConnection, op: int, path: str | None, data: bytes | None, version: int
+) -> Outcome:
+    """Replace the data of a node after checks of WRITE permission, the quota and the version, in this order."""
     node = (state.tree.path_cache.get(path) if path else None) or node_at(state, path)
     assert path is not None
     if node.acl:
         state.acls.check(node.acl, client, Perm.WRITE, path)
     if state.quota.enforced:
-        state.quota.check(path, 0, len(request.data or b"") - len(node.data or b""))
-    version = node.version
-    if request.version not in (ANY_VERSION, version):
-        raise bad_version(path, request.version, version)
-    return SetDataTxn(path, request.data, version + 1 if version < 0x7FFFFFFF else int32(version + 1)), node
+        state.quota.check(path, 0, len(data or b"") - len(node.data or b""))
+    old = node.version
+    if version != ANY_VERSION and version != old:
+        raise bad_version(path, version, old)
+    new = old + 1 if old < 0x7FFFFFFF else int32(old + 1)
+    replace_data(state, path, node, data, new)
+    if state.record is not None:
+        log(state, client, op, SetDataTxn(path, data, new))
+    return path, node
 
 
 @applies(SetDataTxn)
-def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int, node: Node | None) -> Node:
-    """Replace the data, and fire the watches on the node."""
-    path = txn.path
-    quota = state.quota
-    if node is None:
-        node = state.tree.find(path)
-    before = node.data
-    state.tree.set_data(node, txn.data, txn.version, state.zxid, state.now)
-    if state.watches.active:
-        state.watches.changed(path, node.acl, state.zxid)
-    if quota.active:
-        quota.changed(path, before, node.data)
+def apply_set_data(state: ServerState, txn: SetDataTxn, session_id: int) -> Node:
+    """Replace the data of the node of a transaction record, with its events."""
+    node = state.tree.find(txn.path)
+    replace_data(state, txn.path, node, txn.data, txn.version)
     return node
 
 
-@prepares({OpCode.SET_ACL: reply_stat})
-def prepare_set_acl(state: ServerState, client: ClientConnection, request: r.SetACLRequest) -> Prepared[SetACLTxn]:
-    """Check the new list, for ADMIN permission, and the version of the old list."""
-    path = request.path
+def replace_data(state: ServerState, path: str, node: Node, data: bytes | None, version: int) -> None:
+    """Replace the data of a node, fire the watches on it, and count the change for the quotas."""
+    before, quota = node.data, state.quota
+    state.tree.set_data(node, data, version, state.zxid, state.now)
+    if state.watches.active:
+        state.watches.changed(path, node.acl, state.zxid)
+    if quota.active:
+        quota.changed(path, before, data)
+
+
+@writes({OpCode.SET_ACL: Reply.STAT})
+def set_acl(
+    state: ServerState, client: ClientConnection, op: int, path: str | None, acl: AclList | None, version: int
+) -> Outcome:
+    """Replace the ACL list of a node after checks of the new list, ADMIN permission and the version, in this order."""
     if (error := paths.path_error(path)) is not None:
         raise BadArgumentsError(path, error)
     assert path is not None
-    acl = state.acls.normalized(request.acl, client, path)
+    acl = state.acls.normalized(acl, client, path)
     node = state.tree.find(path)
     state.acls.check(node.acl, client, Perm.ADMIN, path)
-    if request.version not in (ANY_VERSION, node.aversion):
-        raise bad_version(path, request.version, node.aversion)
-    return SetACLTxn(path, acl, int32(node.aversion + 1)), node
+    if version not in (ANY_VERSION, node.aversion):
+        raise bad_version(path, version, node.aversion)
+    txn = SetACLTxn(path, acl, int32(node.aversion + 1))
+    apply_set_acl(state, txn, 0)
+    if state.record is not None:
+        log(state, client, op, txn)
+    return path, node
 
 
 @applies(SetACLTxn)
-def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int, node: Node | None) -> Node:
-    """Replace the ACL list; no watch fires."""
-    if node is None:
-        node = state.tree.find(txn.path)
+def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int) -> Node:
+    """Replace the ACL list of a node. No watch fires."""
+    node = state.tree.find(txn.path)
     before = node.acl
     state.tree.set_acl(node, state.acls.intern(txn.acl or ()), txn.version)
     state.acls.release(before)
     return node
 
 
-@prepares({OpCode.CHECK: reply_nothing})
-def prepare_check(
-    state: ServerState, client: ClientConnection, request: r.CheckVersionRequest
-) -> Prepared[CheckVersionTxn]:
-    """Check that a node exists, may be read, and has the version."""
-    path = request.path
+@writes({OpCode.CHECK: Reply.EMPTY})
+def check(state: ServerState, client: ClientConnection, op: int, path: str | None, version: int) -> Outcome:
+    """Check that a node exists, that the client may read it, and its version, in this order."""
     node = node_at(state, path)
     assert path is not None
     state.acls.check(node.acl, client, Perm.READ, path)
-    if request.version not in (ANY_VERSION, node.version):
-        raise bad_version(path, request.version, node.version)
-    return CheckVersionTxn(path, request.version), node
+    if version not in (ANY_VERSION, node.version):
+        raise bad_version(path, version, node.version)
+    if state.record is not None:
+        log(state, client, op, CheckVersionTxn(path, version))
+    return path, node
 
 
 @applies(CheckVersionTxn)
-def apply_check(state: ServerState, txn: CheckVersionTxn, session_id: int, node: Node | None) -> None:
-    """Do nothing: prepare has made the check."""
+def apply_check(state: ServerState, txn: CheckVersionTxn, session_id: int) -> None:
+    """Do nothing, because the check was made before the transaction was logged."""

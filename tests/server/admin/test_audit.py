@@ -1,7 +1,8 @@
-"""The audit log: a line for each write, with who, where, what and whether it was done."""
+"""The audit log: a line for each write, with the user, address, operation and result."""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -9,18 +10,20 @@ from support.calls import connected, deleting, engine_with, multi, setting
 from support.peer import Peer
 
 from zoolet.protocol.errors import NodeExistsError, NoNodeError, NotReadOnlyError
-from zoolet.server.admin.audit import audited
+from zoolet.server.admin import audit as module
+from zoolet.server.admin.audit import EPHEMERAL_DELETED, audit_sessions, audited, server_line
 from zoolet.server.core.engine import Engine
 
 
 def audit(engine: Engine) -> list[dict[str, str]]:
-    """Audit an engine; return where its lines go, read into fields."""
+    """Audit an engine; return a list that receives its lines, split into fields."""
     lines: list[dict[str, str]] = []
 
     def write(line: str) -> None:
         lines.append(dict(field.split("=", 1) for field in line.split("\t")))  # type: ignore[misc] # two parts
 
     engine.wrap_dispatch(lambda table: audited(table, write))
+    audit_sessions(engine, write)
     return lines
 
 
@@ -31,7 +34,7 @@ def audited_peer() -> tuple[Peer, list[dict[str, str]]]:
     return connected(engine), lines
 
 
-def test_a_write_has_a_line_and_a_read_has_none() -> None:
+def test_write_has_line_and_read_has_none() -> None:
     peer, lines = audited_peer()
     assert peer.welcome is not None
 
@@ -52,7 +55,7 @@ def test_a_write_has_a_line_and_a_read_has_none() -> None:
     ]
 
 
-def test_what_is_refused_has_a_line_too() -> None:
+def test_refused_request_is_audited() -> None:
     peer, lines = audited_peer()
     peer.create("/a")
     with pytest.raises(NodeExistsError):
@@ -67,7 +70,7 @@ def test_what_is_refused_has_a_line_too() -> None:
     ]
 
 
-def test_a_transaction_has_a_line_for_each_operation() -> None:
+def test_transaction_has_line_for_each_operation() -> None:
     peer, lines = audited_peer()
     peer.create("/a")
     multi(peer, setting("/a"), deleting("/a"))
@@ -81,7 +84,19 @@ def test_a_transaction_has_a_line_for_each_operation() -> None:
     ]
 
 
-def test_a_path_adds_neither_a_field_nor_a_line() -> None:
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_no_operation_of_failed_transaction_succeeds(failing: int) -> None:
+    peer, lines = audited_peer()
+    for path in ("/0", "/1", "/2"):
+        peer.create(path)
+    lines.clear()
+
+    multi(peer, *(setting(f"/{number}", 7 if number == failing else -1) for number in range(3)))
+
+    assert [(line["znode"], line["result"]) for line in lines] == [(f"/{number}", "failure") for number in range(3)]
+
+
+def test_path_adds_no_field_or_line() -> None:
     peer, lines = audited_peer()
     try:
         peer.create("/a\tresult=success\n")
@@ -92,7 +107,7 @@ def test_a_path_adds_neither_a_field_nor_a_line() -> None:
     assert lines[-1]["result"] == "failure"
 
 
-def test_a_user_is_named_without_the_hash_of_the_password() -> None:
+def test_user_is_named_without_password_hash() -> None:
     peer, lines = audited_peer()
     peer.auth("digest", b"bob:secret")
 
@@ -101,8 +116,61 @@ def test_a_user_is_named_without_the_hash_of_the_password() -> None:
     assert lines[-1]["user"] == "bob"
 
 
+def test_certificate_subject_is_named_whole() -> None:
+    peer, lines = audited_peer()
+    peer.client.add_id("x509", "CN=alice:x")
+
+    peer.create("/a")
+
+    assert lines[-1]["user"] == "CN=alice:x"
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_each_ephemeral_node_deleted_with_session_is_audited(monkeypatch: pytest.MonkeyPatch, expires: bool) -> None:
+    monkeypatch.setattr(module, "_own_user", lambda: "zoolet")
+    peer, lines = audited_peer()
+    (session,) = peer.engine.sessions.alive.values()
+    for path, mode in (("/a", 1), ("/b", 1), ("/stays", 0)):
+        peer.create(path, b"", mode)
+    lines.clear()
+
+    if expires:
+        peer.engine.expire(session)
+    else:
+        peer.close()
+
+    known = {"session": f"0x{session.id:x}", "user": "zoolet", "operation": EPHEMERAL_DELETED}
+    assert sorted(lines, key=lambda line: line["znode"]) == [
+        known | {"znode": "/a", "result": "success"},
+        known | {"znode": "/b", "result": "success"},
+    ]
+    assert list(lines[0]) == ["session", "user", "operation", "znode", "result"]
+
+
+def test_earlier_session_listener_still_gets_events() -> None:
+    engine, heard = engine_with(), []
+    engine.on_session = lambda what, session_id, client: heard.append(what)
+    audit(engine)
+
+    connected(engine).close()
+
+    assert heard == ["opened", "closed"]
+
+
+def test_server_is_named_by_user_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise OSError("no username set in the environment")
+
+    module._own_user.cache_clear()
+    monkeypatch.setattr(module.getpass, "getuser", nameless)
+    line = server_line("serverStop", "invoked")
+    module._own_user.cache_clear()
+
+    assert line == f"user={os.getuid()}\toperation=serverStop\tresult=invoked"
+
+
 @pytest.mark.parametrize("operation", ["create", "delete", "setData", "multi"])
-def test_what_is_refused_while_nothing_can_be_logged_has_its_path(operation: str) -> None:
+def test_refusal_while_log_fails_has_its_path(operation: str) -> None:
     peer, lines = audited_peer()
     peer.engine.refuse_writes("the disk is full", frozen=False)
     do = {
@@ -112,7 +180,7 @@ def test_what_is_refused_while_nothing_can_be_logged_has_its_path(operation: str
         "multi": lambda: multi(peer, setting("/a")),
     }[operation]
 
-    with suppress(NotReadOnlyError):  # a multi answers it
+    with suppress(NotReadOnlyError):  # a multi answers with the error
         do()
 
     named = "setData" if operation == "multi" else operation
@@ -120,7 +188,7 @@ def test_what_is_refused_while_nothing_can_be_logged_has_its_path(operation: str
     assert not peer.client.closing
 
 
-def test_it_goes_on_after_read_only_mode() -> None:
+def test_audit_continues_after_read_only_mode() -> None:
     engine = engine_with()
     lines = audit(engine)
     engine.set_read_only(True)

@@ -1,6 +1,6 @@
-"""Four-letter commands on a live port: how they differ from a handshake, and who may use them.
+"""Four-letter commands on a live port: how the server distinguishes them from a handshake, and the whitelist.
 
-Source: NIOServerCnxn.checkFourLetterWord, FourLetterCommands, and the replies observed of ZooKeeper 3.8.0 and 3.9.5.
+Source: NIOServerCnxn.checkFourLetterWord, FourLetterCommands, and replies of ZooKeeper 3.8.0 and 3.9.5.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ OFFERED: Final = (
 )  # fmt: skip
 
 
-# --- telling a command from a handshake ---
+# --- distinguishing a command from a handshake ---
 
 
 @pytest.mark.parametrize("pieces", [(b"ru", b"ok"), (b"r", b"u", b"o", b"k"), (b"ruo", b"k\r\n")])
-async def test_a_word_may_come_in_pieces(server: LiveServer, pieces: tuple[bytes, ...]) -> None:
+async def test_word_may_come_in_pieces(server: LiveServer, pieces: tuple[bytes, ...]) -> None:
     assert await server.ask(*pieces) == "imok"
 
 
 @pytest.mark.parametrize("rest", [b"\n", b"\r\n", b" now", b"ruok", bytes(100_000)])
-async def test_what_stands_behind_a_word_is_ignored(server: LiveServer, rest: bytes) -> None:
+async def test_bytes_after_four_letter_word_are_ignored(server: LiveServer, rest: bytes) -> None:
     assert await server.ask(b"ruok" + rest) == "imok"
 
 
 @pytest.mark.parametrize("word", ["ruok", "mntr"])
-async def test_a_client_that_has_sent_too_much_still_gets_the_whole_answer(server: LiveServer, word: str) -> None:
+async def test_client_sending_too_much_gets_whole_answer(server: LiveServer, word: str) -> None:
     client = await server.dial()
 
     client.send(word.encode() + bytes(1_000_000))
@@ -42,7 +42,7 @@ async def test_a_client_that_has_sent_too_much_still_gets_the_whole_answer(serve
 
 
 @pytest.mark.parametrize("word", OFFERED)
-async def test_a_client_that_ends_its_side_first_is_answered(server: LiveServer, word: str) -> None:
+async def test_half_closed_client_is_answered(server: LiveServer, word: str) -> None:
     client = await server.dial()
 
     client.send(word.encode())
@@ -51,7 +51,7 @@ async def test_a_client_that_ends_its_side_first_is_answered(server: LiveServer,
     assert await client.rest()
 
 
-async def test_a_client_that_ends_its_side_in_the_middle_of_a_word_gets_nothing(server: LiveServer) -> None:
+async def test_client_closing_its_side_mid_word_gets_nothing(server: LiveServer) -> None:
     client = await server.dial()
 
     client.send(b"ruo")
@@ -61,16 +61,16 @@ async def test_a_client_that_ends_its_side_in_the_middle_of_a_word_gets_nothing(
 
 
 @pytest.mark.parametrize("word", ["abcd", "RUOK", "Ruok", "kill", "reqs", "GET "])
-async def test_an_unknown_word_closes_the_connection(server: LiveServer, word: str) -> None:
+async def test_unknown_word_closes_connection(server: LiveServer, word: str) -> None:
     assert await server.ask(word.encode()) == ""
 
 
-async def test_a_connection_answers_one_word(server: LiveServer) -> None:
+async def test_connection_answers_one_word(server: LiveServer) -> None:
     assert await server.ask(b"ruokruok") == "imok"
 
 
 @pytest.mark.parametrize("word", OFFERED)
-async def test_a_word_after_the_handshake_closes_the_connection(server: LiveServer, word: str) -> None:
+async def test_word_after_handshake_closes_connection(server: LiveServer, word: str) -> None:
     session = await server.session()
 
     session.send(word.encode() + bytes(100))
@@ -78,20 +78,20 @@ async def test_a_word_after_the_handshake_closes_the_connection(server: LiveServ
     assert await session.rest() == b""
 
 
-async def test_a_word_after_the_handshake_does_not_close_the_session(server: LiveServer) -> None:
+async def test_word_after_handshake_keeps_session(server: LiveServer) -> None:
     session = await server.session()
 
     session.send(b"ruok")
     await session.rest()
 
-    assert list(server.engine.sessions.alive) == [session.session_id]
+    assert list(server.engine.sessions.alive) == [session.id]
 
 
-async def test_the_close_sequence_of_telnet_closes_silently(server: LiveServer) -> None:
+async def test_telnet_close_sequence_closes_silently(server: LiveServer) -> None:
     assert await server.ask(b"\xff\xf4\xff\xfd") == ""
 
 
-async def test_a_word_opens_no_session_and_takes_no_zxid(server: LiveServer) -> None:
+async def test_word_opens_no_session_and_takes_no_zxid(server: LiveServer) -> None:
     await server.ask(b"mntr")
 
     assert (server.engine.zxid, server.engine.sessions.alive) == (0, {})
@@ -101,7 +101,7 @@ async def test_a_word_opens_no_session_and_takes_no_zxid(server: LiveServer) -> 
 
 
 @pytest.mark.parametrize("word", [*(word for word in OFFERED if word != "srvr"), "conf", "gtmk", "hash", "stmk"])
-async def test_a_word_that_is_not_allowed_is_refused_by_name(serve: Serve, word: str) -> None:
+async def test_disallowed_word_is_refused_by_name(serve: Serve, word: str) -> None:
     server = await serve(whitelist=())
 
     assert await server.ask(word.encode()) == f"{word} is not executed because it is not in the whitelist.\n"
@@ -114,7 +114,7 @@ async def test_srvr_is_always_allowed(serve: Serve, whitelist: tuple[str, ...]) 
     assert (await server.ask(b"srvr")).startswith("Zookeeper version: ")
 
 
-async def test_the_whitelist_allows_what_it_names_and_no_more(serve: Serve) -> None:
+async def test_whitelist_allows_only_named_words(serve: Serve) -> None:
     server = await serve(whitelist=("ruok", " mntr ", "nonsense"))
 
     assert await server.ask(b"ruok") == "imok"
@@ -123,7 +123,7 @@ async def test_the_whitelist_allows_what_it_names_and_no_more(serve: Serve) -> N
 
 
 @pytest.mark.parametrize("word", OFFERED)
-async def test_a_star_allows_every_word(server: LiveServer, word: str) -> None:
+async def test_star_allows_every_word(server: LiveServer, word: str) -> None:
     assert "whitelist" not in await server.ask(word.encode())
 
 
@@ -134,11 +134,11 @@ async def test_a_star_allows_every_word(server: LiveServer, word: str) -> None:
     ("word", "answer"),
     [("ruok", "imok"), ("isro", "rw"), ("dirs", "datadir_size: 0\nlogdir_size: 0\n")],
 )
-async def test_a_short_answer(server: LiveServer, word: str, answer: str) -> None:
+async def test_short_word_has_its_answer(server: LiveServer, word: str, answer: str) -> None:
     assert await server.ask(word.encode()) == answer
 
 
-async def test_a_read_only_server_says_so(server: LiveServer) -> None:
+async def test_read_only_server_reports_its_mode(server: LiveServer) -> None:
     server.engine.set_read_only(True)
 
     assert await server.ask(b"isro") == "ro"
@@ -148,7 +148,7 @@ async def test_a_read_only_server_says_so(server: LiveServer) -> None:
 # --- envi ---
 
 
-async def test_envi_has_the_keys_of_java_in_their_order(server: LiveServer) -> None:
+async def test_envi_has_keys_of_java_in_order(server: LiveServer) -> None:
     first, *lines = (await server.ask(b"envi")).splitlines()
 
     assert first == "Environment:"
@@ -174,7 +174,7 @@ async def test_envi_has_the_keys_of_java_in_their_order(server: LiveServer) -> N
     ]
 
 
-async def test_envi_tells_the_version_as_srvr_does(server: LiveServer) -> None:
+async def test_envi_and_srvr_show_same_version(server: LiveServer) -> None:
     version = (await server.ask(b"envi")).splitlines()[1].removeprefix("zookeeper.version=")
 
     assert (await server.ask(b"srvr")).startswith(f"Zookeeper version: {version}\n")

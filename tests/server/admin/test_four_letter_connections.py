@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from support.frames import exists
 from support.live_server import LiveServer
 
 from zoolet.protocol import records as r
@@ -17,14 +18,14 @@ pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 # --- cons ---
 
 
-async def test_cons_has_a_line_for_each_connection_and_an_empty_one(server: LiveServer) -> None:
+async def test_cons_has_line_for_each_connection_and_empty_line(server: LiveServer) -> None:
     session = await server.session()
-    await session.call(OpCode.EXISTS, r.ExistsRequest("/", False).encode(), xid=7)
+    await session.call(exists(7))
 
     one, two, empty = (await server.ask(b"cons")).removesuffix("\n").split("\n")
 
     assert re.fullmatch(
-        rf" {re.escape(session.address)}\[1\]\(queued=0,recved=2,sent=2,sid=0x{session.session_id:x},"
+        rf" {re.escape(session.address)}\[1\]\(queued=0,recved=2,sent=2,sid=0x{session.id:x},"
         r"lop=EXIS,est=\d{13},to=30000,lcxid=0x7,lzxid=0x1,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)",
         one,
     )
@@ -46,7 +47,7 @@ async def test_dump_of_a_fresh_server(server: LiveServer) -> None:
     )
 
 
-async def test_dump_tells_sessions_by_deadline_and_their_ephemeral_nodes(server: LiveServer) -> None:
+async def test_dump_lists_sessions_by_deadline_with_ephemeral_nodes(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/e1", CreateMode.EPHEMERAL)
     await session.create("/e2", CreateMode.EPHEMERAL)
@@ -55,13 +56,13 @@ async def test_dump_tells_sessions_by_deadline_and_their_ephemeral_nodes(server:
 
     day = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d UTC \d{4}"
     assert re.search(
-        rf"Session Sets \(1\)/\(1\):\n1 expire at {day}:\n\t0x{session.session_id:x}\nephemeral nodes dump:\n", answer
+        rf"Session Sets \(1\)/\(1\):\n1 expire at {day}:\n\t0x{session.id:x}\nephemeral nodes dump:\n", answer
     )
-    assert f"Sessions with Ephemerals (1):\n0x{session.session_id:x}:\n\t/e1\n\t/e2\nConnections dump:\n" in answer
-    assert f"\tip: {session.address} sessionId: 0x{session.session_id:x}\n" in answer
+    assert f"Sessions with Ephemerals (1):\n0x{session.id:x}:\n\t/e1\n\t/e2\nConnections dump:\n" in answer
+    assert f"\tip: {session.address} sessionId: 0x{session.id:x}\n" in answer
 
 
-async def test_dump_has_a_deadline_for_each_bucket_of_connections(server: LiveServer) -> None:
+async def test_dump_has_deadline_for_each_connection_bucket(server: LiveServer) -> None:
     await server.session()
 
     answer = await server.ask(b"dump")
@@ -76,16 +77,16 @@ async def test_dump_has_a_deadline_for_each_bucket_of_connections(server: LiveSe
     ("word", "answer"),
     [("wchs", "0 connections watching 0 paths\nTotal watches:0\n"), ("wchc", "\n"), ("wchp", "\n")],
 )
-async def test_nobody_watches_a_fresh_server(server: LiveServer, word: str, answer: str) -> None:
+async def test_fresh_server_has_no_watches(server: LiveServer, word: str, answer: str) -> None:
     assert await server.ask(word.encode()) == answer
 
 
-async def test_the_watches_by_count_by_session_and_by_path(server: LiveServer) -> None:
+async def test_watches_are_listed_by_count_session_and_path(server: LiveServer) -> None:
     first, second = await server.session(), await server.session()
     await first.watch("/a")
     await first.watch("/b")
     await second.watch("/a")
-    one, two = first.session_id, second.session_id
+    one, two = first.id, second.id
 
     assert await server.ask(b"wchs") == "2 connections watching 2 paths\nTotal watches:3\n"
     assert await server.ask(b"wchc") == f"0x{one:x}\n\t/a\n\t/b\n0x{two:x}\n\t/a\n\n"
@@ -94,18 +95,18 @@ async def test_the_watches_by_count_by_session_and_by_path(server: LiveServer) -
 
 async def test_child_watches_are_not_listed_and_persistent_ones_are(server: LiveServer) -> None:
     session = await server.session()
-    await session.call(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True).encode())
-    await session.call(OpCode.ADD_WATCH, r.AddWatchRequest("/p", 0).encode())
+    await session.ask(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True))
+    await session.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/p", 0))
 
     assert await server.ask(b"wchs") == "1 connections watching 1 paths\nTotal watches:1\n"
-    assert await server.ask(b"wchp") == f"/p\n\t0x{session.session_id:x}\n\n"
+    assert await server.ask(b"wchp") == f"/p\n\t0x{session.id:x}\n\n"
 
 
-async def test_dump_keeps_a_session_whose_ephemeral_nodes_are_gone(server: LiveServer) -> None:
+async def test_dump_keeps_session_after_its_ephemerals_are_gone(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/e1", CreateMode.EPHEMERAL)
-    await session.call(OpCode.DELETE, r.DeleteRequest("/e1", -1).encode(), xid=8)
+    await session.ask(OpCode.DELETE, r.DeleteRequest("/e1", -1))
 
     answer = await server.ask(b"dump")
 
-    assert f"Sessions with Ephemerals (1):\n0x{session.session_id:x}:\nConnections dump:\n" in answer
+    assert f"Sessions with Ephemerals (1):\n0x{session.id:x}:\nConnections dump:\n" in answer

@@ -1,4 +1,4 @@
-"""srvr, stat and mntr: lines, order and figures, and the commands that set the figures back."""
+"""srvr, stat and mntr: lines, order and metrics, and the commands that reset the metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zoolet.protocol.operations import OpCode
 pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 
 VERSION: Final = r"Zookeeper version: 3\.9\.\d+[A-Za-z0-9.-]*, built on \d\d/\d\d/\d{4} \d\d:\d\d UTC\n"
-"""As go-zookeeper reads it."""
+"""The pattern of go-zookeeper."""
 FIGURES: Final = (
     r"Latency min/avg/max: \d+/\d+\.\d+/\d+\n"
     r"Received: \d+\nSent: \d+\nConnections: \d+\nOutstanding: \d+\nZxid: 0x[0-9a-f]+\nMode: standalone\n"
@@ -25,14 +25,14 @@ FIGURES: Final = (
 
 
 def figures(text: str) -> dict[str, str]:
-    """Read what mntr answers."""
+    """Parse an answer to mntr."""
     return dict(line.split("\t") for line in text.splitlines())
 
 
 # --- srvr and stat ---
 
 
-async def test_srvr_has_its_lines_in_their_order(server: LiveServer) -> None:
+async def test_srvr_has_lines_in_order(server: LiveServer) -> None:
     assert re.fullmatch(VERSION + FIGURES, await server.ask(b"srvr"))
 
 
@@ -53,7 +53,7 @@ async def test_srvr_counts_nodes_requests_and_zxids(server: LiveServer) -> None:
     assert answer.endswith("\nNode count: 6\n")
 
 
-async def test_stat_lists_the_connections_behind_the_version(server: LiveServer) -> None:
+async def test_stat_lists_connections_after_version(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/a")
 
@@ -65,7 +65,7 @@ async def test_stat_lists_the_connections_behind_the_version(server: LiveServer)
 
 
 @pytest.mark.parametrize("word", ["stat", "cons"])
-async def test_an_ipv6_address_is_written_in_full_and_in_brackets(serve: Serve, word: str) -> None:
+async def test_ipv6_address_is_written_in_full_and_brackets(serve: Serve, word: str) -> None:
     try:
         server = await serve(whitelist=("*",), host="::1")
     except OSError as error:
@@ -77,14 +77,14 @@ async def test_an_ipv6_address_is_written_in_full_and_in_brackets(serve: Serve, 
 # --- mntr ---
 
 
-async def test_mntr_starts_with_the_version_and_the_state(server: LiveServer) -> None:
+async def test_mntr_starts_with_version_and_state(server: LiveServer) -> None:
     first, second, *_ = (await server.ask(b"mntr")).splitlines()
 
     assert re.fullmatch(r"zk_version\t3\.9\.\d+\S*, built on .+", first)
     assert second == "zk_server_state\tstandalone"
 
 
-async def test_every_figure_of_mntr_is_a_number(server: LiveServer) -> None:
+async def test_every_metric_of_mntr_is_a_number(server: LiveServer) -> None:
     await (await server.session()).create("/a")
 
     seen = figures(await server.ask(b"mntr"))
@@ -111,7 +111,7 @@ async def test_every_figure_of_mntr_is_a_number(server: LiveServer) -> None:
         "max_file_descriptor_count",
     ],
 )
-async def test_mntr_has_what_exporters_read(server: LiveServer, figure: str) -> None:
+async def test_mntr_has_metrics_of_exporters(server: LiveServer, figure: str) -> None:
     assert f"\nzk_{figure}\t" in await server.ask(b"mntr")
 
 
@@ -130,7 +130,7 @@ QUOTAS: Final = (
 )
 
 
-async def test_mntr_adds_up_the_quotas_of_each_namespace(server: LiveServer) -> None:
+async def test_mntr_sums_quotas_of_each_namespace(server: LiveServer) -> None:
     session = await server.session()
     for path, data in (("/app", b"abc"), ("/app/x", b"defg"), ("/b", b""), ("/odd", b"")):
         await session.create(path, data=data)
@@ -141,7 +141,7 @@ async def test_mntr_adds_up_the_quotas_of_each_namespace(server: LiveServer) -> 
 
     found = figures(await server.ask(b"mntr"))
 
-    assert {name: number for name, number in found.items() if "quota" in name} == {  # as 3.8.0 answers
+    assert {name: number for name, number in found.items() if "quota" in name} == {  # the answer of 3.8.0
         "zk_app_quota_count_limit_per_namespace": "108",
         "zk_b_quota_count_limit_per_namespace": "-1",
         "zk_app_quota_bytes_limit_per_namespace": "5090",
@@ -153,7 +153,7 @@ async def test_mntr_adds_up_the_quotas_of_each_namespace(server: LiveServer) -> 
     }
 
 
-async def test_quotas_cost_a_scrape_no_more_than_so_many(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_quotas_of_scrape_are_limited(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.admin.figures.MAX_QUOTAS", 2)
     session = await server.session()
     for path in ("/zookeeper/quota/a", "/zookeeper/quota/b", "/zookeeper/quota/c"):
@@ -166,12 +166,12 @@ async def test_quotas_cost_a_scrape_no_more_than_so_many(server: LiveServer, mon
     assert [name for name in found if "quota_count_limit" in name] == ["zk_b_quota_count_limit_per_namespace"]
 
 
-async def test_mntr_counts_what_there_is(server: LiveServer) -> None:
+async def test_mntr_counts_nodes_watches_and_packets(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/a")
     await session.create("/e", CreateMode.EPHEMERAL)
     await session.watch("/a")
-    await session.call(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True).encode())
+    await session.ask(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True))
 
     seen = figures(await server.ask(b"mntr"))
 
@@ -183,7 +183,7 @@ async def test_mntr_counts_what_there_is(server: LiveServer) -> None:
 # --- crst and srst ---
 
 
-async def test_crst_resets_the_counters_of_connections(server: LiveServer) -> None:
+async def test_crst_resets_counters_of_connections(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/a")
 
@@ -192,7 +192,7 @@ async def test_crst_resets_the_counters_of_connections(server: LiveServer) -> No
     assert f"{session.address}[1](queued=0,recved=0,sent=0" in await server.ask(b"cons")
 
 
-async def test_srst_resets_the_counters_of_the_server(server: LiveServer) -> None:
+async def test_srst_resets_counters_of_server(server: LiveServer) -> None:
     await (await server.session()).create("/a")
 
     assert await server.ask(b"srst") == "Server stats reset.\n"
@@ -200,7 +200,7 @@ async def test_srst_resets_the_counters_of_the_server(server: LiveServer) -> Non
     assert "\nReceived: 1\nSent: 0\n" in await server.ask(b"srvr")
 
 
-async def test_srst_leaves_no_latency_of_requests_before_it(server: LiveServer) -> None:
+async def test_srst_resets_latency_of_earlier_requests(server: LiveServer) -> None:
     session = await server.session()
     for _ in range(20):
         await session.create("/a")

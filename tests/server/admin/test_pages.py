@@ -1,18 +1,21 @@
-"""The pages of the admin port, without a socket: commands, metrics, health, the token; what web pages may not do."""
+"""The pages of the admin port, without a socket: commands, metrics, health, the token; and requests from web pages."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from typing import Any, Final
 
 import pytest
 from support.calls import connected, engine_with, multi, setting
+from support.http import answer
 
 from zoolet.server.admin.commands import BY_NAME, COMMANDS
-from zoolet.server.admin.http import LOCAL, HttpError, Request, Response
-from zoolet.server.admin.java import double, pretty_json
+from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
+from zoolet.server.admin.java import double
+from zoolet.server.admin.java_json import pretty_json
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import AdminPages
 from zoolet.server.core.engine import Engine
@@ -29,17 +32,17 @@ def pages(engine: Engine | None = None, **options: Any) -> AdminPages:
 
 def ask(of: AdminPages, target: str, method: str = "GET", **headers: str) -> Response:
     """Request a page."""
-    return asyncio.run(of.answer(Request(method, target, {"host": "127.0.0.1:8080", **headers})))
+    return asyncio.run(answer(of.router, Request(method, target, {"host": "127.0.0.1:8080", **headers})))
 
 
 def facts(of: AdminPages, name: str, **headers: str) -> dict[str, Any]:
     """Execute a command; return its answer."""
-    answer: dict[str, Any] = json.loads(ask(of, f"/commands/{name}", **headers).body)
-    return answer
+    found: dict[str, Any] = json.loads(ask(of, f"/commands/{name}", **headers).body)
+    return found
 
 
 def refusal(of: AdminPages, target: str, method: str = "GET", **headers: str) -> HttpError:
-    """Request a page that is refused; return the refusal."""
+    """Request a page that must be refused; return the error."""
     with pytest.raises(HttpError) as caught:
         ask(of, target, method, **headers)
     return caught.value
@@ -69,7 +72,7 @@ KEYS: Final = {
     "watches_by_path": "path_to_session_ids",
     "zabstate": "voting zabstate",
 }
-"""What a real server answers, in order."""
+"""The answers of a real server, in order."""
 
 
 @pytest.mark.parametrize("name", [name for name, command in BY_NAME.items() if command.name in KEYS])
@@ -79,20 +82,20 @@ def test_each_command_answers_by_each_of_its_names(name: str) -> None:
     assert list(facts(pages(), name)) == [*KEYS[command].split(), "command", "error"]
 
 
-def test_the_names_are_linked_in_order() -> None:
+def test_command_names_are_linked_in_order() -> None:
     text = ask(pages(), "/commands/").body.decode()
 
     assert re.findall(r'<a href="/commands/(\w+)">\1</a>\n<br/>\n', text) == sorted(each.name for each in COMMANDS)
 
 
-def test_a_command_that_nobody_knows_is_answered_as_zookeeper_does() -> None:
+def test_unknown_command_is_answered_as_by_zookeeper() -> None:
     response = ask(pages(), "/commands/ruok/x")
 
     assert response.status == 200
     assert response.body == b'{\n  "command" : "ruok/x",\n  "error" : "Unknown command: ruok/x"\n}'
 
 
-def test_sessions_have_signed_numbers_and_watches_are_listed_both_ways() -> None:
+def test_sessions_have_signed_numbers_and_watches_list_both_ways() -> None:
     engine = engine_with()
     peer = connected(engine)
     peer.create("/a", b"", 1)
@@ -106,19 +109,19 @@ def test_sessions_have_signed_numbers_and_watches_are_listed_both_ways() -> None
     assert facts(pages(engine), "cons")["connections"][0]["session_id"] == session
 
 
-def test_the_path_of_the_commands_can_be_another() -> None:
+def test_path_of_commands_is_configurable() -> None:
     moved = pages(prefix="/admin")
 
     assert ask(moved, "/admin/ruok").status == 200
     assert refusal(moved, "/commands/ruok").status == 404
 
 
-# --- what changes something ---
+# --- commands that change something ---
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}])
 @pytest.mark.parametrize("name", [command.name for command in COMMANDS if command.guarded])
-def test_a_change_needs_the_token(name: str, headers: dict[str, str]) -> None:
+def test_change_needs_token(name: str, headers: dict[str, str]) -> None:
     engine = engine_with()
     before = engine.trace_mask
 
@@ -149,11 +152,11 @@ def test_counters_are_set_back() -> None:
         ("?traceMask=9223372036854775808", "setTraceMask requires long traceMask argument, got 9223372036854775808"),
     ],
 )
-def test_a_trace_mask_is_a_long(query: str, error: str) -> None:
+def test_trace_mask_is_a_long(query: str, error: str) -> None:
     assert facts(pages(), f"stmk{query}", **BEARER) == {"error": error, "command": "set_trace_mask"}
 
 
-def test_of_a_parameter_the_first_value_counts() -> None:
+def test_first_value_of_repeated_parameter_counts() -> None:
     assert facts(pages(), "stmk?traceMask=1&traceMask=2", **BEARER)["tracemask"] == 1
 
 
@@ -170,7 +173,7 @@ def test_of_a_parameter_the_first_value_counts() -> None:
         ("/readyz", "TRACE", "GET, HEAD"),
     ],
 )
-def test_other_methods_are_refused_with_those_that_are_allowed(target: str, method: str, allow: str) -> None:
+def test_other_methods_are_refused_with_allowed_ones(target: str, method: str, allow: str) -> None:
     error = refusal(pages(), target, method, **BEARER)
 
     assert (error.status, error.headers) == (405, (("Allow", allow),))
@@ -185,9 +188,12 @@ def test_other_methods_are_refused_with_those_that_are_allowed(target: str, meth
         {"origin": "http://evil.example"},
         {"origin": "null"},
         {"origin": "http://127.0.0.1:9"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
     ],
 )
-def test_what_a_foreign_page_sends_is_refused(headers: dict[str, str]) -> None:
+def test_request_of_foreign_page_is_refused(headers: dict[str, str]) -> None:
     assert refusal(pages(), "/commands/ruok", **headers).status == 403
 
 
@@ -198,13 +204,60 @@ def test_what_a_foreign_page_sends_is_refused(headers: dict[str, str]) -> None:
         {"host": "[::1]:8080"},
         {"host": "10.1.2.3:8080"},
         {"origin": "http://127.0.0.1:8080"},
+        {"sec-fetch-site": "none", "sec-fetch-dest": "document"},
+        {"sec-fetch-site": "same-origin"},
     ],
 )
-def test_addresses_and_its_own_pages_are_served(headers: dict[str, str]) -> None:
+def test_addresses_and_own_pages_are_served(headers: dict[str, str]) -> None:
     assert ask(pages(), "/commands/ruok", **headers).status == 200
 
 
-def test_a_server_for_other_machines_is_called_by_names_that_nobody_can_register() -> None:
+def test_guarded_commands_are_audited_with_address_and_result(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "zoolet.audit")
+    headers = {"host": "127.0.0.1:8080", **BEARER}
+    of = pages()
+
+    asyncio.run(answer(of.router, Request("GET", "/commands/stat_reset", headers, host="10.0.0.7")))
+    asyncio.run(answer(of.router, Request("GET", "/commands/stats", headers, host="10.0.0.7")))
+    with pytest.raises(HttpError):  # there is no command restore without a transfer
+        asyncio.run(answer(of.router, Request("POST", "/commands/restore", headers, b"x", "10.0.0.7")))
+
+    known = "session=0x0\tuser=admin\tip=10.0.0.7\toperation="
+    assert caplog.messages == [f"{known}stat_reset\tresult=success", f"{known}restore\tresult=failure"]
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "ERROR"])
+def test_log_level_change_is_logged_with_address(level: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "zoolet")
+    caplog.handler.setLevel(logging.NOTSET)
+    headers = {"host": "127.0.0.1:8080", **BEARER}
+
+    asyncio.run(answer(pages().router, Request("GET", f"/commands/log_level?level={level}", headers, host="10.0.0.7")))
+
+    assert caplog.messages == [f"the log level was set to {level} on the admin port by 10.0.0.7"]
+
+
+@pytest.mark.parametrize("target", ["/metrics", "/healthz", "/commands", "/console/api/about", "/"])
+def test_page_of_other_site_cannot_embed_anything(target: str) -> None:
+    assert refusal(pages(), target, **{"sec-fetch-site": "cross-site", "sec-fetch-dest": "image"}).status == 403
+
+
+def test_link_from_other_site_opens_only_console() -> None:
+    link = {"host": "127.0.0.1", "sec-fetch-site": "cross-site", "sec-fetch-dest": "document"}
+
+    check_browser(Request("GET", "/?a=1", link), ())
+    with pytest.raises(HttpError):
+        check_browser(Request("GET", "/metrics", link), ())
+
+
+def test_list_of_commands_cannot_be_framed_and_loads_nothing() -> None:
+    headers = dict(ask(pages(), "/commands").headers)
+
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert (headers["X-Frame-Options"], headers["Referrer-Policy"]) == ("DENY", "no-referrer")
+
+
+def test_server_on_all_addresses_accepts_only_safe_host_names() -> None:
     of = AdminPages(Observed(engine_with()), TOKEN, {"zk.example.org"}, is_local=False)
 
     for host in ("zookeeper-0.zookeeper.svc:8080", "zookeeper:8080", "zk.example.org", "10.0.0.7", ""):
@@ -219,31 +272,37 @@ def test_strange_targets_are_not_found(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["http://127.0.0.1:8080/commands/ruok", "/commands/ruok?x=1#y", "/commands/ruok/"])
-def test_a_target_may_have_scheme_host_query_and_slash(target: str) -> None:
+def test_target_may_have_scheme_host_query_and_slash(target: str) -> None:
     assert ask(pages(), target).status == 200
 
 
-def test_a_malformed_origin_is_refused() -> None:
+def test_malformed_origin_is_refused() -> None:
     assert refusal(pages(), "/healthz", origin="http://[").status == 403
 
 
-def test_a_query_may_not_have_a_thousand_parameters() -> None:
+def test_query_with_thousand_parameters_is_refused() -> None:
     assert refusal(pages(), "/commands/stmk?" + "a=1&" * 1000, **BEARER).status == 400
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_unknown_path_is_not_found() -> None:
     error = refusal(pages(), "/nothing")
 
     assert (error.status, str(error)) == (
         404,
-        "there is nothing at /nothing; /commands, /metrics, /healthz and /readyz are here",
+        "no page at /nothing; use /commands, /metrics, /healthz or /readyz",
     )
+
+
+def test_error_for_unknown_path_names_console() -> None:
+    error = refusal(pages(console=lambda guard: []), "/console")
+
+    assert str(error) == "no page at /console; use / (the console), /commands, /metrics, /healthz or /readyz"
 
 
 # --- health ---
 
 
-def test_a_server_that_refuses_writes_is_alive_and_not_ready() -> None:
+def test_server_refusing_writes_is_alive_but_not_ready() -> None:
     engine = engine_with()
     assert ask(pages(engine), "/readyz").body == b"ok\n"
 
@@ -258,7 +317,7 @@ def test_a_server_that_refuses_writes_is_alive_and_not_ready() -> None:
     assert ask(pages(engine), "/readyz").status == 200
 
 
-def test_a_server_in_read_only_mode_is_not_ready() -> None:
+def test_read_only_server_is_not_ready() -> None:
     engine = engine_with()
     engine.set_read_only(True)
 
@@ -270,7 +329,7 @@ def test_a_server_in_read_only_mode_is_not_ready() -> None:
 
 
 def series(text: str) -> dict[str, float]:
-    """Read what Prometheus reads: each series with its value."""
+    """Parse the metrics like Prometheus: each series with its value."""
     samples = {}
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -279,7 +338,7 @@ def series(text: str) -> dict[str, float]:
     return samples
 
 
-def test_every_figure_of_monitor_is_in_the_metrics() -> None:
+def test_every_metric_of_monitor_is_in_metrics() -> None:
     of = pages()
     names = {re.sub(r"^(avg|min|max|cnt|sum|p50|p95|p99|p999)_", "", name) for name in facts(of, "monitor")}
     text = ask(of, "/metrics").body.decode()
@@ -289,13 +348,24 @@ def test_every_figure_of_monitor_is_in_the_metrics() -> None:
     assert names - {"version", "server_state", "command", "error"} - latencies <= shown
 
 
+def test_every_metric_has_description() -> None:
+    text = ask(pages(), "/metrics").body.decode()
+    shown = dict(line.removeprefix("# HELP ").split(" ", 1) for line in text.splitlines() if line.startswith("# HELP"))
+
+    assert len(shown) == text.count("# TYPE ")
+    assert shown["avg_latency"] == "Average time to answer a request, in milliseconds"
+    assert shown["zoolet_refused_watches"] == "Requests or connections that the limit watches rejected"
+    assert shown["election_time"] == "Exists for dashboards for ZooKeeper; this server does not measure it"
+    assert not [name for name, description in shown.items() if name in description]
+
+
 def test_metrics_are_chosen_by_name() -> None:
     text = ask(pages(), "/metrics?name[]=znode_count&name[]=readlatency").body.decode()
 
     assert {line.split()[2] for line in text.splitlines() if line.startswith("#")} == {"znode_count", "readlatency"}
 
 
-def test_a_summary_has_its_quantiles_count_and_sum() -> None:
+def test_summary_has_quantiles_count_and_sum() -> None:
     engine = engine_with()
     engine.metrics.summaries["readlatency"].observe(2.0, 6)
     engine.metrics.summaries["updatelatency"].observe(2.0, 3)
@@ -308,13 +378,14 @@ def test_a_summary_has_its_quantiles_count_and_sum() -> None:
 
 
 def test_labels_are_quoted() -> None:
-    observed = Observed(engine_with(), samples={"path": {'/a"\\\n': Summary()}})
+    observed = Observed(engine_with())
+    observed.samples = {"path": {'/a"\\\n': Summary()}}
     of = AdminPages(observed, TOKEN)
 
     assert b'zoolet_request_time_ms_by_path_count{path="/a\\"\\\\\\n",} 0.0\n' in ask(of, "/metrics").body
 
 
-# --- as Java writes ---
+# --- numbers in Java's format ---
 
 
 @pytest.mark.parametrize(
@@ -324,11 +395,11 @@ def test_labels_are_quoted() -> None:
         (123_456_789, "1.23456789E8"), (0.0005, "5.0E-4"), (float("nan"), "NaN"), (float("inf"), "+Inf"),
     ],
 )  # fmt: skip
-def test_doubles_are_java_s(value: float, text: str) -> None:
+def test_doubles_are_formatted_as_in_java(value: float, text: str) -> None:
     assert double(value) == text
 
 
-def test_json_is_jackson_s() -> None:
+def test_json_is_formatted_as_by_jackson() -> None:
     value = {"a": [], "b": {}, "c": [1, "x"], "d": {"e": None}, "f": [{"g": 1}]}
 
     assert pretty_json(value) == (

@@ -1,4 +1,4 @@
-"""The commands snapshot and restore over HTTP: one at a time, what is refused, and that nothing is left behind."""
+"""The commands snapshot and restore over HTTP: one at a time, refusals, and no leftovers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 from support.calls import engine_with
+from support.http import answer
 
 from zoolet.server.admin.http import LOCAL, HttpError, Request, Response
 from zoolet.server.admin.observed import Observed
@@ -42,7 +43,7 @@ class BrokenEncoding(Encoding):
 
 
 class State:
-    """What the commands do, or how they fail."""
+    """The state behind the commands, or their error."""
 
     def __init__(self, *, has_files: bool = True, error: Exception | None = None) -> None:
         self.has_files = has_files
@@ -70,7 +71,7 @@ def pages(state: State | None) -> AdminPages:
 
 
 async def ask(of: AdminPages, command: str, method: str = "GET", body: bytes = b"", **headers: str) -> Response:
-    return await of.answer(Request(method, f"/commands/{command}", {**HEADERS, **headers}, body))
+    return await answer(of.router, Request(method, f"/commands/{command}", {**HEADERS, **headers}, body))
 
 
 async def refusal(of: AdminPages, command: str, method: str = "GET", body: bytes = b"", **headers: str) -> HttpError:
@@ -83,7 +84,7 @@ def body_of(response: Response) -> Any:
     return json.loads(response.body)
 
 
-async def test_a_snapshot_is_a_file_with_its_zxid_and_size() -> None:
+async def test_snapshot_response_has_zxid_and_size() -> None:
     response = await ask(pages(State()), "snap")
 
     assert response.content_type == "application/octet-stream"
@@ -92,7 +93,7 @@ async def test_a_snapshot_is_a_file_with_its_zxid_and_size() -> None:
     assert b"".join([piece async for piece in response.stream]) == b"abcdefgh"
 
 
-async def test_one_is_made_at_a_time_and_the_next_when_it_is_sent_or_given_up() -> None:
+async def test_only_one_snapshot_is_made_at_a_time() -> None:
     state = State()
     of = pages(state)
     first = await ask(of, "snapshot")
@@ -100,13 +101,13 @@ async def test_one_is_made_at_a_time_and_the_next_when_it_is_sent_or_given_up() 
     for command, method in (("snapshot", "GET"), ("snapshot?streaming=false", "GET"), ("restore", "POST")):
         assert (await refusal(of, command, method, b"x")).status == 429
     assert first.stream is not None
-    await first.stream.aclose()  # never read: the client has gone
+    await first.stream.aclose()  # never read, as if the client had disconnected
 
     assert state.encoding.ended == 1
     assert (await ask(of, "snapshot")).status == 200
 
 
-async def test_a_snapshot_that_cannot_be_made_leaves_nothing_behind() -> None:
+async def test_failed_snapshot_leaves_nothing() -> None:
     state = State()
     state.encoding = BrokenEncoding()
     of = pages(state)
@@ -118,14 +119,14 @@ async def test_a_snapshot_that_cannot_be_made_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("value", ["false", "FALSE", "no"])
-async def test_without_streaming_the_file_is_in_the_data_directory(value: str) -> None:
+async def test_snapshot_without_streaming_is_in_data_directory(value: str) -> None:
     response = await ask(pages(State()), f"snapshot?streaming={value}")
 
     assert body_of(response) == {"command": "snapshot", "error": None}
     assert dict(response.headers) == {"last_zxid": "0x14", "snapshot_size": "100"}
 
 
-async def test_a_restore_answers_with_the_zxid_from_which_on_it_goes() -> None:
+async def test_restore_replies_with_last_zxid() -> None:
     state = State()
 
     response = await ask(pages(state), "rest", "POST", b"a snapshot")
@@ -146,7 +147,7 @@ async def test_a_restore_answers_with_the_zxid_from_which_on_it_goes() -> None:
         (None, "restore", b"x", 503),
     ],
 )
-async def test_what_cannot_be_done_is_refused_with_the_reason(
+async def test_invalid_request_is_refused_with_reason(
     how: dict[str, Any] | None, command: str, body: bytes, status: int
 ) -> None:
     state = State(**how) if how is not None else None
@@ -158,10 +159,10 @@ async def test_what_cannot_be_done_is_refused_with_the_reason(
     assert error.status == status
     if state is not None:
         state.error = None
-        assert (await ask(of, "restore", "POST", b"x")).status == 200  # it is not taken for busy
+        assert (await ask(of, "restore", "POST", b"x")).status == 200  # the server does not consider itself busy
 
 
-async def test_a_restore_goes_on_when_its_client_has_gone_and_no_other_begins_meanwhile() -> None:
+async def test_restore_continues_alone_after_client_disconnects() -> None:
     state = State()
     of = pages(state)
     goes_on = asyncio.Event()
@@ -189,25 +190,39 @@ async def test_a_restore_goes_on_when_its_client_has_gone_and_no_other_begins_me
     assert (await ask(of, "restore", "POST", b"third")).status == 200
 
 
-def test_a_restore_is_refused_before_its_body_is_received() -> None:
+def test_restore_is_refused_before_body_is_received() -> None:
     of = pages(State())
 
-    def admit(method: str = "POST", target: str = "/commands/restore", **headers: str) -> int | None:
-        return of.admit(Request(method, target, {**HEADERS, **headers}))
+    def limit(method: str = "POST", target: str = "/commands/restore", **headers: str) -> int | None:
+        route, _ = of.router.route_of(Request(method, target, {**HEADERS, **headers}))
+        return route.body
 
-    assert admit() == admit(target="/commands/rest/") == MAX_BODY
-    assert admit(target="/commands/snapshot") is admit(target="/metrics") is None
+    assert limit() == limit(target="/commands/rest/") == MAX_BODY
+    assert limit(target="/commands/snapshot") is limit("GET", "/metrics") is None
     for wrong, status in (({"authorization": "Bearer x"}, 401), ({"host": "evil.example"}, 403)):
         with pytest.raises(HttpError) as caught:
-            admit(**wrong)
+            limit(**wrong)
         assert caught.value.status == status
     with pytest.raises(HttpError) as caught:
-        admit("GET")
+        limit("GET")
     assert caught.value.status == 405
 
 
+def test_only_one_restore_body_is_received_at_a_time() -> None:
+    route, _ = pages(State()).router.route_of(Request("POST", "/commands/restore", HEADERS))
+
+    with route.hold(), pytest.raises(HttpError) as caught, route.hold():
+        pass
+    with pytest.raises(ConnectionResetError), route.hold():
+        raise ConnectionResetError
+
+    assert (caught.value.status, caught.value.headers) == (429, (("Retry-After", "1"),))
+    with route.hold():
+        pass
+
+
 @pytest.mark.parametrize("command", ["snapshot", "restore"])
-def test_both_need_the_token(command: str) -> None:
+def test_snapshot_and_restore_need_token(command: str) -> None:
     method = "POST" if command == "restore" else "GET"
 
     assert asyncio.run(refusal(pages(State()), command, method, b"x", authorization="")).status == 401

@@ -1,4 +1,4 @@
-"""Converters: which texts are values, and how a value is shown."""
+"""Converters: valid texts, and the display of values."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from zoolet.server.config.converters import Converter
 
 
 @given(st.integers(-5, 70_000))
-def test_a_number_is_read_as_it_is_shown(value: int) -> None:
+def test_number_is_read_as_shown(value: int) -> None:
     converter = converters.number(-5, 70_000)
 
     assert converter.convert(converter.show(value)) == value
 
 
 @pytest.mark.parametrize("text", ["", " 1", "1 ", "1.0", "1e3", "0x10", "٣", "6", "-6", "9" * 5000])
-def test_a_text_that_is_not_a_number_in_range_is_refused(text: str) -> None:
+def test_number_out_of_range_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         converters.number(-5, 5).convert(text)
 
 
-def test_the_expected_number_has_its_range_and_its_unit() -> None:
+def test_expected_number_has_range_and_unit() -> None:
     assert converters.milliseconds(1).expected == "a whole number from 1 to 2147483647 (milliseconds)"
     assert converters.PORT.expected == "a whole number from 0 to 65535"
 
@@ -47,7 +47,7 @@ def test_the_expected_number_has_its_range_and_its_unit() -> None:
         (converters.BUFFER, "0X10", 16),
     ],
 )
-def test_a_text_is_converted(converter: Converter, text: str, value: object) -> None:
+def test_text_is_converted(converter: Converter, text: str, value: object) -> None:
     assert converter.convert(text) == value
 
 
@@ -66,11 +66,11 @@ def test_a_text_is_converted(converter: Converter, text: str, value: object) -> 
         (converters.ALGORITHM, "sha1", "SHA1"),
     ],
 )
-def test_a_value_is_shown_as_it_would_be_written(converter: Converter, value: object, text: str) -> None:
+def test_value_is_shown_as_written(converter: Converter, value: object, text: str) -> None:
     assert converter.show(value) == text
 
 
 @pytest.mark.parametrize("converter", [converters.FILE, converters.PASSWORD_FILE, converters.KEY_STORE])
-def test_a_path_that_no_file_can_have_is_refused(converter: Converter) -> None:
+def test_invalid_path_is_refused(converter: Converter) -> None:
     with pytest.raises(ValueError):
         converter.convert("/a\0b")

@@ -1,4 +1,4 @@
-"""The table of keys, and the page that is made from it: every row says the truth.
+"""The table of keys, and the page generated from it: every row is correct.
 
 Source: ZooKeeper Administrator's Guide, "Configuration Parameters"; AuthenticationHelper; ProviderRegistry.
 """
@@ -28,21 +28,21 @@ FILES: Final = {
     "truststore.password": "secret\n",
     "admin.token": "0123456789abcdef\n",
 }
-"""What is in the files that the examples name."""
+"""The content of the files that the examples name."""
 
 
 def name_of(key: Key) -> str:
-    """Name a test case."""
+    """Return the name of a test case."""
     return key.name
 
 
 def one_of_family(key: Key) -> str:
-    """Return a key that a row describes."""
+    """Return one concrete key for a row."""
     return re.sub(r"<name>$|<number>$|\*$", "1", key.name)
 
 
 def companions(key: Key) -> dict[str, Key]:
-    """Return a key with those that it needs to have an effect: what it requires, and what requires it for its field."""
+    """Return a key with the keys that it needs to take effect: its requirements, and keys that set its field."""
     found: dict[str, Key] = {}
     pending = [key]
     while pending:
@@ -55,7 +55,7 @@ def companions(key: Key) -> dict[str, Key]:
 
 
 def examples(key: Key, folder: Path) -> dict[str, Setting]:
-    """Return the example of a key beside those of its companions, with the files that they name."""
+    """Return the examples of a key and its companions, and write the files that they name."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
     values = {one_of_family(row): row.example for row in companions(key).values()}
@@ -66,12 +66,12 @@ def examples(key: Key, folder: Path) -> dict[str, Setting]:
 
 
 def field_of(config: Config, key: Key) -> Any:
-    """Return what a key sets."""
+    """Return the value that a key has set."""
     return attrgetter(key.field)(config)
 
 
 def message_of(settings: dict[str, Setting]) -> str | None:
-    """Return the message with which settings are refused; None if they are accepted."""
+    """Return the error message for settings; None if they are valid."""
     try:
         build(settings)
     except ConfigError as error:
@@ -87,7 +87,7 @@ def test_no_key_has_two_rows() -> None:
 
 
 @for_each("key", KEYS, ids=name_of)
-def test_a_row_is_found_by_its_key(key: Key) -> None:
+def test_row_is_found_by_key(key: Key) -> None:
     assert find(one_of_family(key)) == key
 
 
@@ -107,7 +107,7 @@ def test_a_row_is_found_by_its_key(key: Key) -> None:
         ("authProvider.sasl", "authProvider*"),
     ],
 )
-def test_a_row_of_its_own_comes_before_that_of_a_family(name: str, row: str) -> None:
+def test_own_row_precedes_row_of_family(name: str, row: str) -> None:
     found = find(name)
 
     assert found is not None
@@ -117,43 +117,43 @@ def test_a_row_of_its_own_comes_before_that_of_a_family(name: str, row: str) -> 
 @pytest.mark.parametrize(
     "name", ["", "server.", "server.a", "server.1a", "superUser.", "superUser.a.b", "quorum", "no"]
 )
-def test_a_key_that_no_row_describes_is_unknown(name: str) -> None:
+def test_undescribed_key_is_unknown(name: str) -> None:
     assert find(name) is None
 
 
 @for_each("key", KEYS, ids=name_of)
-def test_a_row_explains_itself(key: Key) -> None:
+def test_row_has_help(key: Key) -> None:
     assert key.help
-    assert key.help.endswith(".") is (key.status is not Status.REFUSED)  # which is the end of a message
+    assert key.help.endswith(".") is (key.status is not Status.REFUSED)  # a refusal's help ends a message
 
 
 @for_each("key", KEYS, ids=name_of)
-def test_a_row_refers_to_rows_that_are_there(key: Key) -> None:
+def test_row_refers_to_existing_rows(key: Key) -> None:
     names = {*key.requires, key.overruled_by or "clientPort"}
 
     assert names <= {row.name for row in HONOURED}
 
 
 @for_each("key", HONOURED, ids=name_of)
-def test_the_example_of_a_key_changes_its_field(key: Key, tmp_path: Path) -> None:
+def test_example_of_key_changes_its_field(key: Key, tmp_path: Path) -> None:
     config = build(examples(key, tmp_path), strict=True)
 
     assert field_of(config, key) != field_of(build({}), key)
 
 
 @for_each("key", [key for key in HONOURED if key.default and not key.fallback], ids=name_of)
-def test_a_default_that_is_written_out_changes_nothing(key: Key, tmp_path: Path) -> None:
+def test_explicit_default_changes_nothing(key: Key, tmp_path: Path) -> None:
     config = build(examples(key, tmp_path) | {key.name: Setting(key.default, "the default")}, strict=True)
 
     assert field_of(config, key) == field_of(build({}), key)
 
 
-def test_the_default_section_is_the_one_that_is_read() -> None:
+def test_default_section_is_read() -> None:
     assert [key.default for key in KEYS if key.fallback] == [jaas.SECTION]
 
 
 @for_each("key", [key for key in KEYS if key.status is Status.IGNORED], ids=name_of)
-def test_an_ignored_key_has_no_effect_but_to_be_named(key: Key) -> None:
+def test_ignored_key_is_only_noted(key: Key) -> None:
     name = one_of_family(key)
 
     config = build({name: Setting("a:1:2", "zoo.cfg:1")}, strict=True)
@@ -162,13 +162,13 @@ def test_an_ignored_key_has_no_effect_but_to_be_named(key: Key) -> None:
 
 
 @for_each("key", [key for key in KEYS if key.status is Status.REFUSED], ids=name_of)
-def test_a_refused_key_with_another_value_is_an_error(key: Key) -> None:
+def test_refused_key_with_other_value_is_error(key: Key) -> None:
     name, value = one_of_family(key), "true" if False in key.supported else "observer"
 
     with pytest.raises(ConfigError) as caught:
         build({name: Setting(value, "zoo.cfg:1")})
 
-    assert str(caught.value) == f"zoo.cfg:1: {name}={value} is not supported; {key.help}."
+    assert str(caught.value) == f"zoo.cfg:1: {name}={value} is not supported; {key.help}"
 
 
 @pytest.mark.parametrize(
@@ -176,19 +176,19 @@ def test_a_refused_key_with_another_value_is_an_error(key: Key) -> None:
     [(key, key.converter.show(value)) for key in KEYS for value in key.supported],
     ids=lambda part: getattr(part, "name", None),
 )
-def test_a_refused_key_with_a_value_that_is_supported_changes_nothing(key: Key, value: str) -> None:
+def test_refused_key_with_supported_value_changes_nothing(key: Key, value: str) -> None:
     assert build({one_of_family(key): Setting(value, "zoo.cfg:1")}, strict=True) == Config()
 
 
 @given(st.sampled_from(KEYS), st.text(max_size=20))
-def test_whatever_is_set_is_a_configuration_or_an_error_in_one_sentence(key: Key, value: str) -> None:
+def test_every_setting_is_configuration_or_one_line_error(key: Key, value: str) -> None:
     message = message_of({one_of_family(key): Setting(value, "zoo.cfg:1")})
 
-    assert message is None or re.fullmatch(r"zoo\.cfg:1: [^\n]+\.", message)
+    assert message is None or re.fullmatch(r"zoo\.cfg:1: [^\n]+[^.\n]", message)
 
 
 @for_each("key", [key for key in KEYS if key.converter.expected], ids=name_of)
-def test_the_expected_value_is_not_a_sentence(key: Key) -> None:
+def test_expected_value_is_not_a_sentence(key: Key) -> None:
     assert not key.converter.expected.endswith(".")
     assert key.converter.limits in key.converter.expected.replace("from ", "")
 
@@ -197,13 +197,13 @@ def test_the_expected_value_is_not_a_sentence(key: Key) -> None:
 
 
 @for_each("key", KEYS, ids=name_of)
-def test_the_page_has_every_row(key: Key) -> None:
+def test_page_has_every_row(key: Key) -> None:
     assert f"`{key.name}`" in PAGE
     assert key.help in PAGE
 
 
 @for_each("key", HONOURED, ids=name_of)
-def test_the_page_has_the_default_of_an_empty_configuration(key: Key) -> None:
+def test_page_has_default_of_empty_configuration(key: Key) -> None:
     row = re.search(rf"^\| `{re.escape(key.name)}` \| [^|]+ \| (?:`([^`]+)`|not set)[ |]", PAGE, re.MULTILINE)
 
     assert row is not None
@@ -211,7 +211,7 @@ def test_the_page_has_the_default_of_an_empty_configuration(key: Key) -> None:
 
 
 @for_each("key", HONOURED, ids=name_of)
-def test_the_page_has_what_an_operator_needs(key: Key) -> None:
+def test_page_has_type_limits_unit_and_example(key: Key) -> None:
     (row,) = re.findall(rf"^\| `{re.escape(key.name)}` \|.*", PAGE, re.MULTILINE)
 
     assert key.converter.type in row
@@ -221,13 +221,13 @@ def test_the_page_has_what_an_operator_needs(key: Key) -> None:
     assert f"Option `{key.option}`." in row or key.option is None
 
 
-def test_the_page_has_no_terms_of_python() -> None:
+def test_page_has_no_terms_of_python() -> None:
     words = r"\b(None|True|False|bool|int|str|bytes\(|tuple|list\(|frozenset|dict|dataclass|hashlib|regex)\b"
 
     assert re.findall(words, PAGE) == []
 
 
-# --- what keys set ---
+# --- values set by keys ---
 
 
 @pytest.mark.parametrize("prefix", ["", "zookeeper."])
@@ -260,7 +260,7 @@ def test_the_page_has_no_terms_of_python() -> None:
         ("sessionRequireClientSASLAuth", "true", "settings.require_auth", frozenset({"sasl"})),
     ],
 )
-def test_a_key_sets_its_field(prefix: str, key: str, value: str, target: str, expected: object) -> None:
+def test_key_sets_its_field(prefix: str, key: str, value: str, target: str, expected: object) -> None:
     found: object = configured(f"{prefix}{key}={value}\n")
 
     for name in target.split("."):
@@ -276,7 +276,7 @@ def test_every_key_has_a_field(key: Key) -> None:
 def test_every_field_of_tls_has_a_key() -> None:
     fields = {key.field for key in HONOURED}
 
-    assert {f"tls.{name}" for name in Config().tls.__slots__} <= fields
+    assert {f"tls.{name}" for name in vars(Config().tls)} <= fields
 
 
 @pytest.mark.parametrize(("text", "expected"), [("0x200000", 2097152), ("#ff", 255), ("4096", 4096)])
@@ -284,12 +284,12 @@ def test_jute_maxbuffer_may_be_hexadecimal(text: str, expected: int) -> None:
     assert configured(f"jute.maxbuffer={text}\n").settings.max_frame == expected
 
 
-def test_a_negative_number_of_connections_is_no_limit() -> None:
+def test_negative_number_of_connections_is_unlimited() -> None:
     assert configured("maxClientCnxns=-1\n").max_client_cnxns == 0
 
 
 @pytest.mark.parametrize("value", ["yes", "1", "on", ""])
-def test_a_boolean_of_the_file_is_true_or_false(value: str) -> None:
+def test_boolean_other_than_true_or_false_is_refused(value: str) -> None:
     message = refusal(f"# comment\nreconfigEnabled={value}\n")
 
     assert message.startswith("zoo.cfg:2: ")
@@ -303,7 +303,7 @@ def test_keys_are_case_sensitive() -> None:
     assert configured("ticktime=500\n").settings.tick_time == 2000
 
 
-def test_the_digest_provider_can_be_switched_off() -> None:
+def test_digest_provider_can_be_switched_off() -> None:
     assert not configured("DigestAuthenticationProvider.enabled=false\n").settings.digest_enabled
 
 
@@ -311,7 +311,7 @@ def test_the_digest_provider_can_be_switched_off() -> None:
     "line",
     ["electionAlg=2", "peerType=observer", "group.1=1:2", "weight.1=1", "oraclePath=/x"],
 )
-def test_an_ensemble_key_that_is_not_supported_is_refused_with_its_place(line: str) -> None:
+def test_unsupported_ensemble_key_is_refused_with_place(line: str) -> None:
     message = refusal(f"\n{line}\n")
 
     assert message.startswith("zoo.cfg:2: ")
@@ -342,7 +342,7 @@ BUILT_IN = "org.apache.zookeeper.server.auth"
         "requireKerberosConfig=true",
     ],
 )
-def test_security_that_is_not_supported_is_refused_with_key_place_and_remedy(line: str) -> None:
+def test_unsupported_security_key_is_refused_with_remedy(line: str) -> None:
     message = refusal(f"# comment\n{line}\n")
 
     assert message.startswith("zoo.cfg:2: ")
@@ -363,10 +363,10 @@ def test_security_that_is_not_supported_is_refused_with_key_place_and_remedy(lin
         f"zookeeper.authProvider.ip={BUILT_IN}.IPAuthenticationProvider",
     ],
 )
-def test_security_that_is_supported_or_off_is_accepted(line: str) -> None:
+def test_supported_or_disabled_security_is_accepted(line: str) -> None:
     assert configured(f"{line}\n").unknown == ()
 
 
-def test_a_guess_is_the_nearest_key_or_none() -> None:
+def test_nearest_gives_closest_key_or_none() -> None:
     assert nearest("initLimt") == "initLimit"
     assert nearest("colour") is None

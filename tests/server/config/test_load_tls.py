@@ -1,4 +1,4 @@
-"""The keys of TLS together: which port is opened, and which half of a configuration is refused.
+"""The combination of TLS keys: which port is opened, and which incomplete configurations are refused.
 
 Source: QuorumPeerConfig.parseProperties, setupClientPort; X509Util; SSLContextAndOptions.
 """
@@ -11,29 +11,29 @@ import pytest
 from support.configuration import configured, refusal
 
 from zoolet.server.config import Config, ConfigError, Setting, Source, build, parse_definitions, read_environment
-from zoolet.server.testing import Server
+from zoolet.testing import Server
 
 STORE = "secureClientPort=0\nssl.keyStore.location=/k.pem\n"
 
 
-def test_a_secure_port_alone_opens_no_plain_port() -> None:
+def test_secure_port_alone_opens_no_plain_port() -> None:
     config = configured(STORE)
 
     assert (config.port, config.secure_port) == (None, 0)
 
 
-def test_both_ports_may_be_asked_for() -> None:
+def test_both_ports_are_configurable() -> None:
     config = configured(STORE + "clientPort=2182\n")
 
     assert (config.port, config.secure_port) == (2182, 0)
 
 
 @pytest.mark.parametrize("port", [2281, 0])
-def test_a_secure_port_without_a_certificate_is_refused(port: int) -> None:
+def test_secure_port_without_certificate_is_refused(port: int) -> None:
     message = refusal(f"# comment\nsecureClientPort={port}\n")
 
     assert message.startswith("zoo.cfg:2: ")
-    assert "secureClientPort needs ssl.keyStore.location (--tls-cert)" in message
+    assert "secureClientPort requires ssl.keyStore.location (--tls-cert)" in message
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_certificates_of_clients_without_authorities_are_refused(demand: str) ->
         ("ssl.trustStore.location=/t.pem\nssl.clientAuth=Need\n", "need"),
     ],
 )
-def test_the_demand_for_certificates_of_clients(lines: str, expected: str) -> None:
+def test_client_auth_is_read_from_keys(lines: str, expected: str) -> None:
     assert configured(STORE + lines).tls.client_auth == expected
 
 
@@ -97,7 +97,7 @@ def test_the_demand_for_certificates_of_clients(lines: str, expected: str) -> No
         ("secureClientPort=yes", "a whole number from 0 to 65535"),
     ],
 )
-def test_an_invalid_value_of_tls_is_refused(line: str, remedy: str) -> None:
+def test_invalid_tls_value_is_refused(line: str, remedy: str) -> None:
     message = refusal(STORE + line + "\n")
 
     assert message.startswith("zoo.cfg:3: ")
@@ -106,10 +106,10 @@ def test_an_invalid_value_of_tls_is_refused(line: str, remedy: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["ssl.keyStore.passwordPath", "ssl.trustStore.passwordPath"])
-def test_a_password_file_that_cannot_be_read_is_refused_by_name(key: str) -> None:
+def test_unreadable_password_file_is_refused_by_name(key: str) -> None:
     message = refusal(STORE + f"{key}=/nowhere/pw\n")
 
-    assert message == f"zoo.cfg:3: {key} names /nowhere/pw, which cannot be read: No such file or directory."
+    assert message == f"zoo.cfg:3: {key}: cannot read /nowhere/pw: No such file or directory"
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,12 @@ def test_a_password_file_that_cannot_be_read_is_refused_by_name(key: str) -> Non
         ("ssl.enabledProtocols=TLSv1.3\nssl.protocol=TLSv1.2\n", {"TLSv1.3"}),
     ],
 )
-def test_the_versions_of_tls_that_are_offered(lines: str, expected: set[str]) -> None:
-    # SSLContextAndOptions: the enabled protocols are those of the key; ssl.protocol only stands in where it is missing
+def test_tls_versions_are_read_from_keys(lines: str, expected: set[str]) -> None:
+    # SSLContextAndOptions: the key lists the enabled protocols; ssl.protocol is used only if that key is missing
     assert configured(STORE + lines).tls.protocols == expected
 
 
-def test_a_password_file_beats_a_password_wherever_it_stands(tmp_path: Path) -> None:
+def test_password_file_overrides_password_in_any_order(tmp_path: Path) -> None:
     # X509Util.getPasswordFromConfigPropertyOrFile
     (tmp_path / "pw").write_text("from the file\n")
     before = f"ssl.keyStore.passwordPath={tmp_path / 'pw'}\nssl.keyStore.password=inline\n"
@@ -140,15 +140,15 @@ def test_a_password_file_beats_a_password_wherever_it_stands(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("argument", ["-Dssl.keyStore.password=hunter2", "-Dzookeeper.ssl.keyStore.password=hunter2"])
-def test_a_message_does_not_show_a_password_of_the_command_line(argument: str) -> None:
+def test_message_hides_password_of_command_line(argument: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build(parse_definitions([argument], "command line"))
 
     key = argument.partition("=")[0]
-    assert str(caught.value) == f"command line: {key} needs secureClientPort (--secure-port)."
+    assert str(caught.value) == f"command line: {key} requires secureClientPort (--secure-port)"
 
 
-def test_a_message_does_not_show_a_password() -> None:
+def test_message_hides_password() -> None:
     assert "hunter2" not in refusal("ssl.keyStore.password=hunter2\nsecureClientPort=1\n")
 
 
@@ -156,12 +156,12 @@ def test_a_message_does_not_show_a_password() -> None:
     ("lines", "expected"),
     [("", None), ("secureClientPortAddress=127.0.0.5\n", "127.0.0.5"), ("secureClientPortAddress=[::1]\n", "::1")],
 )
-def test_where_tls_listens(lines: str, expected: str | None) -> None:
+def test_tls_address_is_read_from_keys(lines: str, expected: str | None) -> None:
     assert configured(STORE + lines).secure_host == expected
 
 
 @pytest.mark.parametrize("options", [{"secureClientPort": "0"}, {"secureClientPort": "0", "clientPortAddress": "::1"}])
-def test_tls_listens_where_the_option_for_plain_connections_says(options: dict[str, str]) -> None:
+def test_tls_address_follows_address_option(options: dict[str, str]) -> None:
     file = {"ssl.keyStore.location": Setting("/k.pem", "zoo.cfg:1")}
 
     config = build(file, {name: Setting(value, "command line", Source.OPTION) for name, value in options.items()})
@@ -174,15 +174,15 @@ def test_no_demand_for_certificates_needs_no_secure_port(value: str) -> None:
     assert configured(f"ssl.clientAuth={value}\n").tls.client_auth == "none"
 
 
-def test_a_password_needs_a_secure_port_even_if_it_is_overruled(tmp_path: Path) -> None:
+def test_overruled_password_needs_secure_port(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("secret\n")
     environment = read_environment({"JVMFLAGS": f"-Dssl.keyStore.passwordPath={tmp_path / 'pw'}"})
 
-    with pytest.raises(ConfigError, match=r"^zoo\.cfg:1: ssl\.keyStore\.password needs secureClientPort"):
+    with pytest.raises(ConfigError, match=r"^zoo\.cfg:1: ssl\.keyStore\.password requires secureClientPort"):
         build(environment, {"ssl.keyStore.password": Setting("secret", "zoo.cfg:1")})
 
 
-def test_the_environment_may_have_the_keys_of_clients() -> None:
+def test_environment_may_have_keys_of_clients() -> None:
     flags = "-Dzookeeper.ssl.keyStore.location=/k.pem -Dzookeeper.ssl.clientAuth=want -DsecureClientPortAddress=::1"
 
     config = build(read_environment({"JVMFLAGS": flags}))
@@ -205,6 +205,6 @@ def test_the_environment_may_have_the_keys_of_clients() -> None:
     ],
     ids=lambda config: next(iter(config)),
 )
-def test_an_embedded_server_refuses_the_keys_of_tls(config: dict[str, object]) -> None:
+def test_embedded_server_refuses_tls_keys(config: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"TLS|ssl|secureClientPort"):
         Server(config=config)

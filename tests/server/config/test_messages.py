@@ -1,4 +1,4 @@
-"""Messages: whole sentences of one line that name the key, the value, the place and the remedy."""
+"""Messages: one line that names the key, the value, the place and the remedy."""
 
 from __future__ import annotations
 
@@ -24,38 +24,51 @@ NO_TEXT = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
     [
         (
             messages.invalid("zoo.cfg:12", "tickTime", "abc", "a whole number from 1 to 9 (milliseconds)"),
-            "zoo.cfg:12: tickTime must be a whole number from 1 to 9 (milliseconds), not 'abc'.",
+            "zoo.cfg:12: tickTime must be a whole number from 1 to 9 (milliseconds), not 'abc'",
         ),
         (
             messages.unsupported("zoo.cfg:3", "electionAlg", "1", "only 3 is"),
-            "zoo.cfg:3: electionAlg=1 is not supported; only 3 is.",
+            "zoo.cfg:3: electionAlg=1 is not supported; only 3 is",
         ),
         (
-            messages.incomplete("command line", "--tls-cert", "secureClientPort (--secure-port)"),
-            "command line: --tls-cert needs secureClientPort (--secure-port).",
+            messages.incomplete("command line", "--tls-cert", "--secure-port"),
+            "--tls-cert requires --secure-port",
+        ),
+        (
+            messages.incomplete("zoo.cfg:3", "secureClientPort", "ssl.keyStore.location (--tls-cert)"),
+            "zoo.cfg:3: secureClientPort requires ssl.keyStore.location (--tls-cert)",
         ),
         (
             messages.unreadable("zoo.cfg:1", "ssl.keyStore.passwordPath", "/nope", NO_FILE),
-            "zoo.cfg:1: ssl.keyStore.passwordPath names /nope, which cannot be read: No such file or directory.",
+            "zoo.cfg:1: ssl.keyStore.passwordPath: cannot read /nope: No such file or directory",
         ),
         (
             messages.unreadable("zoo.cfg:1", "ssl.keyStore.passwordPath", "/nope", NO_TEXT),
-            "zoo.cfg:1: ssl.keyStore.passwordPath names /nope, which cannot be read: it is not text in UTF-8.",
+            "zoo.cfg:1: ssl.keyStore.passwordPath: cannot read /nope: not valid UTF-8 text",
         ),
         (
             messages.unknown("zoo.cfg:7", "maxClientCnxn", "maxClientCnxns"),
-            "zoo.cfg:7: maxClientCnxn is unknown; did you mean maxClientCnxns?",
+            "zoo.cfg:7: unknown key maxClientCnxn; did you mean maxClientCnxns?",
         ),
-        (messages.unknown("zoo.cfg:7", "colour", None), "zoo.cfg:7: colour is unknown."),
+        (messages.unknown("zoo.cfg:7", "colour", None), "zoo.cfg:7: unknown key colour"),
     ],
-    ids=["invalid", "unsupported", "incomplete", "no file", "no text", "unknown", "unknown like no other"],
+    ids=[
+        "invalid",
+        "unsupported",
+        "incomplete option",
+        "incomplete key",
+        "no file",
+        "no text",
+        "unknown",
+        "unknown like no other",
+    ],
 )
-def test_a_message_is_a_sentence(error: ConfigError, expected: str) -> None:
+def test_message_names_place_key_and_remedy(error: ConfigError, expected: str) -> None:
     assert str(error) == expected
 
 
 @given(st.text(), st.text(min_size=1), st.text())
-def test_a_message_is_one_line_whatever_was_written(key: str, path: str, value: str) -> None:
+def test_message_is_one_line_for_any_input(key: str, path: str, value: str) -> None:
     errors = [
         messages.invalid("zoo.cfg:1", "tickTime", value, "a whole number"),
         messages.unsupported("zoo.cfg:1", key, value, "leave it out"),
@@ -86,7 +99,7 @@ def test_a_message_is_one_line_whatever_was_written(key: str, path: str, value: 
         ("DigestAuthenticationProvider.digestAlg", "ROT13", "SHA-256"),
     ],
 )
-def test_a_refusal_names_key_value_place_and_remedy(key: str, value: str, remedy: str) -> None:
+def test_refusal_names_key_value_place_and_remedy(key: str, value: str, remedy: str) -> None:
     message = refusal(f"# comment\n\n{key}={value}\n")
 
     assert message.startswith("zoo.cfg:3: ")
@@ -95,28 +108,28 @@ def test_a_refusal_names_key_value_place_and_remedy(key: str, value: str, remedy
     assert repr(value) in message
 
 
-def test_a_refusal_of_an_option_names_the_option() -> None:
+def test_refusal_of_option_names_option() -> None:
     with pytest.raises(ConfigError) as caught:
         build({}, {}, parse_definitions(["-Dzookeeper.tickTime=abc"], "command line"))
 
     assert str(caught.value) == (
-        "command line: -Dzookeeper.tickTime must be a whole number from 1 to 2147483647 (milliseconds), not 'abc'."
+        "command line: -Dzookeeper.tickTime must be a whole number from 1 to 2147483647 (milliseconds), not 'abc'"
     )
 
 
 @pytest.mark.parametrize("line", ["tickTime=a\\nb", "electionAlg=a\\nb", "authProvider.a\\nb=c"])
-def test_a_refusal_is_one_line(line: str) -> None:
-    assert re.fullmatch(r"zoo\.cfg:1: .+\.", refusal(f"{line}\n"))
+def test_refusal_is_one_line(line: str) -> None:
+    assert re.fullmatch(r"zoo\.cfg:1: .+[^.]", refusal(f"{line}\n"))
 
 
 @pytest.mark.parametrize("argument", ["-Dzookeeper.ssl.crl=true", "-Dssl.crl=true", "-Dzookeeper.ssl.ocsp=true"])
-def test_an_option_that_is_not_supported_is_refused_by_name(argument: str) -> None:
+def test_unsupported_option_is_refused_by_name(argument: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build({}, {}, parse_definitions([argument], "command line"))
 
     assert str(caught.value).startswith(f"command line: {argument} is not supported; ")
 
 
-def test_the_environment_is_refused_like_a_file() -> None:
+def test_environment_is_refused_like_file() -> None:
     with pytest.raises(ConfigError, match=r"^environment variable JVMFLAGS: -Dzookeeper\.ssl\.ocsp=true is not"):
         build(read_environment({"JVMFLAGS": "-Dzookeeper.ssl.ocsp=true"}))

@@ -1,4 +1,4 @@
-"""Properties: files as Java reads them, and -D options.
+"""Properties: files in Java's format, and -D options.
 
 Source: java.util.Properties.load; zkServer.sh.
 """
@@ -23,7 +23,7 @@ SPECIAL = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
 def values(text: str) -> dict[str, str]:
-    """Read a properties file; return the values without their places."""
+    """Parse a properties file; return the values without their places."""
     return {key: setting.value for key, setting in parse_properties(text, "zoo.cfg").items()}
 
 
@@ -57,12 +57,12 @@ def values(text: str) -> dict[str, str]:
         ("a=caf\xe9", "a", "caf\xe9"),
     ],
 )
-def test_a_line_is_read_as_java_reads_it(line: str, key: str, value: str) -> None:
+def test_line_is_read_as_in_java(line: str, key: str, value: str) -> None:
     assert values(line) == {key: value}
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# tickTime=1", "! tickTime=1", "   # tickTime=1", "# a \\", "\t\n \n"])
-def test_comments_and_empty_lines_set_nothing(text: str) -> None:
+def test_comments_and_empty_lines_are_ignored(text: str) -> None:
     assert values(text) == {}
 
 
@@ -73,7 +73,7 @@ def test_lines_end_as_on_any_system(end: str) -> None:
 
 @pytest.mark.parametrize("char", ["\x0b", "\x0c", "\x1c", "\x85"], ids=["VT", "FF", "FS", "NEL"])
 def test_only_newlines_end_a_line(char: str) -> None:
-    # read as Latin-1, the second byte of a UTF-8 letter can be any of 0x80 to 0xbf; that of "Å" is 0x85
+    # read as Latin-1, the second byte of a UTF-8 letter can be any of 0x80 to 0xbf; in "Å" it is 0x85
     assert values(f"dataDir=/a{char}b=c") == {"dataDir": f"/a{char}b=c"}
 
 
@@ -89,11 +89,11 @@ def test_only_newlines_end_a_line(char: str) -> None:
         ("a\\\n  b=1", {"ab": "1"}),
     ],
 )
-def test_a_backslash_continues_a_line(text: str, expected: dict[str, str]) -> None:
+def test_backslash_continues_line(text: str, expected: dict[str, str]) -> None:
     assert values(text) == expected
 
 
-def test_a_setting_has_the_line_where_it_starts() -> None:
+def test_setting_has_line_of_its_start() -> None:
     settings = parse_properties("# first\na=1\\\n2\n\nb=3\n", "zoo.cfg")
 
     assert (settings["a"].where, settings["b"].where) == ("zoo.cfg:2", "zoo.cfg:5")
@@ -105,7 +105,7 @@ VALUE = TEXT.filter(lambda text: text == text.strip() == text.strip("".join(map(
 
 
 def escaped(char: str) -> str:
-    """Write one character so that it means itself wherever it stands."""
+    """Escape one character, which makes it literal in any place."""
     if char in SPECIAL:
         return SPECIAL[char]
     if char in " =:#!\\":
@@ -115,7 +115,7 @@ def escaped(char: str) -> str:
 
 @st.composite
 def written(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
-    """Draw settings, and one of the many ways to write them down."""
+    """Draw settings, and one of many possible spellings of them."""
     settings = draw(st.dictionaries(KEY, VALUE, max_size=5))
     lines = []
     for key, value in settings.items():
@@ -130,7 +130,7 @@ def written(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
 
 
 @given(written())
-def test_whatever_is_written_is_read(case: tuple[str, dict[str, str]]) -> None:
+def test_written_properties_are_read(case: tuple[str, dict[str, str]]) -> None:
     text, settings = case
 
     assert values(text) == settings
@@ -153,7 +153,7 @@ def test_any_text_can_be_read(text: str) -> None:
         ("-Dname", "name", ""),
     ],
 )
-def test_a_definition_is_a_name_and_a_value(argument: str, name: str, value: str) -> None:
+def test_definition_is_parsed_into_name_and_value(argument: str, name: str, value: str) -> None:
     assert parse_definitions([argument], "command line") == {name: Setting(value, "command line", Source.DEFINITION)}
 
 
@@ -162,7 +162,7 @@ def test_other_java_options_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["JVMFLAGS", "SERVER_JVMFLAGS"])
-def test_the_flags_of_java_are_read(name: str) -> None:
+def test_java_flags_are_read(name: str) -> None:
     settings = read_environment({name: "-Xmx512m -Dzookeeper.tickTime=500 -Djute.maxbuffer=2097152", "HOME": "/"})
 
     assert build(settings).settings.tick_time == 500
@@ -170,22 +170,22 @@ def test_the_flags_of_java_are_read(name: str) -> None:
 
 
 def test_jvmflags_beat_server_jvmflags() -> None:
-    # zkServer.sh: JVMFLAGS="$SERVER_JVMFLAGS $JVMFLAGS", and Java takes the last of two definitions
+    # zkServer.sh: JVMFLAGS="$SERVER_JVMFLAGS $JVMFLAGS", and Java uses the last of two definitions
     settings = read_environment({"JVMFLAGS": "-DmaxCnxns=1", "SERVER_JVMFLAGS": "-DmaxCnxns=2"})
 
     assert settings["maxCnxns"].value == "1"
 
 
-def test_a_flag_may_be_quoted() -> None:
+def test_flag_may_be_quoted() -> None:
     settings = read_environment({"JVMFLAGS": "\"-DsuperUser=a b\" -Dc='d e'"})
 
     assert (settings["superUser"].value, settings["c"].value) == ("a b", "d e")
 
 
-def test_an_environment_without_flags_sets_nothing() -> None:
+def test_environment_without_flags_has_no_settings() -> None:
     assert read_environment({"PATH": "/bin"}) == {}
 
 
-def test_a_quotation_mark_that_is_not_closed_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"^environment variable JVMFLAGS: .+: No closing quotation\.$"):
+def test_unclosed_quotation_mark_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"^environment variable JVMFLAGS: .+: No closing quotation$"):
         read_environment({"JVMFLAGS": '-Da="b'})

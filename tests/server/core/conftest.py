@@ -1,4 +1,4 @@
-"""Engines without sockets, and the peers that talk to them."""
+"""Engines without sockets, and their peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zoolet.server.core.settings import Settings
 
 @pytest.fixture
 def engine() -> Engine:
-    """A fresh server; its clock says something, so that "time 0" means something."""
+    """A fresh server, whose clock does not start at 0, so 0 can only be a missing time."""
     return make_engine(now=NOW)
 
 
@@ -34,23 +34,23 @@ def other(engine: Engine, peer: Peer) -> Peer:
 
 @pytest.fixture
 def private(engine: Engine) -> Peer:
-    """A peer that is nobody, where ``/private`` (with ``/private/child``) belongs to somebody else."""
+    """An unauthenticated peer; ``/private`` (with ``/private/child``) belongs to another user."""
     return stranger(engine)
 
 
 @pytest.fixture
 def old() -> Peer:
-    """A client of a server that answers as 3.8 does."""
+    """A client of a server that answers like 3.8."""
     return connected(make_engine(Settings(compat=V3_8), now=NOW))
 
 
 @pytest.fixture
 def new() -> Peer:
-    """A client of a server that answers as 3.9 does."""
+    """A client of a server that answers like 3.9."""
     return connected(make_engine(now=NOW))
 
 
 @pytest.fixture
 def log() -> Log:
-    """What the operator reads."""
+    """The log for the operator."""
     return Log()

@@ -1,7 +1,7 @@
-"""Access control lists: what is stored of a list, what it allows, and that neither costs more than the list is long.
+"""Access control lists: the stored list, its permissions, and a cost of both that is linear in its length.
 
-What was written for speed is compared with what is written down in ZooKeeper: every entry with every other one, every
-entry with every identity.
+The fast implementation is compared with ZooKeeper's algorithm: every entry with every other entry, every entry with
+every identity.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ MINE = Id("digest", digest_id(b"u:p"))
 
 
 def stored(peer: Peer, path: str) -> AclList:
-    """The list of a node, as the server keeps it."""
+    """Return the list of a node, as the server stores it."""
     engine = peer.engine
     return engine.acls.list(engine.tree.find(path).acl)
 
 
 def each_once(acl: AclList) -> list[ACL] | None:
-    """What ZooKeeper keeps of a list; None where it fails on a null.
+    """Return the entries that ZooKeeper keeps of a list; None if it fails on a null.
 
     Source: PrepRequestProcessor.removeDuplicates; the equals of ACL and Id.
     """
@@ -58,7 +58,7 @@ def each_once(acl: AclList) -> list[ACL] | None:
 
 
 def once_or_none(acl: AclList) -> list[ACL] | None:
-    """What the server keeps of a list; None where it fails on a null."""
+    """Return the entries that the server keeps of a list; None if it fails on a null."""
     try:
         return _without_duplicates(acl, "/a")
     except MarshallingError:
@@ -66,7 +66,7 @@ def once_or_none(acl: AclList) -> list[ACL] | None:
 
 
 def grants(entry: Id, identity: Id) -> bool:
-    """Whether an entry of an identity's scheme means it.
+    """Return whether an entry matches an identity of its scheme.
 
     Source: the ``matches`` of DigestAuthenticationProvider, IPAuthenticationProvider and SASLAuthenticationProvider.
     """
@@ -79,7 +79,7 @@ def grants(entry: Id, identity: Id) -> bool:
 
 
 def allowed(acl: AclList, client: ClientConnection, wanted: int) -> bool:
-    """What ZooKeeper says: entry by entry, identity by identity.
+    """Return ZooKeeper's decision: entry by entry, identity by identity.
 
     Source: ZooKeeperServer.checkACL.
     """
@@ -92,7 +92,7 @@ def allowed(acl: AclList, client: ClientConnection, wanted: int) -> bool:
 
 
 def caller_with(identities: list[Id], host: str) -> ClientConnection:
-    """A connection from an address that has proved these identities."""
+    """Return a connection from an address with these identities."""
     client = ClientConnection(host)
     for identity in identities:
         client.add_id(identity.scheme or "", identity.id or "")
@@ -140,13 +140,13 @@ identities = st.lists(st.one_of(proved, proved, st.just(Id("super", ""))), max_s
 @example((ACL(1, Id(None, "a")), ACL(1, Id(None, "a"))))
 @example((ACL(1, Id("digest", None)), ACL(31, Id("digest", None))))
 @example((ACL(1, Id("digest", "a:b")), ACL(1, Id("digest", None))))
-def test_of_each_entry_the_first_is_kept_and_a_null_fails_where_it_would_be_compared(acl: AclList) -> None:
+def test_first_duplicate_entry_is_kept_and_null_fails_on_compare(acl: AclList) -> None:
     kept = once_or_none(acl)
 
     assert kept == each_once(acl)
 
 
-def test_a_long_list_costs_as_much_as_it_is_long() -> None:
+def test_long_list_is_deduplicated_in_linear_time() -> None:
     entries = tuple(ACL(EVERYTHING, Id("digest", f"u{number}:x")) for number in range(40_000))
 
     started = time.process_time()
@@ -154,10 +154,10 @@ def test_a_long_list_costs_as_much_as_it_is_long() -> None:
     took = time.process_time() - started
 
     assert len(kept) == 40_000
-    assert took < 2  # 0.03 s; compared with one another they would take minutes
+    assert took < 2  # 0.03 s; pairwise comparisons would take minutes
 
 
-# --- what a list allows ---
+# --- permissions of a list ---
 
 
 @moderate
@@ -168,9 +168,7 @@ def test_a_long_list_costs_as_much_as_it_is_long() -> None:
 @example((ACL(1, Id("ip", "0.0.0.0/0")),), "::1", [], 1)
 @example((ACL(1, Id("ip", "::/0")),), "127.0.0.1", [], 1)
 @example((ACL(1, Id("auth", "")),), "127.0.0.1", [Id("digest", "u:1")], 1)
-def test_a_list_allows_what_one_of_its_entries_allows_one_of_the_identities(
-    acl: AclList, host: str, proved: list[Id], wanted: int
-) -> None:
+def test_list_allows_union_of_entries_for_identities(acl: AclList, host: str, proved: list[Id], wanted: int) -> None:
     acls = Acls(Settings(), Metrics(), Warnings())
     client = caller_with(proved, host)
 
@@ -181,9 +179,7 @@ def test_a_list_allows_what_one_of_its_entries_allows_one_of_the_identities(
 
 @moderate
 @given(lists.filter(bool), hosts, identities)
-def test_a_list_of_nobodys_permissions_allows_nothing_to_anybody_but_the_super_user(
-    acl: AclList, host: str, proved: list[Id]
-) -> None:
+def test_list_without_permissions_allows_only_super_user(acl: AclList, host: str, proved: list[Id]) -> None:
     acls = Acls(Settings(), Metrics(), Warnings())
     client = caller_with(proved, host)
 
@@ -192,7 +188,7 @@ def test_a_list_of_nobodys_permissions_allows_nothing_to_anybody_but_the_super_u
     assert acls.allows(key, client, EVERYTHING) == client.is_super
 
 
-def test_a_check_does_not_depend_on_how_long_the_list_is() -> None:
+def test_check_time_is_independent_of_list_length() -> None:
     acls = Acls(Settings(), Metrics(), Warnings())
     key = acls.intern(tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(50_000)))
     client = caller_with([Id("digest", f"v{number}:x") for number in range(100)], "127.0.0.1")
@@ -205,7 +201,7 @@ def test_a_check_does_not_depend_on_how_long_the_list_is() -> None:
     assert took < 1  # 3 ms; entry by entry it would take minutes
 
 
-def test_networks_are_found_however_many_a_list_names() -> None:
+def test_networks_are_found_in_long_lists() -> None:
     acls = Acls(Settings(), Metrics(), Warnings())
     key = acls.intern(tuple(ACL(READ, Id("ip", f"10.{a}.{b}.0/24")) for a in range(100) for b in range(100)))
 
@@ -214,7 +210,7 @@ def test_networks_are_found_however_many_a_list_names() -> None:
     assert (acls.allows(key, inside, READ), acls.allows(key, outside, READ)) == (True, False)
 
 
-def test_an_entry_that_is_no_network_harms_no_other() -> None:
+def test_invalid_network_does_not_affect_other_entries() -> None:
     acls = Acls(Settings(), Metrics(), Warnings())
 
     key = acls.intern((ACL(READ, Id("ip", "nonsense")), ACL(READ, Id("ip", None)), ACL(READ, Id("ip", "127.0.0.0/8"))))
@@ -222,7 +218,7 @@ def test_an_entry_that_is_no_network_harms_no_other() -> None:
     assert acls.allows(key, ClientConnection("127.0.0.9"), READ)
 
 
-def test_a_list_that_no_node_uses_any_more_is_forgotten_with_what_it_allows() -> None:
+def test_unused_list_is_forgotten_with_its_decisions() -> None:
     engine = make_engine()
     peer = connected(engine)
     peer.create("/a", acl=(ACL(READ, ANYONE), ACL(ADMIN, Id("ip", "127.0.0.1"))))
@@ -233,10 +229,10 @@ def test_a_list_that_no_node_uses_any_more_is_forgotten_with_what_it_allows() ->
     assert len(engine.acls._lists) == len(make_engine().acls._lists)
 
 
-# --- auth, and how long a list may be ---
+# --- auth, and the maximum length of a list ---
 
 
-def test_auth_stands_for_every_identity_that_was_proved() -> None:
+def test_auth_stands_for_every_proved_identity() -> None:
     peer = connected(make_engine())
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"v:p")
@@ -254,7 +250,7 @@ def test_auth_does_not_stand_for_an_address() -> None:
         peer.create("/a", acl=(ACL(EVERYTHING, Id("auth", "")),))
 
 
-def test_a_list_as_long_as_it_may_be_is_stored() -> None:
+def test_list_at_limit_is_stored() -> None:
     peer = connected(make_engine(Settings(max_acl_entries=3)))
     acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(3))
 
@@ -263,7 +259,7 @@ def test_a_list_as_long_as_it_may_be_is_stored() -> None:
     assert stored(peer, "/a") == acl
 
 
-def test_a_list_of_one_entry_too_many_is_invalid() -> None:
+def test_list_above_limit_is_invalid() -> None:
     peer = connected(make_engine(Settings(max_acl_entries=3)))
     acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(4))
 
@@ -271,7 +267,7 @@ def test_a_list_of_one_entry_too_many_is_invalid() -> None:
         peer.create("/a", acl=acl)
 
 
-def test_entries_that_stand_in_a_list_twice_count_once() -> None:
+def test_duplicate_entries_count_once() -> None:
     peer = connected(make_engine(Settings(max_acl_entries=1)))
 
     peer.create("/a", acl=(ACL(READ, ANYONE),) * 50)
@@ -279,7 +275,7 @@ def test_entries_that_stand_in_a_list_twice_count_once() -> None:
     assert stored(peer, "/a") == (ACL(READ, ANYONE),)
 
 
-def test_what_auth_stands_for_counts_entry_by_entry() -> None:
+def test_auth_scheme_expands_entry_by_entry() -> None:
     peer = connected(make_engine(Settings(max_acl_entries=3)))
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"v:p")
@@ -288,7 +284,7 @@ def test_what_auth_stands_for_counts_entry_by_entry() -> None:
         peer.create("/a", acl=(ACL(READ, Id("auth", "")), ACL(ADMIN, Id("auth", ""))))
 
 
-def test_a_set_acl_that_would_store_too_much_is_invalid_and_changes_nothing() -> None:
+def test_oversized_set_acl_is_invalid_and_changes_nothing() -> None:
     peer = connected(make_engine(Settings(max_acl_entries=1)))
     peer.create("/a")
 
@@ -298,7 +294,7 @@ def test_a_set_acl_that_would_store_too_much_is_invalid_and_changes_nothing() ->
     assert stored(peer, "/a") == (ACL(EVERYTHING, ANYONE),)
 
 
-def test_a_list_that_expands_a_thousandfold_costs_no_more_than_what_may_be_stored() -> None:
+def test_expanding_list_costs_no_more_than_storable() -> None:
     engine = make_engine(Settings(max_acl_entries=1000))
     peer = connected(engine)
     for number in range(100):
@@ -310,11 +306,11 @@ def test_a_list_that_expands_a_thousandfold_costs_no_more_than_what_may_be_store
         peer.create("/a", acl=acl)
     took = time.process_time() - started
 
-    assert took < 1  # two million entries would be made otherwise
+    assert took < 1  # otherwise two million entries would be created
     assert len(engine.acls._lists) == len(make_engine().acls._lists)
 
 
-def test_a_list_that_is_too_long_is_counted_and_logged() -> None:
+def test_list_above_limit_is_counted_and_logged() -> None:
     log = Log()
     engine = engine_with(log, max_acl_entries=1)
     peer = connected(engine)
@@ -326,7 +322,7 @@ def test_a_list_that_is_too_long_is_counted_and_logged() -> None:
     assert log == ["refusing an ACL list of more than 1 entries (zoolet.maxAclEntries)"]
 
 
-def test_a_stranger_is_refused_through_the_whole_server() -> None:
+def test_stranger_is_refused_by_whole_server() -> None:
     engine = make_engine()
     owner, stranger = connected(engine), connected(engine)
     owner.auth("digest", b"u:p")
@@ -354,7 +350,7 @@ def test_auth_cannot_stand_for_more_than(settings: Settings, name: str, identiti
         peer.create("/b", acl=acl)
 
 
-def test_a_multi_whose_lists_are_long_together_is_refused_and_rolled_back() -> None:
+def test_multi_with_long_lists_is_refused_and_rolled_back() -> None:
     peer = connected(make_engine())
     for number in range(100):
         peer.auth("digest", f"u{number}:p".encode())
@@ -364,4 +360,4 @@ def test_a_multi_whose_lists_are_long_together_is_refused_and_rolled_back() -> N
 
     assert results[100][1] == r.ErrorResponse(ErrorCode.THROTTLED_OP)
     assert peer.children("/") == ["zookeeper"]
-    peer.create("/a", acl=acl)  # in another transaction it is not too much
+    peer.create("/a", acl=acl)  # a later transaction is below the limit

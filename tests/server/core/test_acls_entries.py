@@ -1,4 +1,4 @@
-"""The entries of an ACL: which are valid, what scheme auth stands for, and what getACL hides.
+"""The entries of an ACL: validity, the meaning of scheme auth, and entries that getACL hides.
 
 Source: PrepRequestProcessor.fixupACL, FinalRequestProcessor, case getACL.
 """
@@ -20,7 +20,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
-# --- which are valid ---
+# --- validity ---
 
 
 def test_scheme_auth_without_identity_is_an_invalid_acl(peer):
@@ -28,7 +28,7 @@ def test_scheme_auth_without_identity_is_an_invalid_acl(peer):
 
 
 @pytest.mark.parametrize("name", ["anything", "", None])
-def test_scheme_auth_stands_for_all_identities_of_the_connection(peer, name):
+def test_scheme_auth_stands_for_all_identities(peer, name):
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"u2:p")
 
@@ -41,7 +41,7 @@ def test_scheme_auth_stands_for_all_identities_of_the_connection(peer, name):
     assert len(acl_of(peer, "/a")) == 2
 
 
-def test_a_null_id_of_the_world_is_a_marshalling_error_that_takes_a_zxid(peer):
+def test_null_id_of_world_is_marshalling_error_with_zxid(peer):
     before = last_zxid(peer)
 
     reply = create(peer, "/a", acl=only(Perm.ALL, "world", None))
@@ -88,11 +88,11 @@ def test_a_null_id_of_the_world_is_a_marshalling_error_that_takes_a_zxid(peer):
         ("ip", None, MARSHALLING_ERROR),
     ],
 )
-def test_the_id_of_an_acl_entry_must_suit_its_scheme(peer, scheme, name, err):
+def test_acl_id_must_match_its_scheme(peer, scheme, name, err):
     assert create(peer, "/a", acl=only(Perm.ALL, scheme, name)).err == err
 
 
-def test_exact_duplicates_are_dropped_and_the_order_is_kept(peer):
+def test_exact_duplicates_are_dropped_and_order_is_kept(peer):
     ip = only(Perm.READ, "ip", "10.0.0.1")
 
     peer.create("/a", acl=OPEN_ACL_UNSAFE + ip + OPEN_ACL_UNSAFE + only(Perm.WRITE, "ip", "10.0.0.1") + ip)
@@ -131,37 +131,37 @@ def test_skipping_acls_still_validates_them():
     ],
     ids=str,
 )
-def test_an_acl_that_nobody_could_prove_is_refused(engine: Engine, identity: Id) -> None:
+def test_unprovable_acl_is_refused(engine: Engine, identity: Id) -> None:
     peer = connected(engine)
 
     with pytest.raises(InvalidACLError):
         peer.create("/a", acl=(ACL(Perm.ALL, identity),))
 
 
-def test_a_null_scheme_that_would_be_compared_with_another_entry_does_not_decode(new: Peer) -> None:
+def test_null_scheme_compared_with_entry_does_not_decode(new: Peer) -> None:
     same_perms = (ACL(16, Id("ip", "127.0.0.1/")), ACL(16, Id(None, "x")))
 
     with pytest.raises(MarshallingError):
         new.create("/a", acl=same_perms)
 
 
-def test_a_null_scheme_that_is_not_compared_is_an_invalid_acl(new: Peer) -> None:
+def test_uncompared_null_scheme_is_invalid_acl(new: Peer) -> None:
     other_perms = (ACL(1, Id("ip", "127.0.0.1")), ACL(16, Id(None, "x")))
 
     with pytest.raises(InvalidACLError):
         new.create("/a", acl=other_perms)
 
 
-# --- what getACL hides ---
+# --- entries that getACL hides ---
 
 
-def test_an_acl_read_without_the_right_to_change_it_hides_the_digest(peer, other):
+def test_acl_read_without_right_to_change_hides_digest(peer, other):
     peer.create("/a", acl=only(Perm.READ) + only(Perm.ALL, "digest", "u:secret"))
 
     assert acl_of(other, "/a") == only(Perm.READ) + only(Perm.ALL, "digest", "u:x")
 
 
-def test_an_acl_read_with_the_right_to_change_it_shows_the_digest(peer, other):
+def test_acl_read_with_right_to_change_shows_digest(peer, other):
     peer.create("/a", acl=only(Perm.READ) + only(Perm.ALL, "digest", digest_id(b"u:p")))
     other.auth("digest", b"u:p")
 
@@ -171,7 +171,7 @@ def test_an_acl_read_with_the_right_to_change_it_shows_the_digest(peer, other):
 READ_ONLY_FOR_ALL: AclList = (*PRIVATE, ACL(Perm.READ, ANYONE))
 
 
-def test_an_acl_that_is_read_without_admin_shows_no_digest(engine: Engine) -> None:
+def test_acl_read_without_admin_shows_no_digest(engine: Engine) -> None:
     owner = owner_of(engine)
     owner.create("/a", acl=READ_ONLY_FOR_ALL)
 
@@ -181,7 +181,7 @@ def test_an_acl_that_is_read_without_admin_shows_no_digest(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("perm", [Perm.READ, Perm.WRITE, Perm.CREATE, Perm.DELETE])
-def test_the_digest_of_another_is_shown_to_no_permission_but_admin(engine: Engine, perm: Perm) -> None:
+def test_digest_of_other_user_is_shown_to_admin_only(engine: Engine, perm: Perm) -> None:
     owner = connected(engine)
     owner.create("/a", acl=(*PRIVATE, ACL(perm, ANYONE)))
 
@@ -190,7 +190,7 @@ def test_the_digest_of_another_is_shown_to_no_permission_but_admin(engine: Engin
     assert digest_id(OWNER).split(":")[1].encode() not in reply.body
 
 
-def test_the_masked_digest_does_not_log_in_as_its_owner(engine: Engine) -> None:
+def test_masked_digest_does_not_log_in_as_owner(engine: Engine) -> None:
     connected(engine).create("/a", acl=PRIVATE)
     thief = connected(engine)
     thief.auth("digest", b"owner:x")
@@ -200,8 +200,8 @@ def test_the_masked_digest_does_not_log_in_as_its_owner(engine: Engine) -> None:
         thief.get("/a")
 
 
-def test_an_acl_list_of_long_identities_is_no_way_to_a_huge_answer(engine: Engine) -> None:
-    # each entry of scheme "auth" stands for all identities, so the list is much longer than what was sent
+def test_acl_list_of_long_identities_has_bounded_answer(engine: Engine) -> None:
+    # each entry of scheme "auth" stands for all identities, so the list is much longer than the sent list
     owner = connected(engine)
     owner.auth("digest", b"1" + b"A" * 4_000)
     owner.auth("digest", b"2" + b"A" * 4_000)

@@ -1,4 +1,4 @@
-"""Which permission each operation needs, and that there is no way around an ACL.
+"""The permission that each operation needs, and attempts to bypass an ACL.
 
 Source: ZooKeeperServer.checkACL.
 """
@@ -42,7 +42,7 @@ def test_super_passes_every_acl():
     assert who_am_i(peer) == [("digest", "super"), ("ip", "127.0.0.1"), ("super", "")]
 
 
-def test_delete_needs_only_the_right_to_delete_in_the_parent(peer):
+def test_delete_needs_only_delete_permission_of_parent(peer):
     peer.create("/p")
     peer.create("/p/child", acl=only(0))
     set_acl(peer, "/p", only(Perm.DELETE))
@@ -71,7 +71,7 @@ def test_delete_needs_only_the_right_to_delete_in_the_parent(peer):
         (OpCode.ADD_WATCH, r.AddWatchRequest("/p", 0), Perm.ALL),
     ],
 )
-def test_each_operation_needs_its_own_right(peer, op, body, enough, perm):
+def test_each_operation_needs_its_permission(peer, op, body, enough, perm):
     peer.create("/p")
     peer.create("/p/child")
     set_acl(peer, "/p", only(perm))
@@ -82,14 +82,14 @@ def test_each_operation_needs_its_own_right(peer, op, body, enough, perm):
 @pytest.mark.parametrize(
     ("op", "body"), [(OpCode.SYNC, r.SyncRequest("/p")), (OpCode.ADD_WATCH, r.AddWatchRequest("/p", RECURSIVE_WATCH))]
 )
-def test_sync_and_add_watch_need_no_right_at_all(peer, op, body):
+def test_sync_and_add_watch_need_no_permission(peer, op, body):
     peer.create("/p", acl=only(0))
 
     assert error(peer, op, body) == OK
 
 
 @pytest.mark.parametrize(("perms", "code"), [(Perm.READ, OK), (Perm.ALL & ~Perm.READ, NO_AUTH)])
-def test_check_inside_a_multi_needs_the_right_to_read(peer, perms, code):
+def test_check_inside_multi_needs_read_permission(peer, perms, code):
     peer.create("/p", acl=only(perms))
 
     ((_, result),) = wire.decode_results(multi(peer, checking("/p")).body)
@@ -106,7 +106,7 @@ def test_rights_are_not_inherited(peer):
     assert peer.create("/p/child/below") == "/p/child/below"
 
 
-def test_a_refused_read_leaves_no_watch(peer, other):
+def test_refused_read_leaves_no_watch(peer, other):
     peer.create("/p", acl=only(Perm.ALL & ~Perm.READ))
 
     refused = [
@@ -119,7 +119,7 @@ def test_a_refused_read_leaves_no_watch(peer, other):
     assert check_watches(other, "/p", 3) == NO_WATCHER
 
 
-def test_an_ip_entry_is_for_that_network_only(engine, peer):
+def test_ip_entry_covers_only_its_network(engine, peer):
     peer.create("/p", acl=only(Perm.READ, "ip", "10.1.0.0/16"))
     near, far = Peer(engine, host="10.1.2.3"), Peer(engine, host="10.2.2.3")
     near.connect()
@@ -162,9 +162,7 @@ def test_in_3_8_exists_needs_no_right(old, perm):
     ],
     ids=lambda value: getattr(value, "name", None) or None,
 )
-def test_an_operation_on_a_private_node_is_refused_and_tells_nothing(
-    private: Peer, op: OpCode, request_: r.Stat
-) -> None:
+def test_operation_on_private_node_is_refused_without_details(private: Peer, op: OpCode, request_: r.Stat) -> None:
     (reply,) = private.send(op, request_.encode())
 
     assert (reply.err, reply.body) == (NO_AUTH, b"")
@@ -185,14 +183,14 @@ def test_an_operation_on_a_private_node_is_refused_and_tells_nothing(
     ],
 )
 @pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_CHILDREN, OpCode.GET_ACL])
-def test_no_other_spelling_of_a_path_opens_a_private_node(private: Peer, op: OpCode, alias: str) -> None:
+def test_other_spelling_of_path_opens_no_private_node(private: Peer, op: OpCode, alias: str) -> None:
     (reply,) = private.send(op, r.GetDataRequest(alias, False).encode())
 
     assert reply.err != 0
     assert reply.body == b""
 
 
-def test_an_identity_with_a_colon_in_its_password_is_not_another_user(engine: Engine) -> None:
+def test_identity_with_colon_in_password_is_not_other_user(engine: Engine) -> None:
     connected(engine).create("/a", acl=PRIVATE)
     hashed = base64.b64encode(hashlib.sha1(OWNER).digest()).decode()
     thief = connected(engine)
@@ -202,14 +200,14 @@ def test_an_identity_with_a_colon_in_its_password_is_not_another_user(engine: En
         thief.get("/a")
 
 
-def test_an_address_of_another_host_is_not_let_in_by_a_prefix(engine: Engine) -> None:
+def test_address_with_same_prefix_is_refused(engine: Engine) -> None:
     connected(engine).create("/a", acl=(ACL(Perm.ALL, Id("ip", "127.0.0.2")),))
 
     with pytest.raises(NoAuthError):
         connected(engine, host="127.0.0.20").get("/a")
 
 
-def test_the_sasl_user_super_of_an_acl_is_not_everybody() -> None:
+def test_sasl_user_super_does_not_stand_for_everybody() -> None:
     engine = make_engine(Settings(sasl_users=USERS))
     bob = connected(engine)
     sasl(bob, "bob", "secret")
@@ -221,7 +219,7 @@ def test_the_sasl_user_super_of_an_acl_is_not_everybody() -> None:
         eve.get("/a")
 
 
-def test_a_digest_user_called_like_a_sasl_user_is_not_that_user() -> None:
+def test_digest_user_with_name_of_sasl_user_is_other_user() -> None:
     engine = make_engine(Settings(sasl_users=USERS))
     connected(engine).create("/a", acl=(ACL(Perm.ALL, Id("sasl", "bob")),))
     thief = connected(engine)

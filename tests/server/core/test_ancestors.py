@@ -1,4 +1,4 @@
-"""The index of paths by their ancestors: it finds what a walk over all paths finds, in time linear in the length."""
+"""The index of paths by ancestor: it gives the result of a full scan, in time linear in the length of the path."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ texts = st.one_of(absolute, absolute, absolute.map(lambda path: path[1:]), st.sa
 
 
 def above(stored: list[str], path: str) -> list[str]:
-    """The absolute paths among *stored* that are *path* or one of its ancestors, the highest first."""
+    """Return the absolute paths in *stored* that are *path* or one of its ancestors, the highest first."""
     found = [one for one in set(stored) if one[:1] == "/" and (one in (path, "/") or path.startswith(one + "/"))]
     return sorted(found, key=len)
 
 
 def index_of(stored: list[str]) -> AncestorIndex[str]:
-    """An index in which each path has itself as its value."""
+    """Return an index that maps each path to itself."""
     index: AncestorIndex[str] = AncestorIndex()
     for path in stored:
         index.put(path, path)
@@ -36,7 +36,7 @@ def index_of(stored: list[str]) -> AncestorIndex[str]:
 @example(["/", "//", "/a", "/a/", "/a//", "/a//b", "/ab"], "/a//b")
 @example(["/a", "/ab", "/abc"], "/ab")
 @example(["a", "", NULL_PATH], "/a")
-def test_what_is_found_is_what_a_walk_over_all_paths_finds(stored: list[str], path: str) -> None:
+def test_index_finds_same_as_full_walk(stored: list[str], path: str) -> None:
     index = index_of(stored)
 
     found = list(index.along(path))
@@ -46,7 +46,7 @@ def test_what_is_found_is_what_a_walk_over_all_paths_finds(stored: list[str], pa
 
 @moderate
 @given(st.lists(texts, max_size=10), st.lists(texts, max_size=10), absolute)
-def test_what_was_removed_is_not_found_and_what_is_left_is(kept: list[str], removed: list[str], path: str) -> None:
+def test_removed_paths_are_not_found(kept: list[str], removed: list[str], path: str) -> None:
     index = index_of([*kept, *removed])
     for one in set(removed) - set(kept):
         index.remove(one)
@@ -59,7 +59,7 @@ def test_what_was_removed_is_not_found_and_what_is_left_is(kept: list[str], remo
 
 @moderate
 @given(st.lists(texts, max_size=10))
-def test_an_index_from_which_all_was_removed_keeps_nothing(stored: list[str]) -> None:
+def test_emptied_index_keeps_no_entry(stored: list[str]) -> None:
     index = index_of(stored)
 
     for path in set(stored):
@@ -77,7 +77,7 @@ def test_every_text_is_found_by_itself(stored: list[str], path: str) -> None:
     assert (path in index) == (path in stored)
 
 
-def test_a_path_that_is_put_again_has_its_new_value_once() -> None:
+def test_path_put_again_has_new_value_once() -> None:
     index = index_of(["/a"])
 
     index.put("/a", "new")
@@ -86,13 +86,13 @@ def test_a_path_that_is_put_again_has_its_new_value_once() -> None:
     assert len(index) == 1
 
 
-def test_removing_what_is_not_there_is_an_error() -> None:
+def test_removal_of_missing_path_raises() -> None:
     with pytest.raises(KeyError):
         index_of(["/a"]).remove("/b")
 
 
-def test_paths_whose_hashes_collide_are_distinguished() -> None:
-    colliding = "/x"  # -1 and -2 have the same hash; texts rarely do, so one is filed under the other's here
+def test_paths_with_colliding_hashes_are_distinguished() -> None:
+    colliding = "/x"  # strings rarely have equal hashes, unlike -1 and -2, so the test files one under the other's hash
     index = index_of(["/a", colliding])
     (by_hash,) = [paths for paths in index._by_hash.values() if "/a" in paths]
     by_hash[colliding] = None
@@ -100,7 +100,7 @@ def test_paths_whose_hashes_collide_are_distinguished() -> None:
     assert [path for path, _ in index.along("/a/b")] == ["/a"]
 
 
-def test_a_deep_path_costs_as_much_as_it_is_long() -> None:
+def test_deep_path_is_searched_in_linear_time() -> None:
     index = index_of(["/", "/a" * 100_000])
     deep = "/a" * 250_000
 
@@ -109,4 +109,4 @@ def test_a_deep_path_costs_as_much_as_it_is_long() -> None:
     took = time.process_time() - started
 
     assert found == [1, 200_000]
-    assert took < 2  # 0.1 s; half a million texts of up to half a million letters would take minutes
+    assert took < 2  # 0.1 s; half a million strings of up to half a million letters would take minutes

@@ -1,4 +1,4 @@
-"""A server that does nothing for a client before the client has proved who it is.
+"""A server that serves only authenticated clients.
 
 Source: AuthenticationHelper; with sessionRequireClientSASLAuth the scheme is sasl.
 """
@@ -24,7 +24,7 @@ from zoolet.server.core.settings import Settings
 
 
 def requests(*parts: tuple[int, int, bytes]) -> bytes:
-    """Encode requests, of xid, operation and body, as one segment."""
+    """Encode requests (xid, operation and body) as one segment."""
     return b"".join(frame(r.RequestHeader(xid, op).encode() + body) for xid, op, body in parts)
 
 
@@ -32,7 +32,7 @@ LOGIN = (-4, int(OpCode.AUTH), r.AuthPacket(0, "digest", b"a:b").encode())
 CREATE = (1, int(OpCode.CREATE), r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode())
 
 
-def test_a_request_behind_the_login_in_one_segment_is_done() -> None:
+def test_request_after_login_in_segment_is_done() -> None:
     engine = make_engine(Settings(require_auth=frozenset({"digest"})))
 
     connected(engine).feed(requests(LOGIN, CREATE))
@@ -40,7 +40,7 @@ def test_a_request_behind_the_login_in_one_segment_is_done() -> None:
     assert engine.tree.get("/a") is not None
 
 
-def test_a_request_before_the_login_in_one_segment_is_not_done() -> None:
+def test_request_before_login_in_segment_is_not_done() -> None:
     engine = make_engine(Settings(require_auth=frozenset({"digest"})))
 
     connected(engine).feed(requests(CREATE, LOGIN, CREATE))
@@ -51,7 +51,7 @@ def test_a_request_before_the_login_in_one_segment_is_not_done() -> None:
 BAD_LOGIN = (-4, int(OpCode.AUTH), r.AuthPacket(0, "nonsense", b"a:b").encode())
 
 
-def test_a_request_behind_a_failed_login_in_one_segment_is_not_done() -> None:
+def test_request_after_failed_login_in_segment_is_not_done() -> None:
     engine = make_engine()
 
     connected(engine).feed(requests(BAD_LOGIN, CREATE))
@@ -60,7 +60,7 @@ def test_a_request_behind_a_failed_login_in_one_segment_is_not_done() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_a_request_before_the_login_is_not_done_however_it_is_cut(cut: int) -> None:
+def test_request_before_login_is_not_done_at_any_split(cut: int) -> None:
     engine = make_engine(Settings(require_auth=frozenset({"digest"})))
     peer, segment = connected(engine), requests(CREATE, LOGIN, CREATE)
 
@@ -71,7 +71,7 @@ def test_a_request_before_the_login_is_not_done_however_it_is_cut(cut: int) -> N
 
 
 @pytest.mark.parametrize("op", [op for op in OpCode if op not in (OpCode.AUTH, OpCode.SASL)])
-def test_without_a_login_every_operation_ends_the_connection(op: OpCode) -> None:
+def test_operation_without_login_closes_connection(op: OpCode) -> None:
     engine = make_engine(Settings(require_auth=frozenset({"sasl"})))
     peer = connected(engine)
 
@@ -80,7 +80,7 @@ def test_without_a_login_every_operation_ends_the_connection(op: OpCode) -> None
     assert (reply.err, reply.body, peer.closed) == (ErrorCode.SESSION_CLOSED_REQUIRE_AUTH, b"", True)
 
 
-def test_a_login_of_another_scheme_does_not_do() -> None:
+def test_login_of_other_scheme_is_not_enough() -> None:
     engine = make_engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
     peer = connected(engine)
     peer.auth("digest", b"a:b")
@@ -90,7 +90,7 @@ def test_a_login_of_another_scheme_does_not_do() -> None:
     assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
 
 
-def test_the_first_half_of_a_sasl_login_does_not_do() -> None:
+def test_unfinished_sasl_login_is_not_enough() -> None:
     engine = make_engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
     peer = connected(engine)
     begin_sasl(peer)
@@ -100,7 +100,7 @@ def test_the_first_half_of_a_sasl_login_does_not_do() -> None:
     assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
 
 
-def test_a_session_that_moves_has_to_log_in_again() -> None:
+def test_moved_session_must_log_in_again() -> None:
     engine = make_engine(Settings(require_auth=frozenset({"digest"})))
     first = connected(engine)
     first.auth("digest", b"a:b")
@@ -113,7 +113,7 @@ def test_a_session_that_moves_has_to_log_in_again() -> None:
     assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
 
 
-def test_sasl_without_users_does_not_open_what_asks_for_sasl() -> None:
+def test_sasl_without_users_does_not_satisfy_required_sasl() -> None:
     engine = make_engine(settings_of("sessionRequireClientSASLAuth=true\n"))
     peer = connected(engine)
     peer.send(OpCode.SASL, put_bytes(b""))
@@ -123,8 +123,8 @@ def test_sasl_without_users_does_not_open_what_asks_for_sasl() -> None:
     assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
 
 
-def test_a_demand_for_sasl_is_not_weakened_by_other_enforced_schemes() -> None:
-    # AuthenticationHelper: with sessionRequireClientSASLAuth the scheme is sasl, whatever enforce.auth.schemes says.
+def test_required_sasl_is_not_weakened_by_other_schemes() -> None:
+    # AuthenticationHelper: with sessionRequireClientSASLAuth the scheme is sasl, regardless of enforce.auth.schemes.
     text = "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest\n"
     peer = connected(make_engine(settings_of(text)))
     peer.auth("digest", b"any:thing")
@@ -134,34 +134,34 @@ def test_a_demand_for_sasl_is_not_weakened_by_other_enforced_schemes() -> None:
     assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
 
 
-def test_nothing_is_done_for_a_client_that_has_proved_nothing_of_what_is_asked_for() -> None:
+def test_nothing_is_done_for_client_without_required_login() -> None:
     peer = connected(engine_with(require_auth=frozenset({"digest"})))
 
     assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
     assert peer.closed
 
 
-def test_one_of_the_schemes_that_are_asked_for_is_enough() -> None:
+def test_one_of_required_schemes_is_enough() -> None:
     peer = connected(engine_with(require_auth=frozenset({"digest", "sasl"}), sasl_users={"bob": "secret"}))
 
     assert sasl(peer, "bob", "secret").err == 0
     assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
 
 
-def test_another_scheme_than_is_asked_for_is_not_enough() -> None:
+def test_scheme_outside_required_ones_is_not_enough() -> None:
     peer = connected(engine_with(require_auth=frozenset({"sasl"}), sasl_users={"bob": "secret"}))
     peer.auth("digest", b"u:p")
 
     assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
 
 
-def test_an_address_is_enough_where_addresses_are_asked_for() -> None:
+def test_address_satisfies_required_ip_scheme() -> None:
     peer = connected(engine_with(require_auth=frozenset({"ip"})))
 
     assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
 
 
-def test_a_proof_counts_for_the_requests_behind_it_in_one_batch() -> None:
+def test_proof_counts_for_later_requests_of_batch() -> None:
     peer = connected(engine_with(require_auth=frozenset({"digest"})))
     proof = r.RequestHeader(-4, OpCode.AUTH).encode() + r.AuthPacket(0, "digest", b"u:p").encode()
     exists = r.RequestHeader(7, OpCode.EXISTS).encode() + r.ExistsRequest("/", False).encode()
@@ -171,7 +171,7 @@ def test_a_proof_counts_for_the_requests_behind_it_in_one_batch() -> None:
     assert [(reply.xid, reply.err) for reply in replies] == [(-4, 0), (7, 0)]
 
 
-def test_many_identities_make_the_question_who_it_is_no_dearer() -> None:
+def test_auth_check_cost_is_independent_of_identities() -> None:
     engine = engine_with(require_auth=frozenset({"sasl"}), max_identities=100_000)
     peer = connected(engine)
     for number in range(50_000):
@@ -182,10 +182,10 @@ def test_many_identities_make_the_question_who_it_is_no_dearer() -> None:
     took = time.process_time() - started
 
     assert auth_required == {True}
-    assert took < 1  # 1 ms; a look at each identity would take 10 s
+    assert took < 1  # 1 ms; checking each identity would take 10 s
 
 
-def test_nothing_is_done_for_a_client_that_has_to_log_in_first() -> None:
+def test_client_is_refused_before_required_login() -> None:
     engine = make_engine(Settings(sasl_users={"bob": "secret"}, require_auth=frozenset({"sasl"})))
     eager, patient = connected(engine), connected(engine)
 

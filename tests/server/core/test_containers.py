@@ -1,4 +1,4 @@
-"""Containers and TTL nodes: when they are removed."""
+"""The removal of containers and TTL nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.settings import Settings
 
 
-def test_a_container_goes_when_its_last_child_has_gone() -> None:
+def test_container_is_deleted_after_last_child() -> None:
     engine = make_engine(Settings(container_check_interval=500))
     peer = connected(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
@@ -28,7 +28,7 @@ def test_a_container_goes_when_its_last_child_has_gone() -> None:
     assert peer.receive() == [(4, "/")]
 
 
-def test_a_container_that_never_had_a_child_stays() -> None:
+def test_container_that_never_had_child_stays() -> None:
     engine = make_engine(Settings(container_check_interval=500))
     peer = connected(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))

@@ -1,4 +1,4 @@
-"""create and its kin: sequence numbers, containers, TTL nodes, and the Stat of a new node.
+"""create and its variants: sequence numbers, containers, TTL nodes, and the Stat of a new node.
 
 Source: PrepRequestProcessor.pRequest2TxnCreate.
 """
@@ -21,7 +21,7 @@ from zoolet.server.core.settings import Settings
 # --- a new node ---
 
 
-def test_the_bytes_of_a_first_create_are_those_of_zookeeper(peer):
+def test_first_create_has_bytes_of_zookeeper(peer):
     raw = peer.feed(
         unhex("00000033 00000001 00000001 00000002 2f68 00000002 6869 00000001 0000001f 00000005")
         + b"world"
@@ -33,7 +33,7 @@ def test_the_bytes_of_a_first_create_are_those_of_zookeeper(peer):
     assert raw == unhex("00000016 00000001 0000000000000002 00000000 00000002 2f68")
 
 
-def test_a_new_node_has_its_creation_in_all_zxids_and_times(engine, peer):
+def test_new_node_has_creation_in_all_zxids_and_times(engine, peer):
     at(engine, 100)
 
     reply = create(peer, "/n", op=OpCode.CREATE2, data=b"abc")
@@ -42,7 +42,7 @@ def test_a_new_node_has_its_creation_in_all_zxids_and_times(engine, peer):
     assert reply.body == string("/n") + r.Stat(z, z, now, now, 0, 0, 0, 0, 3, 0, z).encode()
 
 
-def test_an_ephemeral_has_its_session_as_owner(peer, other):
+def test_ephemeral_has_its_session_as_owner(peer, other):
     peer.create("/e", flags=EPHEMERAL)
 
     assert other.exists("/e").ephemeralOwner == session_of(peer)
@@ -51,7 +51,7 @@ def test_an_ephemeral_has_its_session_as_owner(peer, other):
 # --- sequence numbers ---
 
 
-def test_the_sequence_number_is_the_number_of_children_ever_created(peer):
+def test_sequence_number_counts_children_ever_created(peer):
     peer.create("/p")
 
     first = peer.create("/p/a-", flags=SEQUENTIAL)
@@ -62,7 +62,7 @@ def test_the_sequence_number_is_the_number_of_children_ever_created(peer):
     assert (first, second, fourth) == ("/p/a-0000000000", "/p/0000000001", "/p/a-0000000003")
 
 
-def test_deletions_do_not_move_the_sequence_number(peer):
+def test_deletions_keep_sequence_number(peer):
     peer.create("/p")
     peer.create("/p/plain")
     peer.delete("/p/plain")
@@ -70,7 +70,7 @@ def test_deletions_do_not_move_the_sequence_number(peer):
     assert peer.create("/p/a-", flags=SEQUENTIAL) == "/p/a-0000000001"
 
 
-def test_failed_creates_and_failed_multis_do_not_move_the_sequence_number(peer):
+def test_failed_creates_and_multis_keep_sequence_number(peer):
     peer.create("/p")
     peer.create("/p/plain")
     create(peer, "/p/plain")
@@ -80,7 +80,7 @@ def test_failed_creates_and_failed_multis_do_not_move_the_sequence_number(peer):
     assert peer.create("/p/a-", flags=SEQUENTIAL) == "/p/a-0000000001"
 
 
-def test_containers_ephemerals_and_ttl_nodes_move_the_sequence_number(peer):
+def test_containers_ephemerals_and_ttl_nodes_advance_sequence(peer):
     peer.create("/p")
     peer.create("/p/e", flags=EPHEMERAL)
     create(peer, "/p/c", CONTAINER, op=OpCode.CREATE_CONTAINER)
@@ -89,14 +89,14 @@ def test_containers_ephemerals_and_ttl_nodes_move_the_sequence_number(peer):
     assert peer.create("/p/e-", flags=EPHEMERAL | SEQUENTIAL) == "/p/e-0000000003"
 
 
-def test_the_sequence_number_of_the_root_starts_at_zero(peer):
+def test_sequence_number_of_root_starts_at_zero(peer):
     assert peer.create("/", flags=SEQUENTIAL) == "/0000000000"
 
 
 # --- containers ---
 
 
-def test_a_container_has_owner_zero_and_its_create_answers_path_and_stat(peer):
+def test_container_has_owner_zero_and_reply_with_stat(peer):
     reply = create(peer, "/c", CONTAINER, op=OpCode.CREATE_CONTAINER)
 
     z = reply.zxid
@@ -104,7 +104,7 @@ def test_a_container_has_owner_zero_and_its_create_answers_path_and_stat(peer):
     assert peer.exists("/c").ephemeralOwner == 0
 
 
-def test_the_container_flag_in_a_plain_create_makes_a_plain_node(engine, peer):
+def test_container_flag_in_plain_create_makes_plain_node(engine, peer):
     reply = create(peer, "/c", CONTAINER)
 
     node = engine.tree.get("/c")
@@ -114,7 +114,7 @@ def test_the_container_flag_in_a_plain_create_makes_a_plain_node(engine, peer):
 
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 4])
-def test_the_container_operation_makes_a_container_whatever_the_flags(engine, peer, flags):
+def test_container_operation_makes_container_for_any_flags(engine, peer, flags):
     reply = create(peer, "/c", flags, op=OpCode.CREATE_CONTAINER)
 
     node = engine.tree.get(r.Create2Response.decode(reply.body).path)
@@ -123,7 +123,7 @@ def test_the_container_operation_makes_a_container_whatever_the_flags(engine, pe
     assert r.Create2Response.decode(reply.body).stat.ephemeralOwner == 0
 
 
-def test_an_ephemeral_flag_in_the_container_operation_ties_nothing_to_the_session(peer, other):
+def test_ephemeral_flag_in_container_operation_has_no_effect(peer, other):
     create(peer, "/c", EPHEMERAL, op=OpCode.CREATE_CONTAINER)
 
     peer.close()
@@ -134,7 +134,7 @@ def test_an_ephemeral_flag_in_the_container_operation_ties_nothing_to_the_sessio
 # --- TTL nodes ---
 
 
-def test_a_ttl_node_has_owner_zero_and_its_create_answers_path_and_stat(peer):
+def test_ttl_node_has_owner_zero_and_reply_with_stat(peer):
     reply = create_ttl(peer, "/t", 5_000)
 
     z = reply.zxid
@@ -143,11 +143,11 @@ def test_a_ttl_node_has_owner_zero_and_its_create_answers_path_and_stat(peer):
 
 
 @pytest.mark.parametrize(("ttl", "err"), [(0, -8), (-1, -8), (1, 0), (2**40 - 1, 0), (2**40, -8)])
-def test_a_ttl_is_from_one_to_two_to_the_forty_less_one(peer, ttl, err):
+def test_ttl_is_limited_to_forty_bits(peer, ttl, err):
     assert create_ttl(peer, "/t", ttl).err == err
 
 
-def test_a_sequential_ttl_node_and_a_sequential_container_get_their_number(peer):
+def test_sequential_ttl_nodes_and_containers_get_number(peer):
     ttl = create_ttl(peer, "/t-", 1000, flags=6)
     container = create(peer, "/c-", SEQUENTIAL, op=OpCode.CREATE_CONTAINER)
 
@@ -157,14 +157,14 @@ def test_a_sequential_ttl_node_and_a_sequential_container_get_their_number(peer)
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.CREATE2])
 @pytest.mark.parametrize(("extended", "err"), [(True, BAD_ARGUMENTS), (False, UNIMPLEMENTED)])
-def test_a_plain_create_with_ttl_flags_is_refused(op, extended, err):
+def test_plain_create_with_ttl_flags_is_refused(op, extended, err):
     peer = connected(make_engine(Settings(extended_types=extended)))
 
     assert create(peer, "/t", flags=5, op=op).err == err
     assert create(peer, "/t", flags=6, op=op).err == err
 
 
-def test_a_ttl_create_with_ttl_nodes_off_is_unimplemented_even_with_a_bad_ttl():
+def test_ttl_create_without_ttl_nodes_is_unimplemented():
     peer = connected(make_engine(Settings(extended_types=False)))
 
     assert create_ttl(peer, "/t", 1000).err == UNIMPLEMENTED
@@ -174,7 +174,7 @@ def test_a_ttl_create_with_ttl_nodes_off_is_unimplemented_even_with_a_bad_ttl():
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("ttl", [-1, -(2**63)])
-def test_a_ttl_create_with_other_flags_or_a_negative_ttl_is_refused(peer, flags, ttl):
+def test_ttl_create_with_other_flags_or_negative_ttl_is_refused(peer, flags, ttl):
     reply = create_ttl(peer, "/t", ttl, flags)
 
     assert (reply.err, reply.body) == (BAD_ARGUMENTS, b"")
@@ -182,12 +182,12 @@ def test_a_ttl_create_with_other_flags_or_a_negative_ttl_is_refused(peer, flags,
 
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 3, 4])
-def test_a_ttl_create_with_other_flags_and_a_ttl_is_refused(peer, flags):
+def test_ttl_create_with_other_flags_and_ttl_is_refused(peer, flags):
     assert create_ttl(peer, "/t", 1000, flags).err == BAD_ARGUMENTS
 
 
 @pytest.mark.parametrize("compat", [V3_8, V3_9])
-def test_without_ttl_nodes_a_ttl_create_with_other_flags_has_bad_arguments(compat: Compat) -> None:
+def test_ttl_create_with_other_flags_is_bad_without_ttl_nodes(compat: Compat) -> None:
     peer = Peer(make_engine(Settings(compat=compat, extended_types=False)))
     peer.connect()
 

@@ -1,4 +1,4 @@
-"""The order in which create judges its request: of several mistakes, which one is answered.
+"""The order of checks in create: which of several errors is returned.
 
 Source: PrepRequestProcessor.pRequest2TxnCreate, PathUtils.validatePath.
 """
@@ -29,11 +29,11 @@ from zoolet.protocol.operations import OpCode
 # --- flags, path and ACL ---
 
 
-def test_an_invalid_acl_comes_before_a_missing_parent(peer):
+def test_invalid_acl_precedes_missing_parent(peer):
     assert create(peer, "/missing/x", acl=()).err == INVALID_ACL
 
 
-def test_a_missing_right_comes_before_an_existing_node(peer):
+def test_missing_permission_precedes_existing_node(peer):
     peer.create("/p")
     peer.create("/p/x")
     set_acl(peer, "/p", only(Perm.ALL & ~Perm.CREATE))
@@ -44,31 +44,31 @@ def test_a_missing_right_comes_before_an_existing_node(peer):
 @pytest.mark.parametrize(
     ("path", "err"), [("/", NODE_EXISTS), ("a/b", NO_NODE), ("ab", BAD_ARGUMENTS), ("", BAD_ARGUMENTS)]
 )
-def test_create_looks_for_the_parent_before_it_looks_at_the_whole_path(peer, path, err):
+def test_create_checks_parent_before_whole_path(peer, path, err):
     assert create(peer, path).err == err
 
 
-def test_unknown_flags_come_before_everything_in_the_path(peer):
+def test_unknown_flags_precede_errors_of_path(peer):
     assert create(peer, None, flags=7, acl=()).err == BAD_ARGUMENTS
 
 
-def test_a_null_path_comes_before_an_invalid_acl(peer):
+def test_null_path_precedes_invalid_acl(peer):
     assert create(peer, None, acl=()).err == MARSHALLING_ERROR
 
 
 @pytest.mark.parametrize("path", ["abc", "", "/missing/\0"])
-def test_a_path_without_slash_or_with_nul_comes_before_an_invalid_acl(peer, path):
+def test_invalid_path_precedes_invalid_acl(peer, path):
     assert create(peer, path, acl=()).err == BAD_ARGUMENTS
 
 
-def test_a_missing_right_comes_before_an_illegal_name(peer):
+def test_missing_permission_precedes_illegal_name(peer):
     peer.create("/p", acl=only(Perm.READ))
 
     assert create(peer, "/p/").err == NO_AUTH
     assert create(peer, "/p/\x01").err == NO_AUTH
 
 
-def test_an_illegal_name_comes_before_an_ephemeral_parent(peer):
+def test_illegal_name_precedes_ephemeral_parent(peer):
     peer.create("/eph", flags=EPHEMERAL)
 
     assert create(peer, "/eph/").err == BAD_ARGUMENTS
@@ -93,21 +93,21 @@ def test_an_illegal_name_comes_before_an_ephemeral_parent(peer):
         ("/t/x/y", NO_NODE),
     ],
 )
-def test_the_path_of_a_create_is_judged_in_the_order_of_zookeeper(peer, path, err):
+def test_path_of_create_is_checked_in_order_of_zookeeper(peer, path, err):
     peer.create("/t")
 
     assert create(peer, path).err == err
 
 
 @pytest.mark.parametrize("path", ["/p/", "/p/.", "/p/.."])
-def test_a_sequential_path_may_end_with_a_slash_or_dots(peer, path):
+def test_sequential_path_may_end_with_slash_or_dots(peer, path):
     peer.create("/p")
 
     assert peer.create(path, flags=SEQUENTIAL) == f"{path}0000000000"
 
 
 @pytest.mark.parametrize(("path", "err"), [("/p/", BAD_ARGUMENTS), ("/missing/", NO_NODE)])
-def test_a_path_that_is_not_sequential_may_not_end_with_a_slash(peer, path, err):
+def test_non_sequential_path_may_not_end_with_slash(peer, path, err):
     peer.create("/p")
 
     assert create(peer, path).err == err
@@ -134,18 +134,18 @@ def test_a_path_that_is_not_sequential_may_not_end_with_a_slash(peer, path, err)
         "😀",
     ],
 )
-def test_characters_in_the_forbidden_ranges_of_utf_16_are_refused(peer, character):
+def test_characters_of_forbidden_utf_16_ranges_are_refused(peer, character):
     assert create(peer, f"/a{character}b").err == BAD_ARGUMENTS
 
 
 @pytest.mark.parametrize("character", [" ", "~", "\xa0", "\u2028", "\ud7ff", "\uf900", "\uffef"])
-def test_characters_beside_the_forbidden_ranges_are_accepted(peer, character):
+def test_characters_next_to_forbidden_ranges_are_accepted(peer, character):
     assert peer.create(f"/a{character}b") == f"/a{character}b"
     assert peer.children("/") == sorted([f"a{character}b", "zookeeper"])
 
 
 @pytest.mark.parametrize("raw", ["eda080", "ff", "c0af", "eda0"])
-def test_malformed_utf_8_is_read_as_the_replacement_character_which_is_forbidden(peer, raw):
+def test_malformed_utf_8_is_read_as_forbidden_replacement(peer, raw):
     path = b"/" + unhex(raw)
     body = (
         len(path).to_bytes(4, "big") + path + unhex("00000000") + r.SetACLRequest("", OPEN_ACL_UNSAFE, 0).encode()[4:]

@@ -1,4 +1,4 @@
-"""Which requests are served: operation codes, bodies that do not decode, headers of replies, and what takes a zxid."""
+"""The dispatch of requests: operation codes, malformed bodies, headers of replies, and which requests use a zxid."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def test_error_replies_have_no_body(peer):
     assert raw == unhex("00000010 00000007 0000000000000001 ffffff9b")
 
 
-def test_a_failed_write_is_sixteen_bytes_as_well(peer):
+def test_failed_write_is_sixteen_bytes(peer):
     raw = peer.feed(request(8, OpCode.CREATE2, r.CreateRequest("/", b"", OPEN_ACL_UNSAFE, 0)))
 
     assert raw == unhex("00000010 00000008 0000000000000002 ffffff92")
 
 
-def test_the_reply_to_a_ping_has_xid_minus_two_whatever_was_sent(peer):
+def test_ping_reply_has_xid_minus_two(peer):
     raw = peer.feed(request(77, OpCode.PING))
 
     assert raw == unhex("00000010 fffffffe 0000000000000001 00000000")
@@ -118,18 +118,18 @@ def test_other_operations_echo_any_xid(peer, xid):
     assert raw == unhex("00000010") + xid.to_bytes(4, "big", signed=True) + unhex("0000000000000001 ffffff9b")
 
 
-# --- operations that are not served ---
+# --- unsupported operations ---
 
 
 @pytest.mark.parametrize("op", [50, 0, 10, 13, 20, 23, 99, 108, -1, -10, 2**31 - 1])
-def test_an_unknown_operation_is_unimplemented_and_ends_the_connection(peer, op):
+def test_unknown_operation_is_unimplemented_and_disconnects(peer, op):
     raw = peer.feed(request(9, op, r.CheckVersionRequest("/", -1)))
 
     assert raw == unhex("00000010 00000009 ffffffffffffffff fffffffa")
     assert peer.closed
 
 
-def test_the_session_survives_an_unknown_operation(peer):
+def test_session_survives_unknown_operation(peer):
     peer.create("/e", flags=EPHEMERAL)
     peer.send(50)
 
@@ -139,7 +139,7 @@ def test_the_session_survives_an_unknown_operation(peer):
     assert second.exists("/e").ephemeralOwner == session_of(peer)
 
 
-def test_an_unknown_operation_consumes_no_zxid(peer, other):
+def test_unknown_operation_takes_no_zxid(peer, other):
     before = last_zxid(other)
 
     peer.send(50)
@@ -147,14 +147,14 @@ def test_an_unknown_operation_consumes_no_zxid(peer, other):
     assert last_zxid(other) == before
 
 
-def test_a_second_connect_request_is_an_unknown_operation(peer):
+def test_second_connect_request_is_unknown_operation(peer):
     raw = peer.feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(17))
 
     assert raw == unhex("00000010 00000000 ffffffffffffffff fffffffa")
     assert peer.closed
 
 
-def test_deleting_a_container_the_internal_way_is_refused_and_ends_the_connection(peer, other):
+def test_internal_container_delete_is_refused_and_disconnects(peer, other):
     create(peer, "/c", CONTAINER, op=OpCode.CREATE_CONTAINER)
 
     raw = peer.feed(request(9, OpCode.DELETE_CONTAINER, string("/c")))
@@ -164,7 +164,7 @@ def test_deleting_a_container_the_internal_way_is_refused_and_ends_the_connectio
     assert other.children("/") == ["c", "zookeeper"]
 
 
-def test_in_3_8_deleting_a_container_the_internal_way_takes_a_zxid():
+def test_in_3_8_internal_container_delete_takes_zxid():
     peer = connected(make_engine(Settings(compat=V3_8)))
     before = last_zxid(peer)
 
@@ -176,7 +176,7 @@ def test_in_3_8_deleting_a_container_the_internal_way_takes_a_zxid():
 
 @pytest.mark.parametrize("compat", [{}, {"compat": V3_8}])
 @pytest.mark.parametrize("path", ["/", "/none"])
-def test_a_check_outside_a_multi_is_refused_and_ends_the_connection(compat, path):
+def test_check_outside_multi_is_refused_and_disconnects(compat, path):
     peer = connected(make_engine(Settings(**compat)))
 
     raw = peer.feed(request(9, OpCode.CHECK, r.CheckVersionRequest(path, -1)))
@@ -185,7 +185,7 @@ def test_a_check_outside_a_multi_is_refused_and_ends_the_connection(compat, path
     assert peer.closed
 
 
-def test_creating_a_session_by_request_is_refused_and_takes_no_zxid(peer, other):
+def test_session_create_request_is_refused_without_zxid(peer, other):
     raw = peer.feed(request(9, OpCode.CREATE_SESSION, unhex("00002710")))
 
     assert raw == unhex("00000010 00000009 ffffffffffffffff fffffffa")
@@ -193,10 +193,10 @@ def test_creating_a_session_by_request_is_refused_and_takes_no_zxid(peer, other)
     assert last_zxid(other) == 2
 
 
-# --- bodies that do not decode ---
+# --- malformed bodies ---
 
 
-def test_a_body_that_does_not_decode_is_a_marshalling_error_only(peer):
+def test_undecodable_body_is_only_marshalling_error(peer):
     raw = peer.feed(request(3, OpCode.SET_DATA, string("/zookeeper")))
 
     assert raw == unhex("00000010 00000003 0000000000000001 fffffffb")
@@ -204,7 +204,7 @@ def test_a_body_that_does_not_decode_is_a_marshalling_error_only(peer):
     assert peer.exists("/zookeeper").version == 0
 
 
-def test_a_write_whose_body_does_not_decode_consumes_no_zxid(peer):
+def test_undecodable_write_takes_no_zxid(peer):
     before = last_zxid(peer)
 
     reply = ask(peer, OpCode.SET_DATA, string("/"))
@@ -214,18 +214,18 @@ def test_a_write_whose_body_does_not_decode_consumes_no_zxid(peer):
 
 
 @pytest.mark.parametrize("path_length", ["fffffffe", "80000000", "7fffffff", "00000003"])
-def test_a_length_inside_the_body_that_cannot_be_is_a_marshalling_error(peer, path_length):
+def test_invalid_length_in_body_is_marshalling_error(peer, path_length):
     reply = ask(peer, OpCode.EXISTS, unhex(path_length) + b"/\0")
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
     assert not peer.closed
 
 
-def test_bytes_behind_the_body_are_ignored(peer):
+def test_bytes_after_body_are_ignored(peer):
     assert error(peer, OpCode.EXISTS, string("/") + b"\0" + b"more") == OK
 
 
-def test_in_3_8_a_write_whose_body_does_not_decode_consumes_a_zxid(old):
+def test_in_3_8_undecodable_write_takes_zxid(old):
     reply = ask(old, OpCode.SET_DATA, string("/"))
 
     assert (reply.err, reply.zxid) == (MARSHALLING_ERROR, 2)
@@ -233,7 +233,7 @@ def test_in_3_8_a_write_whose_body_does_not_decode_consumes_a_zxid(old):
 
 
 @pytest.mark.parametrize("release", ["old", "new"])
-def test_a_reconfig_that_does_not_decode_takes_no_zxid(release: str, request: pytest.FixtureRequest) -> None:
+def test_undecodable_reconfig_takes_no_zxid(release: str, request: pytest.FixtureRequest) -> None:
     peer: Peer = request.getfixturevalue(release)
     before = peer.engine.zxid
 

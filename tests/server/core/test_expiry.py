@@ -1,4 +1,4 @@
-"""When a session expires, and which requests keep it alive.
+"""The expiry of sessions, and the requests that keep them alive.
 
 Source: ExpiryQueue.roundToNextInterval, SessionTrackerImpl.
 """
@@ -12,17 +12,16 @@ from support.calls import REFUSED, at, connected, last_zxid, pass_time, ping, re
 from support.engine import make_engine
 from support.frames import request
 from support.numbers import EPHEMERAL
-from support.records import replace
 
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import MAX_EXPIRED_PER_TICK
 from zoolet.server.core.expiry import NEVER, Expiry
 
-# --- many at once ---
+# --- many sessions ---
 
 
-def test_many_sessions_expire_in_parts_so_that_others_are_served_in_between(engine, peer):
+def test_many_sessions_expire_in_parts_and_others_are_served(engine, peer):
     for _ in range(MAX_EXPIRED_PER_TICK + 1):
         engine.sessions.open(engine.sessions.new_id(), 4_000, 0)
     at(engine, 5_999)
@@ -36,7 +35,7 @@ def test_many_sessions_expire_in_parts_so_that_others_are_served_in_between(engi
     assert len(engine.sessions.alive) == before - MAX_EXPIRED_PER_TICK - 1
 
 
-def test_taking_what_is_due_costs_the_same_for_each_however_many_there_are():
+def test_cost_of_due_session_does_not_grow_with_number():
     class Item:
         deadline = NEVER
 
@@ -49,14 +48,14 @@ def test_taking_what_is_due_costs_the_same_for_each_however_many_there_are():
             pass
         return time.process_time() - started
 
-    assert seconds(100_000) < 1  # 3 s when each one searched the bucket from its beginning
+    assert seconds(100_000) < 1  # 3 s if each session is searched from the start of the bucket
 
 
 # --- deadlines ---
 
 
 @pytest.mark.parametrize(("connect_at", "gone_at"), [(0, 6_000), (1_500, 6_000), (1_999, 6_000), (2_000, 8_000)])
-def test_expiry_is_rounded_up_to_the_tick(engine, peer, connect_at, gone_at):
+def test_expiry_is_rounded_up_to_tick(engine, peer, connect_at, gone_at):
     at(engine, connect_at)
     connected(engine, timeout=4_000).create("/e", flags=EPHEMERAL)
 
@@ -69,16 +68,16 @@ def test_expiry_is_rounded_up_to_the_tick(engine, peer, connect_at, gone_at):
     assert after == ["zookeeper"]
 
 
-def test_a_session_never_expires_before_its_timeout(engine):
+def test_session_never_expires_before_timeout(engine):
     peer = connected(engine, timeout=4_000)
 
     pass_time(engine, 0, 4_000, 1, lambda: None)
 
     assert not peer.closed
-    assert renew(peer).welcome == replace(peer.welcome, timeout_ms=40_000)
+    assert renew(peer).welcome == peer.welcome._replace(timeout_ms=40_000)
 
 
-def test_expiry_closes_the_connection_silently_and_takes_one_zxid(engine, peer):
+def test_expiry_closes_connection_silently_with_one_zxid(engine, peer):
     silent = connected(engine, timeout=4_000)
     silent.create("/e1", flags=EPHEMERAL)
     silent.create("/e2", flags=EPHEMERAL)
@@ -93,7 +92,7 @@ def test_expiry_closes_the_connection_silently_and_takes_one_zxid(engine, peer):
 
 
 @pytest.mark.parametrize(("first", "second", "alive"), [(4_000, 20_000, True), (20_000, 4_000, False)])
-def test_the_renewed_timeout_is_the_one_that_counts(engine, peer, first, second, alive):
+def test_renewed_timeout_applies(engine, peer, first, second, alive):
     renew(connected(engine, timeout=first), timeout=second).create("/e", flags=EPHEMERAL)
 
     at(engine, 10_000)
@@ -104,7 +103,7 @@ def test_the_renewed_timeout_is_the_one_that_counts(engine, peer, first, second,
 # --- heartbeats ---
 
 
-def test_auth_is_no_heartbeat(engine):
+def test_auth_is_not_a_heartbeat(engine):
     peer = connected(engine, timeout=4_000)
 
     pass_time(engine, 0, 5_500, 500, lambda: peer.auth("digest", b"u:p"))
@@ -124,7 +123,7 @@ def test_ping_is_a_heartbeat(engine):
     assert not peer.closed
 
 
-def test_sasl_is_no_heartbeat_and_consumes_no_zxid(engine, peer):
+def test_sasl_is_not_a_heartbeat_and_takes_no_zxid(engine, peer):
     silent = connected(engine, timeout=4_000)
     before = last_zxid(peer)
 
@@ -138,7 +137,7 @@ def test_sasl_is_no_heartbeat_and_consumes_no_zxid(engine, peer):
     assert silent.closed
 
 
-def test_nobody_expires_while_the_log_cannot_be_written() -> None:
+def test_no_session_expires_while_log_fails() -> None:
     engine = make_engine()
     peer = connected(engine, timeout=6000)
     engine.refuse_writes("the log cannot be written", frozen=True)
@@ -152,7 +151,7 @@ def test_nobody_expires_while_the_log_cannot_be_written() -> None:
     assert session_of(peer) not in engine.sessions.alive
 
 
-def test_the_highest_session_id_is_the_last_one_that_was_given() -> None:
+def test_highest_session_id_is_last_given() -> None:
     sessions = make_engine().sessions
     first = sessions.highest_id
 

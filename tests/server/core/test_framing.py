@@ -1,6 +1,4 @@
-"""The frames of a connection: lengths that cannot be, requests that come in pieces, and how many bytes of unfinished
-requests are kept.
-"""
+"""The frames of a connection: invalid lengths, requests in pieces, and the limit for bytes of unfinished requests."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from zoolet.server.core.settings import Settings
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0", b"\0\0", bytes(4), bytes(7)])
-def test_a_frame_too_short_for_a_header_is_hung_up_on_silently(peer, payload):
+def test_frame_too_short_for_header_is_closed_silently(peer, payload):
     raw = peer.feed(frame(payload))
 
     assert raw == b""
@@ -37,14 +35,14 @@ def test_a_frame_too_short_for_a_header_is_hung_up_on_silently(peer, payload):
 
 
 @pytest.mark.parametrize("length", ["ffffffff", "80000000", "00100000", "7fffffff"])
-def test_an_invalid_length_closes_the_connection_before_the_payload_comes(peer, length):
+def test_invalid_length_closes_connection_before_payload(peer, length):
     raw = peer.feed(unhex(length))
 
     assert raw == b""
     assert peer.closed
 
 
-def test_a_frame_that_is_too_long_is_counted_and_logged() -> None:
+def test_oversized_frame_is_counted_and_logged() -> None:
     log = Log()
     engine = engine_with(log)
     connection = ServerConnection(engine, ClientConnection("192.0.2.7", 4711))
@@ -52,21 +50,21 @@ def test_a_frame_that_is_too_long_is_counted_and_logged() -> None:
     connection.receive_data(b"\x7f\0\0\0")
 
     assert engine.metrics.refused["frames"] == 1
-    assert log == ["closing 192.0.2.7:4711: a request of 2130706432 bytes; the limit is 1048575 (jute.maxbuffer)"]
+    assert log == ["closing 192.0.2.7:4711: received a request of 2130706432 bytes (limit 1048575, jute.maxbuffer)"]
 
 
 @pytest.mark.parametrize(("first", "name"), [(b"GET / HTTP/1.1", "HTTP"), (b"\x16\x03\x01\x02\0", "TLS")])
-def test_another_protocol_is_named_in_the_log(first: bytes, name: str) -> None:
+def test_other_protocol_is_named_in_log(first: bytes, name: str) -> None:
     log = Log()
     connection = ServerConnection(engine_with(log), ClientConnection("192.0.2.7", 4711))
 
     connection.receive_data(first)
 
     assert connection.client.closing
-    assert log == [f"closing 192.0.2.7:4711: it begins with {name}, and this port expects ZooKeeper's own protocol"]
+    assert log == [f"closing 192.0.2.7:4711: received {name}, but this port expects the ZooKeeper protocol"]
 
 
-def test_a_frame_of_exactly_the_limit_is_accepted(peer):
+def test_frame_at_limit_is_accepted(peer):
     header = r.RequestHeader(4, OpCode.PING).encode()
 
     raw = peer.feed(unhex("000fffff") + header + bytes(0xFFFFF - len(header)))
@@ -77,7 +75,7 @@ def test_a_frame_of_exactly_the_limit_is_accepted(peer):
 # --- unfinished requests ---
 
 
-def test_a_little_of_a_request_is_kept_however_much_others_keep() -> None:
+def test_small_part_of_request_is_kept_despite_others() -> None:
     engine = make_engine(Settings(max_partial_request_bytes=1_000))
     hog, small = ServerConnection(engine, ClientConnection()), ServerConnection(engine, ClientConnection())
     hog.receive_data((100_000).to_bytes(4, "big") + bytes(990))
@@ -88,18 +86,18 @@ def test_a_little_of_a_request_is_kept_however_much_others_keep() -> None:
 
 
 def half_a_request(peer: Peer, size: int) -> None:
-    """Announce a long request, and send so many bytes of it, the first four included."""
+    """Announce a long request, and send *size* bytes of it, including the length."""
     peer.feed(pack_int(1_000_000) + bytes(size - 4))
 
 
 @pytest.fixture
 def _nothing_for_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count an unfinished request from its first byte on."""
+    """Count an unfinished request from its first byte."""
     monkeypatch.setattr("zoolet.server.core.server_connection.FREE_PARTIAL_BYTES", 0)
 
 
 @pytest.mark.usefixtures("_nothing_for_free")
-def test_unfinished_requests_are_kept_up_to_a_number_of_bytes_in_all(log: Log) -> None:
+def test_unfinished_requests_are_limited_in_total(log: Log) -> None:
     engine = engine_with(log, max_partial_request_bytes=10_000)
     first, second = connected(engine), connected(engine)
 
@@ -112,7 +110,7 @@ def test_unfinished_requests_are_kept_up_to_a_number_of_bytes_in_all(log: Log) -
     assert len(log.with_word("zoolet.maxPartialRequestBytes")) == 1
 
 
-def test_unfinished_requests_of_exactly_that_many_bytes_are_kept() -> None:
+def test_unfinished_requests_at_limit_are_kept() -> None:
     engine = engine_with(max_partial_request_bytes=10_000)
     first, second = connected(engine), connected(engine)
 
@@ -134,7 +132,7 @@ def test_each_piece_of_a_request_is_counted() -> None:
     assert engine.partial_requests == 0
 
 
-def test_a_request_in_very_small_pieces_takes_hardly_more_memory_than_its_bytes() -> None:
+def test_request_in_tiny_pieces_takes_little_more_memory() -> None:
     peer = connected(make_engine())
     peer.feed(pack_int(1_000_000))
 
@@ -144,10 +142,10 @@ def test_a_request_in_very_small_pieces_takes_hardly_more_memory_than_its_bytes(
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert used < 300_000  # 7 MB with an object for each piece
+    assert used < 300_000  # 7 MB if each piece were kept as an object
 
 
-def test_a_request_in_pieces_of_every_size_is_answered() -> None:
+def test_request_in_pieces_of_every_size_is_answered() -> None:
     peer = connected(make_engine())
     data = bytes(range(256)) * 1_000
     peer.create("/a")
@@ -164,7 +162,7 @@ def test_a_request_in_pieces_of_every_size_is_answered() -> None:
     assert peer.get("/a")[0] == data
 
 
-def test_a_request_that_is_whole_is_counted_no_more() -> None:
+def test_complete_request_is_not_counted() -> None:
     engine = engine_with()
     peer = connected(engine)
     whole = frame(r.RequestHeader(1, OpCode.EXISTS).encode() + put_str("/" + "a" * 5_000) + b"\0")
@@ -177,7 +175,7 @@ def test_a_request_that_is_whole_is_counted_no_more() -> None:
     assert len(answer) == 20
 
 
-def test_the_beginning_of_the_next_request_is_counted_with_the_end_of_the_last() -> None:
+def test_start_of_next_request_is_counted_with_rest_of_last() -> None:
     engine = engine_with()
     peer = connected(engine)
     whole = frame(r.RequestHeader(1, OpCode.EXISTS).encode() + put_str("/") + b"\0")
@@ -188,7 +186,7 @@ def test_the_beginning_of_the_next_request_is_counted_with_the_end_of_the_last()
 
 
 @pytest.mark.parametrize("size", [2, 4, 10, 5_000])
-def test_an_unfinished_request_of_a_connection_that_is_gone_is_not_counted(size: int) -> None:
+def test_unfinished_request_of_closed_connection_is_not_counted(size: int) -> None:
     engine = engine_with()
     peer = connected(engine)
     peer.feed((pack_int(1_000_000) + bytes(5_000))[:size])
@@ -200,7 +198,7 @@ def test_an_unfinished_request_of_a_connection_that_is_gone_is_not_counted(size:
 
 
 @pytest.mark.usefixtures("_nothing_for_free")
-def test_an_unfinished_handshake_is_counted_too() -> None:
+def test_unfinished_handshake_is_counted() -> None:
     engine = engine_with(max_partial_request_bytes=10)
     peer = Peer(engine)
 
@@ -210,7 +208,7 @@ def test_an_unfinished_handshake_is_counted_too() -> None:
 
 
 @pytest.mark.usefixtures("_nothing_for_free")
-def test_one_whose_unfinished_request_was_refused_makes_room_for_others() -> None:
+def test_refused_unfinished_request_makes_room_for_others() -> None:
     engine = engine_with(max_partial_request_bytes=10_000)
     first, second = connected(engine), connected(engine)
     half_a_request(first, 6_000)
@@ -225,7 +223,7 @@ def test_one_whose_unfinished_request_was_refused_makes_room_for_others() -> Non
 
 
 def feed_byte_by_byte(size: int) -> float:
-    """Feed a connection a frame of that size one byte at a time; return how many seconds it took."""
+    """Feed a connection a frame of *size* bytes one byte at a time; return the duration in seconds."""
     connection = ServerConnection(make_engine(), ClientConnection())
     connection.receive_data(HELLO)
     connection.client.outbox.clear()
@@ -238,8 +236,8 @@ def feed_byte_by_byte(size: int) -> float:
     return took
 
 
-def test_a_frame_that_comes_byte_by_byte_costs_in_proportion_to_its_length() -> None:
+def test_frame_byte_by_byte_costs_in_proportion_to_length() -> None:
     small = min(feed_byte_by_byte(20_000) for _ in range(3))
     large = min(feed_byte_by_byte(320_000) for _ in range(2))
 
-    assert large < 64 * small  # 16 if linear, 256 if every byte copied all that came before
+    assert large < 64 * small  # the factor is 16 if linear, 256 if every byte copies all earlier ones

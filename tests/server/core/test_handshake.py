@@ -1,6 +1,4 @@
-"""The handshake: the bytes of the response, the timeout that is granted, clients ahead of the server, and sessions that
-are gone.
-"""
+"""The handshake: the bytes of the response, the granted timeout, clients ahead of the server, and expired sessions."""
 
 from __future__ import annotations
 
@@ -16,14 +14,14 @@ from zoolet.server.core.settings import Settings
 # --- the response ---
 
 
-def test_a_connect_request_without_read_only_gets_a_response_without_it(engine):
+def test_connect_request_without_read_only_gets_response_without(engine):
     raw = Peer(engine).feed(unhex("0000002c 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16))
 
     assert len(raw) == 4 + 36
     assert raw[:12] == unhex("00000024 00000000 00002710")
 
 
-def test_a_connect_request_with_read_only_gets_a_response_with_it(engine):
+def test_connect_request_with_read_only_gets_response_with(engine):
     raw = Peer(engine).feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(17))
 
     assert len(raw) == 4 + 37
@@ -31,7 +29,7 @@ def test_a_connect_request_with_read_only_gets_a_response_with_it(engine):
     assert raw[-1:] == unhex("00")
 
 
-def test_a_client_that_would_be_content_with_read_only_learns_that_the_server_is_not(engine):
+def test_client_accepting_read_only_learns_server_is_writable(engine):
     raw = Peer(engine).feed(
         unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16) + b"\x01"
     )
@@ -42,7 +40,7 @@ def test_a_client_that_would_be_content_with_read_only_learns_that_the_server_is
 @pytest.mark.parametrize(
     ("wanted", "granted"), [(0, 4000), (-1, 4000), (4001, 4001), (10_000, 10_000), (2**31 - 1, 40_000)]
 )
-def test_the_timeout_is_clamped_to_two_and_twenty_ticks(engine, wanted, granted):
+def test_timeout_is_clamped_to_two_and_twenty_ticks(engine, wanted, granted):
     welcome = Peer(engine).connect(timeout=wanted)
 
     assert welcome is not None
@@ -50,7 +48,7 @@ def test_the_timeout_is_clamped_to_two_and_twenty_ticks(engine, wanted, granted)
 
 
 @pytest.mark.parametrize("size", [0, 4, 43])
-def test_a_connect_request_that_is_too_short_is_hung_up_on_silently(engine, size):
+def test_short_connect_request_is_closed_silently(engine, size):
     peer = Peer(engine)
     whole = unhex("00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16)
 
@@ -63,7 +61,7 @@ def test_a_connect_request_that_is_too_short_is_hung_up_on_silently(engine, size
 # --- clients ahead of the server ---
 
 
-def test_a_client_ahead_of_the_server_is_hung_up_on_silently(engine, peer):
+def test_client_ahead_of_server_is_closed_silently(engine, peer):
     late = Peer(engine)
 
     welcome = late.connect(zxid=2)
@@ -74,14 +72,14 @@ def test_a_client_ahead_of_the_server_is_hung_up_on_silently(engine, peer):
 
 
 @pytest.mark.parametrize("seen", [1, 0, -1])
-def test_a_client_that_has_seen_the_last_zxid_or_less_is_accepted(engine, peer, seen):
+def test_client_with_last_zxid_or_less_is_accepted(engine, peer, seen):
     welcome = Peer(engine).connect(zxid=seen)
 
     assert welcome is not None
     assert welcome.timeout_ms == 10_000
 
 
-def test_an_exact_server_closes_the_connection_of_a_renewing_client_that_is_ahead():
+def test_exact_server_closes_renewing_client_ahead_of_it():
     engine = make_engine(Settings(expire_clients_ahead=False), now=NOW)
     peer = connected(engine)
     second = Peer(engine)
@@ -92,7 +90,7 @@ def test_an_exact_server_closes_the_connection_of_a_renewing_client_that_is_ahea
     assert second.closed
 
 
-def test_a_renewing_client_of_a_restarted_empty_server_has_expired(engine):
+def test_renewing_client_of_empty_server_has_expired(engine):
     late = Peer(engine)
 
     welcome = late.connect(10_000, session=0x1234, zxid=5)
@@ -101,7 +99,7 @@ def test_a_renewing_client_of_a_restarted_empty_server_has_expired(engine):
     assert late.closed
 
 
-def test_a_client_that_is_ahead_cannot_resume_a_session_that_lives() -> None:
+def test_client_ahead_cannot_resume_live_session() -> None:
     engine = make_engine()
     first, second = Peer(engine), Peer(engine)
     welcome = first.connect()
@@ -112,10 +110,10 @@ def test_a_client_that_is_ahead_cannot_resume_a_session_that_lives() -> None:
     assert (answer, second.closed, first.closed) == (None, True, False)
 
 
-# --- sessions that are gone ---
+# --- expired sessions ---
 
 
-def test_an_unknown_session_gets_a_response_of_zeroes_and_the_end(engine):
+def test_unknown_session_gets_zeroes_and_is_closed(engine):
     peer = Peer(engine)
 
     raw = peer.feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000001234 00000010") + bytes(17))
@@ -124,7 +122,7 @@ def test_an_unknown_session_gets_a_response_of_zeroes_and_the_end(engine):
     assert peer.closed
 
 
-def test_the_response_of_zeroes_has_no_read_only_byte_either_when_none_was_sent(engine):
+def test_zero_response_lacks_read_only_byte_if_none_was_sent(engine):
     peer = Peer(engine)
 
     raw = peer.feed(unhex("0000002c 00000000 0000000000000000 00002710 0000000000001234 00000010") + bytes(16))
@@ -133,7 +131,7 @@ def test_the_response_of_zeroes_has_no_read_only_byte_either_when_none_was_sent(
     assert peer.closed
 
 
-def test_an_expired_session_gets_the_response_of_zeroes(engine, peer):
+def test_expired_session_gets_response_of_zeroes(engine, peer):
     at(engine, 60_000)
 
     second = renew(peer)
@@ -142,7 +140,7 @@ def test_an_expired_session_gets_the_response_of_zeroes(engine, peer):
     assert second.closed
 
 
-def test_a_closed_session_gets_the_response_of_zeroes(peer):
+def test_closed_session_gets_response_of_zeroes(peer):
     peer.close()
 
     second = renew(peer)
@@ -158,7 +156,7 @@ def test_handshakes_and_resumed_sessions_are_counted(engine, peer):
     assert (engine.metrics.connects, engine.metrics.resumed) == (3, 2)
 
 
-def test_a_listener_is_notified_of_what_becomes_of_a_session(engine):
+def test_listener_gets_all_changes_of_session(engine):
     seen = []
     engine.on_session = lambda what, session_id, client: seen.append((what, session_id, client is not None))
 

@@ -1,4 +1,4 @@
-"""What is counted: logins that fail, logins of the super user, requests that are refused; and summaries of numbers."""
+"""Counters: failed logins, logins of the super user, refused requests; and summaries of numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.engine import make_engine
 from support.logins import SUPER, USERS, sasl
 from support.peer import Peer
 
-from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.core.metrics import LIMITS, MAX_NAMESPACES, WINDOW_MS, Metrics, Summary
 from zoolet.server.core.settings import Settings
 
@@ -28,7 +28,7 @@ def test_monitoring_sees_each_limit() -> None:
     assert {figures["zk_zoolet_stalls"], figures["zk_zoolet_stalled_ms"], figures["zk_zoolet_refused_watches"]} == {"0"}
 
 
-def test_a_reset_of_the_figures_sets_the_refusals_back() -> None:
+def test_reset_of_metrics_clears_refusals() -> None:
     engine = engine_with(max_multi_operations=1)
     peer = connected(engine)
     peer.create("/a")
@@ -43,7 +43,7 @@ def test_a_reset_of_the_figures_sets_the_refusals_back() -> None:
 # --- logins ---
 
 
-def test_a_failed_login_is_counted() -> None:
+def test_failed_login_is_counted() -> None:
     engine = make_engine()
 
     connected(engine).auth("nonsense", b"x")
@@ -52,7 +52,7 @@ def test_a_failed_login_is_counted() -> None:
     assert mntr(engine)["zk_auth_failed_count"] == "2"
 
 
-def test_a_failed_sasl_login_is_counted() -> None:
+def test_failed_sasl_login_is_counted() -> None:
     engine = make_engine(Settings(sasl_users=USERS))
 
     sasl(connected(engine), "bob", "wrong")
@@ -60,7 +60,7 @@ def test_a_failed_sasl_login_is_counted() -> None:
     assert mntr(engine)["zk_auth_failed_count"] == "1"
 
 
-def test_a_failed_sasl_login_that_is_let_pass_is_counted() -> None:
+def test_tolerated_failed_sasl_login_is_counted() -> None:
     engine = make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True))
 
     sasl(connected(engine), "bob", "wrong")
@@ -68,7 +68,7 @@ def test_a_failed_sasl_login_that_is_let_pass_is_counted() -> None:
     assert mntr(engine)["zk_auth_failed_count"] == "1"
 
 
-def test_a_login_that_succeeds_is_not_counted_as_failed() -> None:
+def test_successful_login_is_not_counted_as_failed() -> None:
     engine = make_engine(Settings(sasl_users=USERS))
     peer = connected(engine)
 
@@ -99,7 +99,7 @@ def observed(*values: float) -> Summary:
     return summary
 
 
-def test_a_summary_has_count_sum_and_extremes() -> None:
+def test_summary_has_count_sum_and_extremes() -> None:
     summary = observed(3.0, 1.0, 2.5)
 
     assert (summary.count, summary.total, summary.least, summary.most) == (3, 6.5, 1.0, 3.0)
@@ -107,23 +107,23 @@ def test_a_summary_has_count_sum_and_extremes() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300), st.sampled_from([0.5, 0.9, 0.99, 0.999]))
-def test_a_quantile_is_exact_to_six_percent(values: list[float], part: float) -> None:
+def test_quantile_is_exact_to_six_percent(values: list[float], part: float) -> None:
     exact = sorted(values)[ceil(part * len(values)) - 1]
 
     assert observed(*values).quantile(part) == pytest.approx(exact, rel=0.0625, abs=0.001)
 
 
-def test_a_quantile_of_small_numbers_is_exact_to_six_percent_too() -> None:
+def test_quantile_of_small_numbers_is_exact_to_six_percent() -> None:
     for thousandths in range(200):
         value = thousandths / 1000
         assert observed(0.0, value, 1000.0).quantile(0.5) == pytest.approx(value, rel=0.063, abs=1e-9)
 
 
-def test_a_quantile_of_nothing_is_not_a_number() -> None:
+def test_quantile_without_values_is_nan() -> None:
     assert isnan(Summary().quantile(0.5))
 
 
-def test_a_quantile_forgets_what_is_older_than_the_window() -> None:
+def test_quantile_forgets_values_older_than_window() -> None:
     summary = observed(100.0)
     summary.rotate(1_000 + WINDOW_MS)
     summary.observe(1.0)
@@ -137,7 +137,24 @@ def test_a_quantile_forgets_what_is_older_than_the_window() -> None:
     assert summary.count == 2
 
 
-def test_the_namespaces_of_quotas_are_bounded() -> None:
+def test_quantile_since_mark_forgets_older_values() -> None:
+    summary = observed(100.0, 100.0)
+    mark = summary.mark()
+    assert isnan(summary.quantile(0.99, mark))
+    summary.observe(1.0)
+
+    assert summary.quantile(0.99, mark) == pytest.approx(1, rel=0.0625)
+    assert summary.quantile(0.99) == pytest.approx(100, rel=0.0625)
+    summary.rotate(1_000 + WINDOW_MS)
+    summary.observe(3.0)
+    assert summary.quantile(0.5, mark) == pytest.approx(1, rel=0.0625)
+    assert summary.quantile(0.99, mark) == pytest.approx(3, rel=0.0625)
+    assert summary.quantile(0.99, summary.mark()) != summary.quantile(0.99)
+    summary.rotate(1_000 + 9 * WINDOW_MS)
+    assert isnan(summary.quantile(0.5, mark))
+
+
+def test_quota_namespaces_are_bounded() -> None:
     metrics = Metrics()
     for number in range(2 * MAX_NAMESPACES):
         metrics.exceed_quota(f"/{number}/a")

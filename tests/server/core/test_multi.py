@@ -1,4 +1,4 @@
-"""Transactions: results, failures, what fails as a whole, and how many operations there may be.
+"""Transactions: results, failures, requests that fail as a whole, and the limit for operations.
 
 Source: MultiOperationRecord, PrepRequestProcessor.pRequest, case multi.
 """
@@ -47,26 +47,26 @@ from zoolet.protocol.operations import OpCode
 
 
 def sets(count: int) -> bytes:
-    """A multi of so many setData."""
+    """Return a multi of *count* setData operations."""
     return wire.encode_operations([(OpCode.SET_DATA, r.SetDataRequest("/a", b"x", -1))] * count)
 
 
 # --- results ---
 
 
-def test_a_successful_result_has_its_type_done_zero_and_error_zero(peer):
+def test_successful_result_has_type_zero_and_no_error(peer):
     reply = multi(peer, checking("/"))
 
     assert reply.body == unhex("0000000d 00 00000000" + END)
 
 
-def test_an_error_result_carries_its_code_twice(peer):
+def test_error_result_has_its_code_twice(peer):
     reply = multi(peer, checking("/none"))
 
     assert reply.body == unhex("ffffffff 00 ffffff9b ffffff9b" + END)
 
 
-def test_an_empty_multi_answers_the_end_header_and_consumes_a_zxid(peer):
+def test_empty_multi_answers_end_header_and_takes_zxid(peer):
     before = last_zxid(peer)
 
     reply = multi(peer)
@@ -74,7 +74,7 @@ def test_an_empty_multi_answers_the_end_header_and_consumes_a_zxid(peer):
     assert (reply.err, reply.zxid, reply.body) == (OK, before + 1, unhex(END))
 
 
-def test_the_sequence_number_moves_on_inside_a_multi(peer):
+def test_sequence_number_advances_inside_multi(peer):
     reply = multi(peer, creating("/a-", SEQUENTIAL), creating("/b-", SEQUENTIAL))
 
     assert reply.body == (
@@ -86,7 +86,7 @@ def test_the_sequence_number_moves_on_inside_a_multi(peer):
     )
 
 
-def test_the_container_flag_inside_a_multi_does_make_a_container(engine, peer):
+def test_container_flag_inside_multi_makes_container(engine, peer):
     reply = multi(peer, creating("/c", CONTAINER))
 
     z = reply.zxid
@@ -97,7 +97,7 @@ def test_the_container_flag_inside_a_multi_does_make_a_container(engine, peer):
     assert node.is_container()
 
 
-def test_the_operations_of_a_multi_see_each_other(peer):
+def test_operations_of_multi_see_each_other(peer):
     reply = multi(
         peer,
         creating("/p"),
@@ -123,7 +123,7 @@ def test_the_operations_of_a_multi_see_each_other(peer):
     )
 
 
-def test_a_multi_leaves_one_zxid_everywhere(peer):
+def test_multi_uses_one_zxid(peer):
     before = last_zxid(peer)
 
     reply = multi(peer, creating("/p"), creating("/p/c"), creating("/p/d"), deleting("/p/c"))
@@ -132,7 +132,7 @@ def test_a_multi_leaves_one_zxid_everywhere(peer):
     assert peer.exists("/p") == r.Stat(reply.zxid, reply.zxid, NOW, NOW, 0, 3, 0, 0, 0, 1, reply.zxid)
 
 
-def test_create2_inside_a_multi_answers_path_and_stat(peer):
+def test_create2_inside_multi_answers_path_and_stat(peer):
     reply = multi(peer, (OpCode.CREATE2, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 0)))
 
     z = reply.zxid
@@ -140,7 +140,7 @@ def test_create2_inside_a_multi_answers_path_and_stat(peer):
     assert reply.body == unhex("0000000f 00 00000000") + string("/c") + stat.encode() + unhex(END)
 
 
-def test_in_3_8_create2_inside_a_multi_answers_the_path_only(old):
+def test_in_3_8_create2_inside_multi_answers_only_path(old):
     reply = multi(old, (OpCode.CREATE2, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 0)))
 
     assert reply.body == unhex("00000001 00 00000000") + string("/c") + unhex(END)
@@ -149,20 +149,20 @@ def test_in_3_8_create2_inside_a_multi_answers_the_path_only(old):
 # --- failures ---
 
 
-def test_a_failed_multi_has_error_zero_in_its_header(peer):
+def test_failed_multi_has_error_zero_in_header(peer):
     before = last_zxid(peer)
 
     reply = multi(peer, creating("/a"), deleting("/none"), creating("/b"))
 
     assert (reply.err, reply.zxid) == (OK, before + 1)
     assert reply.body == unhex(
-        "ffffffff 00 00000000 00000000"  # it would have worked
-        "ffffffff 00 ffffff9b ffffff9b"  # it failed
-        "ffffffff 00 fffffffe fffffffe" + END  # it was not tried
+        "ffffffff 00 00000000 00000000"  # would have succeeded
+        "ffffffff 00 ffffff9b ffffff9b"  # failed
+        "ffffffff 00 fffffffe fffffffe" + END  # was not tried
     )
 
 
-def test_a_failed_multi_applies_nothing(peer, other):
+def test_failed_multi_changes_nothing(peer, other):
     root = peer.exists("/")
     add_watch(other, "/", RECURSIVE_WATCH)
 
@@ -174,17 +174,17 @@ def test_a_failed_multi_applies_nothing(peer, other):
     assert other.receive() == [(CREATED, "/s0000000000")]
 
 
-# --- what fails as a whole ---
+# --- requests that fail as a whole ---
 
 
-def test_a_multi_without_its_end_is_a_marshalling_error_without_body(peer):
+def test_multi_without_end_is_marshalling_error_without_body(peer):
     reply = ask(peer, OpCode.MULTI, unhex("00000002 00 ffffffff") + r.DeleteRequest("/none", -1).encode())
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
 
 
 @pytest.mark.parametrize("op", [OpCode.SET_ACL, OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.SYNC])
-def test_an_operation_that_does_not_belong_into_a_multi_is_a_marshalling_error(peer, op):
+def test_foreign_operation_in_multi_is_marshalling_error(peer, op):
     body = wire.encode_operations([(op, r.GetDataRequest("/", False))])
 
     reply = ask(peer, OpCode.MULTI, body)
@@ -192,14 +192,14 @@ def test_an_operation_that_does_not_belong_into_a_multi_is_a_marshalling_error(p
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
 
 
-def test_an_unknown_flag_inside_a_multi_fails_the_whole_request(peer):
+def test_unknown_flag_inside_multi_fails_whole_request(peer):
     reply = multi(peer, creating("/a"), creating("/b", flags=99))
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
     assert peer.children("/") == ["zookeeper"]
 
 
-def test_in_3_8_an_unknown_flag_inside_a_multi_fails_its_operation(old):
+def test_in_3_8_unknown_flag_in_multi_fails_its_operation(old):
     reply = multi(old, creating("/a"), creating("/b", flags=99))
 
     assert reply.err == OK
@@ -207,7 +207,7 @@ def test_in_3_8_an_unknown_flag_inside_a_multi_fails_its_operation(old):
 
 
 @pytest.mark.parametrize("flags", [5, 6])
-def test_a_ttl_flag_in_a_plain_create_fails_the_whole_multi(peer, flags):
+def test_ttl_flag_in_plain_create_fails_whole_multi(peer, flags):
     reply = multi(peer, creating("/a"), creating("/b", flags))
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
@@ -223,14 +223,24 @@ def test_a_ttl_flag_in_a_plain_create_fails_the_whole_multi(peer, flags):
         (OpCode.CHECK, r.CheckVersionRequest(None, -1)),
     ],
 )
-def test_a_null_path_fails_the_whole_multi(peer, op, body):
+def test_null_path_fails_whole_multi(peer, op, body):
     reply = multi(peer, creating("/a"), (op, body))
 
     assert reply.err == MARSHALLING_ERROR
     assert peer.children("/") == ["zookeeper"]
 
 
-def test_in_3_8_flags_that_need_a_ttl_fail_a_multi_only_when_their_turn_comes(old: Peer) -> None:
+def test_in_3_8_a_null_path_in_a_multi_skips_a_zxid(old: Peer) -> None:
+    before = old.engine.zxid
+
+    (failed,) = old.send(OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest(None, -1))]))
+    (created,) = old.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode())
+
+    assert (failed.err, failed.zxid - before, failed.body) == (MARSHALLING_ERROR, 0, wire.END)
+    assert created.zxid - before == 2
+
+
+def test_in_3_8_ttl_flags_fail_multi_at_their_turn(old: Peer) -> None:
     operations = encode_operations(
         [
             (OpCode.DELETE, r.DeleteRequest("/none", -1)),
@@ -243,7 +253,7 @@ def test_in_3_8_flags_that_need_a_ttl_fail_a_multi_only_when_their_turn_comes(ol
     assert reply.err == 0
 
 
-def test_in_3_9_flags_that_need_a_ttl_fail_a_multi_as_a_whole(new: Peer) -> None:
+def test_in_3_9_flags_needing_ttl_fail_whole_multi(new: Peer) -> None:
     operations = encode_operations(
         [
             (OpCode.DELETE, r.DeleteRequest("/none", -1)),
@@ -256,16 +266,14 @@ def test_in_3_9_flags_that_need_a_ttl_fail_a_multi_as_a_whole(new: Peer) -> None
     assert (reply.err, reply.body) == (-5, b"")
 
 
-def test_a_ttl_create_with_other_flags_inside_a_multi_makes_a_plain_node(new: Peer) -> None:
+def test_ttl_create_with_other_flags_in_multi_makes_plain_node(new: Peer) -> None:
     ((kind, made),) = new.multi((OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 0, 7)))
 
     assert (kind, made) == (OpCode.CREATE, r.CreateResponse("/a"))
 
 
 @pytest.mark.parametrize("release", ["old", "new"])
-def test_a_multi_that_does_not_decode_takes_a_zxid_in_every_release(
-    release: str, request: pytest.FixtureRequest
-) -> None:
+def test_undecodable_multi_takes_zxid_in_every_release(release: str, request: pytest.FixtureRequest) -> None:
     peer: Peer = request.getfixturevalue(release)
     before = peer.engine.zxid
 
@@ -275,7 +283,7 @@ def test_a_multi_that_does_not_decode_takes_a_zxid_in_every_release(
 
 
 @pytest.mark.parametrize("flags", [0, 5])
-def test_in_3_9_a_null_acl_list_in_a_multi_fails_it_as_a_whole_and_takes_no_zxid(new: Peer, flags: int) -> None:
+def test_in_3_9_null_acl_fails_multi_without_zxid(new: Peer, flags: int) -> None:
     before = new.engine.zxid
     operations = encode_operations(
         [
@@ -297,16 +305,16 @@ def test_in_3_9_unknown_flags_come_before_a_null_acl_list(new: Peer) -> None:
     assert (reply.err, reply.zxid) == (-5, before + 1)
 
 
-def test_in_3_9_a_null_acl_list_of_a_ttl_create_fails_in_its_turn(new: Peer) -> None:
+def test_in_3_9_null_acl_of_ttl_create_fails_at_its_turn(new: Peer) -> None:
     results = new.multi((OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", None, 5, 7)))
 
     assert results == [(-1, r.ErrorResponse(-114))]
 
 
-# --- how many operations ---
+# --- the limit for operations ---
 
 
-def test_a_multi_of_as_many_operations_as_there_may_be_is_done() -> None:
+def test_multi_at_operation_limit_is_done() -> None:
     peer = connected(engine_with(max_multi_operations=3))
     peer.create("/a")
 
@@ -314,7 +322,7 @@ def test_a_multi_of_as_many_operations_as_there_may_be_is_done() -> None:
     assert peer.get("/a")[1].version == 3
 
 
-def test_a_multi_of_one_operation_too_many_is_refused_whole(log: Log) -> None:
+def test_multi_above_operation_limit_is_refused_whole(log: Log) -> None:
     engine = engine_with(log, max_multi_operations=3)
     peer = connected(engine)
     peer.create("/a")
@@ -326,7 +334,7 @@ def test_a_multi_of_one_operation_too_many_is_refused_whole(log: Log) -> None:
     assert len(log.with_word("zoolet.maxMultiOperations")) == 1
 
 
-def test_a_hundred_multis_that_are_too_long_are_counted_each_and_logged_once(log: Log) -> None:
+def test_hundred_oversized_multis_are_counted_and_logged_once(log: Log) -> None:
     engine = engine_with(log, max_multi_operations=1)
     peer = connected(engine)
     peer.create("/a")
@@ -338,14 +346,14 @@ def test_a_hundred_multis_that_are_too_long_are_counted_each_and_logged_once(log
     assert len(log) == 1
 
 
-def test_a_multi_that_is_refused_costs_no_more_than_what_may_be_done() -> None:
+def test_refused_multi_costs_no_more_than_allowed() -> None:
     engine = engine_with(max_multi_operations=10)
     peer = connected(engine)
     peer.create("/a")
 
     request = sets(30_000)
     took = []
-    for _ in range(5):  # the collector of garbage may have its turn in one of them
+    for _ in range(5):  # one of them may be disturbed by garbage collection
         started = time.process_time()
         assert error(peer, OpCode.MULTI, request) == THROTTLED_OP
         took.append(time.process_time() - started)
@@ -368,16 +376,14 @@ def test_a_multi_that_is_refused_costs_no_more_than_what_may_be_done() -> None:
     ],
     ids=lambda value: value[0].name,
 )
-def test_an_operation_of_a_multi_is_refused_and_undoes_what_came_before(
-    private: Peer, operation: tuple[OpCode, r.Stat]
-) -> None:
+def test_refused_operation_of_multi_undoes_earlier_ones(private: Peer, operation: tuple[OpCode, r.Stat]) -> None:
     results = private.multi((OpCode.CREATE, r.CreateRequest("/mine", b"", OPEN_ACL_UNSAFE, 0)), operation)
 
     assert [result.err for _, result in results] == [0, NO_AUTH]
     assert private.engine.tree.get("/mine") is None
 
 
-def test_a_set_acl_has_no_place_in_a_multi(private: Peer) -> None:
+def test_set_acl_in_multi_is_refused(private: Peer) -> None:
     header = r.MultiHeader(OpCode.SET_ACL, False, -1).encode()
     body = header + r.SetACLRequest("/private", OPEN_ACL_UNSAFE, -1).encode() + wire.END
 
@@ -387,7 +393,7 @@ def test_a_set_acl_has_no_place_in_a_multi(private: Peer) -> None:
     assert private.engine.tree.find("/private").acl != 0
 
 
-def test_a_failed_multi_leaves_the_acl_of_what_it_deleted(private: Peer) -> None:
+def test_failed_multi_keeps_acl_of_deleted_node(private: Peer) -> None:
     engine = private.engine
     owner = owner_of(engine)
 
@@ -397,7 +403,7 @@ def test_a_failed_multi_leaves_the_acl_of_what_it_deleted(private: Peer) -> None
         private.get("/private/child")
 
 
-def test_a_node_made_again_in_a_multi_has_its_new_acl_only(private: Peer) -> None:
+def test_node_recreated_in_multi_has_only_new_acl(private: Peer) -> None:
     owner = owner_of(private.engine)
     owner.create("/open")
 

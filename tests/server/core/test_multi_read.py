@@ -1,4 +1,4 @@
-"""multiRead: results, failures, and how long it may be."""
+"""multiRead: results, failures, and the maximum length."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zoolet.protocol.operations import OpCode
 
 
 def gets(count: int, path: str = "/a") -> bytes:
-    """A multiRead of so many getData."""
+    """Return a multiRead of *count* getData operations."""
     return wire.encode_operations([(OpCode.GET_DATA, r.GetDataRequest(path, False))] * count)
 
 
-def test_a_multi_read_fails_operation_by_operation(peer):
+def test_multi_read_fails_operation_by_operation(peer):
     peer.create("/d", b"data")
     body = wire.encode_operations(
         [
@@ -36,7 +36,7 @@ def test_a_multi_read_fails_operation_by_operation(peer):
     assert reply.body == unhex("ffffffff 00 ffffff9b ffffff9b 00000008 00 00000000 00000000" + END)
 
 
-def test_the_watch_flag_inside_a_multi_read_is_ignored(peer):
+def test_watch_flag_inside_multi_read_is_ignored(peer):
     body = wire.encode_operations(
         [
             (OpCode.GET_DATA, r.GetDataRequest("/", True)),
@@ -52,7 +52,7 @@ def test_the_watch_flag_inside_a_multi_read_is_ignored(peer):
 
 @pytest.mark.parametrize("release", ["old", "new"])
 @pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.GET_CHILDREN])
-def test_a_multi_read_that_fails_has_the_results_so_far_and_an_end(
+def test_failing_multi_read_has_results_so_far_and_end(
     release: str, op: OpCode, request: pytest.FixtureRequest
 ) -> None:
     peer: Peer = request.getfixturevalue(release)
@@ -73,7 +73,7 @@ def read_all(peer: Peer, *operations: tuple[OpCode, str]) -> Reply:
 
 
 @pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.GET_CHILDREN])
-def test_a_multi_read_tells_nothing_of_a_private_node(private: Peer, op: OpCode) -> None:
+def test_multi_read_reveals_nothing_of_private_node(private: Peer, op: OpCode) -> None:
     reply = read_all(private, (op, "/private"))
 
     assert reply.err == 0
@@ -81,7 +81,7 @@ def test_a_multi_read_tells_nothing_of_a_private_node(private: Peer, op: OpCode)
     assert b"child" not in reply.body
 
 
-def test_a_multi_read_of_one_operation_too_many_is_refused(log: Log) -> None:
+def test_multi_read_above_operation_limit_is_refused(log: Log) -> None:
     engine = engine_with(log, max_multi_operations=3)
     peer = connected(engine)
     peer.create("/a")
@@ -92,14 +92,14 @@ def test_a_multi_read_of_one_operation_too_many_is_refused(log: Log) -> None:
     assert engine.metrics.refused["multi_operations"] == 1
 
 
-def test_a_multi_read_whose_results_are_as_long_as_they_may_be_is_answered() -> None:
+def test_multi_read_with_results_at_limit_is_answered() -> None:
     peer = connected(engine_with(max_multi_read=3 * (9 + 4 + 1000 + 68)))
     peer.create("/a", b"x" * 1000)
 
     assert error(peer, OpCode.MULTI_READ, gets(3)) == 0
 
 
-def test_a_multi_read_whose_results_are_too_long_is_refused(log: Log) -> None:
+def test_multi_read_with_oversized_results_is_refused(log: Log) -> None:
     engine = engine_with(log, max_multi_read=3 * (9 + 4 + 1000 + 68) - 1)
     peer = connected(engine)
     peer.create("/a", b"x" * 1000)
@@ -111,7 +111,7 @@ def test_a_multi_read_whose_results_are_too_long_is_refused(log: Log) -> None:
     assert len(log.with_word("zoolet.maxMultiReadBytes")) == 1
 
 
-def test_the_reply_to_a_multi_read_that_is_refused_has_no_results() -> None:
+def test_refused_multi_read_has_no_results() -> None:
     peer = connected(engine_with(max_multi_read=100))
     peer.create("/a", b"x" * 1000)
 
@@ -120,7 +120,7 @@ def test_the_reply_to_a_multi_read_that_is_refused_has_no_results() -> None:
     assert reply.body == b""
 
 
-def test_lists_of_children_count_among_the_results_of_a_multi_read() -> None:
+def test_children_lists_count_among_multi_read_results() -> None:
     peer = connected(engine_with(max_multi_read=1000))
     peer.create("/a")
     for number in range(100):
@@ -136,7 +136,7 @@ def test_lists_of_children_count_among_the_results_of_a_multi_read() -> None:
 @pytest.mark.parametrize(
     ("release", "flags", "results"), [("new", 0, unhex(END)), ("new", 5, b""), ("old", 5, unhex(END))]
 )
-def test_a_multi_read_of_writes_with_wrong_flags_has_no_results_in_3_9(
+def test_multi_read_of_writes_with_wrong_flags_fails_in_3_9(
     release: str, flags: int, results: bytes, request: pytest.FixtureRequest
 ) -> None:
     peer: Peer = request.getfixturevalue(release)

@@ -1,4 +1,4 @@
-"""Quotas: which texts are one, what parsing them costs, what is logged, and what a transaction is measured by."""
+"""Quotas: valid texts, the cost of parsing, log lines, and the limits for a transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = ["count", "bytes", "countHardLimit", "byteHardLimit", "more"]
 
 
 def limited(limits: bytes, log: Log | None = None, *, stats: bool = True) -> Peer:
-    """A client of a server on whose node /q is a quota."""
+    """Return a client of a server with a quota on node /q."""
     peer = connected(make_engine(Settings(enforce_quota=True), log=log))
     peer.create("/q")
     peer.create(QUOTA + "/q")
@@ -53,7 +53,7 @@ def delete(path: str) -> Operation:
 
 
 def errors(peer: Peer, *operations: Operation) -> list[int]:
-    """Do a transaction; return the error of each of its operations."""
+    """Run a transaction; return the error of each operation."""
     return [body.err if isinstance(body, r.ErrorResponse) else 0 for _, body in peer.multi(*operations)]
 
 
@@ -64,14 +64,14 @@ def text(numbers: dict[str, int]) -> bytes:
 # --- texts ---
 
 
-def test_a_text_of_256_bytes_is_a_quota() -> None:
+def test_text_of_256_bytes_is_a_quota() -> None:
     data = (b"count=1," + b"k=1," * 70)[: MAX_TEXT - 9] + b",bytes=22"
 
     assert len(data) == MAX_TEXT
     assert Amount.parse(data).size == 22
 
 
-def test_a_text_of_257_bytes_is_not_a_quota() -> None:
+def test_text_of_257_bytes_is_not_a_quota() -> None:
     data = b"count=1,bytes=2,abc=" + b"1,k=" * 60
 
     with pytest.raises(ValueError, match="256"):
@@ -79,14 +79,14 @@ def test_a_text_of_257_bytes_is_not_a_quota() -> None:
     assert len(data[: MAX_TEXT - 8] + b",bytes=22") == MAX_TEXT + 1
 
 
-def test_limits_that_are_too_long_fail_a_write_as_limits_that_do_not_parse_do() -> None:
+def test_oversized_limits_fail_write_like_unparsable_ones() -> None:
     peer = limited(b"count=1," + b"k=1," * 100 + b"k=1")
 
     with pytest.raises(MarshallingError):
         peer.create("/q/a")
 
 
-def test_stats_that_are_too_long_are_left_alone() -> None:
+def test_oversized_stats_are_left_unchanged() -> None:
     peer = limited(b"count=5")
     long = b"count=0," + b"k=1," * 100 + b"k=1"
     peer.set(STATS, long)
@@ -98,26 +98,26 @@ def test_stats_that_are_too_long_are_left_alone() -> None:
 
 @moderate
 @given(st.dictionaries(st.sampled_from(KEYS), st.integers(-1, 2**63 - 1)))
-def test_a_text_says_what_was_written_into_it(numbers: dict[str, int]) -> None:
+def test_text_is_parsed_as_written(numbers: dict[str, int]) -> None:
     amount = Amount.parse(text(numbers))
 
-    assert (amount.count, amount.size, amount.count_hard, amount.size_hard) == tuple(
+    assert (amount.nodes, amount.size, amount.count_hard, amount.size_hard) == tuple(
         numbers.get(name, -1) for name in KEYS[:4]
     )
 
 
-def test_a_text_is_parsed_once_however_many_writes_it_limits() -> None:
+def test_text_is_parsed_once_for_many_writes() -> None:
     peer = limited(b"count=123456,bytes=-1")
     _parse.cache_clear()
 
     for number in range(50):
         peer.set("/q", b"x" * number)
 
-    assert _parse.cache_info().misses <= 1 + 51  # the limits once, and the stats as often as they change
+    assert _parse.cache_info().misses <= 1 + 51  # the limits once, and the stats after each change
 
 
 @pytest.mark.parametrize("name", [LIMITS, STATS], ids=["limits", "stats"])
-def test_a_hostile_text_costs_a_write_next_to_nothing(name: str) -> None:
+def test_hostile_text_costs_write_little(name: str) -> None:
     peer = limited(b"count=100000")
     peer.set(name, b"k=1," * 200_000)
 
@@ -126,13 +126,13 @@ def test_a_hostile_text_costs_a_write_next_to_nothing(name: str) -> None:
     took = time.process_time() - started
 
     assert len(replies) == 200
-    assert took < 2  # 5 ms; parsed each time, it would take half a minute
+    assert took < 2  # 5 ms; parsing them each time would take half a minute
 
 
 # --- the log ---
 
 
-def test_a_soft_limit_that_is_exceeded_again_and_again_is_logged_once_in_ten_seconds() -> None:
+def test_repeatedly_exceeded_soft_limit_is_logged_every_10_s() -> None:
     log = Log()
     peer = limited(b"count=1", log)
 
@@ -144,7 +144,7 @@ def test_a_soft_limit_that_is_exceeded_again_and_again_is_logged_once_in_ten_sec
     assert "/q" in log[0]
 
 
-def test_what_has_no_limit_is_not_logged() -> None:
+def test_node_without_limit_is_not_logged() -> None:
     log = Log()
     peer = limited(b"bytes=1000", log)
     for number in range(3):
@@ -153,7 +153,7 @@ def test_what_has_no_limit_is_not_logged() -> None:
     assert log == []
 
 
-def test_a_soft_limit_that_stays_exceeded_is_logged_with_how_often() -> None:
+def test_exceeded_soft_limit_is_logged_with_its_count() -> None:
     log = Log()
     peer = limited(b"count=1", log)
     for number in range(100):
@@ -167,7 +167,7 @@ def test_a_soft_limit_that_stays_exceeded_is_logged_with_how_often() -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_quotas_that_are_exceeded_in_turns_do_not_fill_the_log() -> None:
+def test_two_thousand_exceeded_quotas_do_not_fill_log() -> None:
     log = Log()
     peer = limited(b"count=1", log)
     for number in range(2_000):
@@ -186,15 +186,15 @@ def test_two_thousand_quotas_that_are_exceeded_in_turns_do_not_fill_the_log() ->
 # --- transactions ---
 
 
-def test_creates_of_one_transaction_are_each_checked_against_the_state_before() -> None:
+def test_creates_of_transaction_are_checked_against_state_before() -> None:
     peer = limited(b"countHardLimit=3")
 
     outcome = errors(peer, create("/q/a"), create("/q/b"), create("/q/c"), create("/q/d"))
 
-    assert outcome == [0, 0, 0, 0]  # one by one the third would be refused
+    assert outcome == [0, 0, 0, 0]  # as single requests, the third would be refused
 
 
-def test_after_the_transaction_what_it_made_counts() -> None:
+def test_creates_of_transaction_count_after_it() -> None:
     peer = limited(b"countHardLimit=3")
     errors(peer, create("/q/a"), create("/q/b"), create("/q/c"))
 
@@ -202,7 +202,7 @@ def test_after_the_transaction_what_it_made_counts() -> None:
         peer.create("/q/d")
 
 
-def test_limits_that_a_transaction_removes_still_hold_in_it() -> None:
+def test_limits_removed_by_transaction_apply_in_it() -> None:
     peer = limited(b"countHardLimit=1")
 
     outcome = errors(peer, delete(LIMITS), create("/q/a"))
@@ -210,7 +210,7 @@ def test_limits_that_a_transaction_removes_still_hold_in_it() -> None:
     assert outcome[1] == QUOTA_EXCEEDED
 
 
-def test_limits_that_a_transaction_raises_still_hold_in_it() -> None:
+def test_transaction_uses_old_limits() -> None:
     peer = limited(b"countHardLimit=1")
 
     outcome = errors(peer, set_data(LIMITS, b"countHardLimit=100"), create("/q/a"))
@@ -218,7 +218,7 @@ def test_limits_that_a_transaction_raises_still_hold_in_it() -> None:
     assert outcome[1] == QUOTA_EXCEEDED
 
 
-def test_limits_that_a_transaction_makes_hold_only_after_it() -> None:
+def test_limits_created_by_transaction_apply_after_it() -> None:
     peer = limited(b"countHardLimit=1")
     peer.create("/p")
     peer.create(QUOTA + "/p")
@@ -231,7 +231,7 @@ def test_limits_that_a_transaction_makes_hold_only_after_it() -> None:
         peer.create("/p/b")
 
 
-def test_stats_that_a_transaction_sets_count_only_after_it() -> None:
+def test_stats_set_by_transaction_count_after_it() -> None:
     peer = limited(b"countHardLimit=1")
 
     outcome = errors(peer, set_data(STATS, b"count=0,bytes=0"), create("/q/a"))
@@ -239,7 +239,7 @@ def test_stats_that_a_transaction_sets_count_only_after_it() -> None:
     assert outcome[1] == QUOTA_EXCEEDED
 
 
-def test_stats_that_a_transaction_removes_count_in_it() -> None:
+def test_stats_removed_by_transaction_count_in_it() -> None:
     peer = limited(b"countHardLimit=1")
 
     outcome = errors(peer, delete(STATS), create("/q/a"))
@@ -247,7 +247,7 @@ def test_stats_that_a_transaction_removes_count_in_it() -> None:
     assert outcome[1] == QUOTA_EXCEEDED
 
 
-def test_stats_that_a_transaction_makes_count_only_after_it() -> None:
+def test_stats_created_by_transaction_count_after_it() -> None:
     peer = limited(b"countHardLimit=1", stats=False)
 
     outcome = errors(peer, create(STATS, b"count=9,bytes=9"), create("/q/a"))
@@ -255,7 +255,7 @@ def test_stats_that_a_transaction_makes_count_only_after_it() -> None:
     assert outcome == [0, 0]
 
 
-def test_a_transaction_that_fails_leaves_the_quota_as_it_was() -> None:
+def test_failed_transaction_keeps_quota() -> None:
     peer = limited(b"countHardLimit=2")
 
     failed = errors(peer, delete(LIMITS), create("/q/a"), create("/nowhere/x"))
@@ -275,7 +275,7 @@ hard = st.fixed_dictionaries({}, optional={"countHardLimit": st.integers(1, 4), 
 
 
 def refused_alone(limits: dict[str, int], before: list[Operation], data: bytes) -> bool:
-    """Whether a create of one more node is refused by itself, after *before*."""
+    """Return whether a single create of one more node is refused, after *before*."""
     peer = limited(text(limits))
     for op, body in before:
         peer.send(op, body.encode())
@@ -287,7 +287,7 @@ def refused_alone(limits: dict[str, int], before: list[Operation], data: bytes) 
 @given(hard, steps, st.lists(datas, min_size=1, max_size=4))
 @example({"countHardLimit": 2}, [], [b"", b""])
 @example({"byteHardLimit": 5}, [], [b"12", b"12345", b"12345"])
-def test_each_create_of_a_transaction_is_checked_as_if_it_were_the_first(
+def test_each_create_of_transaction_is_checked_as_first(
     limits: dict[str, int], before: list[Operation], inside: list[bytes]
 ) -> None:
     peer = limited(text(limits))
@@ -300,14 +300,14 @@ def test_each_create_of_a_transaction_is_checked_as_if_it_were_the_first(
 
 
 def amounts(peer: Peer) -> bytes:
-    """What the stats of /q have to say, counted in the tree."""
+    """Return the correct stats of /q, counted in the tree."""
     nodes = [node for _, node in peer.engine.tree.walk("/q")]
     return f"count={len(nodes)},bytes={sum(len(node.data or b'') for node in nodes)}".encode()
 
 
 @moderate
 @given(st.lists(st.lists(st.one_of(st.builds(delete, below), step), min_size=1, max_size=4), max_size=6))
-def test_the_stats_say_what_there_is_whatever_failed_on_the_way(transactions: list[list[Operation]]) -> None:
+def test_stats_are_exact_after_failures(transactions: list[list[Operation]]) -> None:
     peer = limited(b"countHardLimit=4")
 
     for operations in transactions:
@@ -316,7 +316,7 @@ def test_the_stats_say_what_there_is_whatever_failed_on_the_way(transactions: li
     assert peer.get(STATS)[0] == amounts(peer)
 
 
-def test_a_multi_may_count_what_is_below_a_quota_eight_times() -> None:
+def test_multi_may_count_quota_eight_times() -> None:
     peer = limited(b"count=5,bytes=5", stats=False)
     again = [create(STATS), delete(STATS)]
 

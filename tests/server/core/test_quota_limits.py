@@ -1,4 +1,4 @@
-"""Limits and statistics of a quota: what is refused, what is counted, and which nodes are neither.
+"""Limits and statistics of a quota: refused requests, counts, and exempt nodes.
 
 Source: ZooKeeperServer.checkQuota, DataTree.updateQuotaStat.
 """
@@ -22,7 +22,7 @@ from zoolet.server.core.settings import Settings
 
 @pytest.fixture
 def limited() -> Peer:
-    """A client of a server that enforces a hard limit of 3 nodes and 10 bytes at /a."""
+    """Return a client of a server that enforces a hard limit of 3 nodes and 10 bytes at /a."""
     peer = connected(make_engine(Settings(enforce_quota=True)))
     for path in ("/a", "/zookeeper/quota/a"):
         peer.create(path)
@@ -31,7 +31,7 @@ def limited() -> Peer:
     return peer
 
 
-def test_a_hard_limit_of_nodes_refuses_the_one_too_many(limited: Peer) -> None:
+def test_hard_limit_refuses_one_node_too_many(limited: Peer) -> None:
     limited.create("/a/b")
     limited.create("/a/c")
 
@@ -39,7 +39,7 @@ def test_a_hard_limit_of_nodes_refuses_the_one_too_many(limited: Peer) -> None:
         limited.create("/a/d")
 
 
-def test_a_hard_limit_of_bytes_refuses_more_and_allows_exactly_as_many(limited: Peer) -> None:
+def test_hard_limit_of_bytes_allows_exact_size(limited: Peer) -> None:
     limited.set("/a", b"0123456789")
 
     with pytest.raises(QuotaExceededError):
@@ -55,7 +55,7 @@ def test_creates_of_one_transaction_may_exceed_a_limit_together(limited: Peer) -
     assert limited.get("/zookeeper/quota/a/zookeeper_stats")[0] == b"count=5,bytes=0"
 
 
-def test_without_limits_nothing_is_counted(limited: Peer) -> None:
+def test_nothing_is_counted_without_limits(limited: Peer) -> None:
     limited.delete("/zookeeper/quota/a/zookeeper_limits")
 
     limited.create("/a/b")
@@ -71,7 +71,7 @@ def limit(peer: Peer, path: str, limits: str) -> None:
     peer.create(f"/zookeeper/quota{path}/zookeeper_stats", b"count=0,bytes=0")
 
 
-def test_an_exceeded_quota_comes_after_an_existing_node_and_an_ephemeral_parent():
+def test_exceeded_quota_follows_existing_and_ephemeral_checks():
     peer = connected(make_engine(Settings(enforce_quota=True)))
     limit(peer, "/q", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2")
     peer.create("/q/e", flags=EPHEMERAL)
@@ -81,7 +81,7 @@ def test_an_exceeded_quota_comes_after_an_existing_node_and_an_ephemeral_parent(
     assert create(peer, "/q/x").err == QUOTA_EXCEEDED
 
 
-def test_an_exceeded_quota_comes_before_a_wrong_version_in_set_data():
+def test_exceeded_quota_precedes_wrong_version_in_set_data():
     peer = connected(make_engine(Settings(enforce_quota=True)))
     limit(peer, "/q", "count=-1,bytes=-1=;byteHardLimit=2;countHardLimit=-1")
 
@@ -89,7 +89,7 @@ def test_an_exceeded_quota_comes_before_a_wrong_version_in_set_data():
 
 
 @pytest.mark.parametrize("enforced", [False, True])
-def test_limits_directly_below_the_quotas_are_a_plain_node(enforced):
+def test_limits_directly_below_quotas_are_plain_node(enforced):
     peer = connected(make_engine(Settings(enforce_quota=enforced)))
 
     peer.create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1=;byteHardLimit=1;countHardLimit=1")
@@ -101,7 +101,7 @@ def test_limits_directly_below_the_quotas_are_a_plain_node(enforced):
 
 
 @pytest.mark.parametrize("parent", ["/zookeeper", "/zookeeperx", "/zookeeper/other", "/zookeeper/quotas", "/x"])
-def test_limits_outside_the_quotas_are_a_plain_node_and_can_be_deleted(peer, parent):
+def test_limits_outside_quotas_are_deletable_plain_nodes(peer, parent):
     create(peer, parent)
     peer.create(f"{parent}/zookeeper_limits", b"count=1")
 
@@ -112,7 +112,7 @@ def test_limits_outside_the_quotas_are_a_plain_node_and_can_be_deleted(peer, par
 # --- statistics ---
 
 
-def test_the_stats_count_nodes_and_bytes_in_place(limited: Peer) -> None:
+def test_stats_count_nodes_and_bytes_in_place(limited: Peer) -> None:
     limited.create("/a/b", b"12345")
     limited.set("/a/b", b"123")
 
@@ -122,7 +122,7 @@ def test_the_stats_count_nodes_and_bytes_in_place(limited: Peer) -> None:
     assert stat.version == 0
 
 
-def test_a_failed_transaction_leaves_the_stats_alone(limited: Peer) -> None:
+def test_failed_transaction_keeps_stats(limited: Peer) -> None:
     limited.multi(
         (OpCode.CREATE, r.CreateRequest("/a/b", b"x", OPEN_ACL_UNSAFE, 0)),
         (OpCode.DELETE, r.DeleteRequest("/none", -1)),
@@ -134,7 +134,7 @@ def test_a_failed_transaction_leaves_the_stats_alone(limited: Peer) -> None:
 @pytest.mark.parametrize(
     "stats", [None, b"", b"count=", b",", b",count=1", b"count=\n1,bytes=1", b"count=99999999999999999999"]
 )
-def test_statistics_that_do_not_parse_do_not_stop_the_server(peer, stats):
+def test_unparsable_statistics_do_not_stop_server(peer, stats):
     limit(peer, "/q", "count=5,bytes=100")
     peer.set("/zookeeper/quota/q/zookeeper_stats", stats)
 
@@ -145,7 +145,7 @@ def test_statistics_that_do_not_parse_do_not_stop_the_server(peer, stats):
     assert delete(peer, "/q/a").err == OK
 
 
-def test_quota_statistics_count_a_node_and_all_below_and_leave_their_stat(engine, peer, other):
+def test_quota_statistics_count_subtree_and_keep_their_stat(engine, peer, other):
     limit(peer, "/q", "count=5,bytes=100")
     add_watch(other, "/zookeeper", RECURSIVE_WATCH)
     before = peer.exists("/zookeeper/quota/q/zookeeper_stats")
@@ -172,7 +172,7 @@ STATS = "/zookeeper/quota/a/zookeeper_stats"
         (b"count=1,bytes=1", b"count=2,bytes=3"),
     ],
 )
-def test_the_stats_of_a_quota_keep_the_numbers_that_are_not_counted(
+def test_stats_of_quota_keep_uncounted_numbers(
     release: str, text: bytes, after: bytes, request: pytest.FixtureRequest
 ) -> None:
     peer: Peer = request.getfixturevalue(release)
@@ -185,7 +185,7 @@ def test_the_stats_of_a_quota_keep_the_numbers_that_are_not_counted(
     assert peer.get(STATS)[0] == after
 
 
-def test_a_soft_limit_is_exceeded_by_the_one_above_it() -> None:
+def test_soft_limit_is_exceeded_by_one_node_more() -> None:
     logged: list[str] = []
     engine = make_engine(Settings(enforce_quota=True), log=lambda text, *values: logged.append(text % values))
     peer = connected(engine)
@@ -199,4 +199,4 @@ def test_a_soft_limit_is_exceeded_by_the_one_above_it() -> None:
     assert logged == []
 
     peer.create("/a/d")
-    assert logged == ["quota exceeded: 4 nodes below /a; the limit is 3"]
+    assert logged == ["quota exceeded: 4 nodes below /a; the soft limit is 3"]

@@ -1,4 +1,4 @@
-"""Read-only mode: who is served, and what is refused."""
+"""Read-only mode: which clients are served, and which requests are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.settings import Settings
 
 
-def test_a_read_only_server_answers_reads_and_refuses_writes() -> None:
+def test_read_only_server_answers_reads_and_refuses_writes() -> None:
     engine = make_engine()
     connected(engine).create("/a", b"1")
     engine.set_read_only(True)
@@ -32,7 +32,7 @@ def test_a_read_only_server_answers_reads_and_refuses_writes() -> None:
         peer.call(OpCode.SYNC, r.SyncRequest("/a"))
 
 
-def test_a_read_only_server_turns_away_clients_that_want_to_write() -> None:
+def test_read_only_server_refuses_writing_clients() -> None:
     engine = make_engine()
     engine.set_read_only(True)
 
@@ -72,7 +72,7 @@ def test_switching_cuts_connections_and_keeps_sessions() -> None:
     ],
     ids=lambda value: getattr(value, "name", None) or None,
 )
-def test_in_read_only_mode_nothing_is_written_not_even_by_the_super_user(op: OpCode, request_: r.Stat) -> None:
+def test_read_only_mode_refuses_writes_of_super_user_too(op: OpCode, request_: r.Stat) -> None:
     engine = make_engine(Settings(super_digest=SUPER, reconfig_enabled=True))
     connected(engine).create("/kept")
     engine.set_read_only(True)
@@ -86,7 +86,7 @@ def test_in_read_only_mode_nothing_is_written_not_even_by_the_super_user(op: OpC
     assert (reply.err, engine.zxid) == (ErrorCode.NOT_READ_ONLY, before)
 
 
-def test_in_read_only_mode_a_multi_writes_nothing() -> None:
+def test_multi_in_read_only_mode_writes_nothing() -> None:
     engine = make_engine()
     engine.set_read_only(True)
     peer = Peer(engine)
@@ -100,7 +100,7 @@ def test_in_read_only_mode_a_multi_writes_nothing() -> None:
     assert engine.tree.get("/a") is None
 
 
-def test_in_read_only_mode_acls_go_on_holding(private: Peer) -> None:
+def test_acls_apply_in_read_only_mode(private: Peer) -> None:
     engine = private.engine
     engine.set_read_only(True)
     peer = Peer(engine)

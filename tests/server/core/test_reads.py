@@ -1,4 +1,4 @@
-"""Requests that read: paths are not validated, null is not empty, and getEphemerals and getAllChildrenNumber see all.
+"""Reads: paths are not validated, null differs from empty, and getEphemerals and getAllChildrenNumber see all nodes.
 
 Source: FinalRequestProcessor, DataTree.
 """
@@ -29,7 +29,7 @@ def test_reads_without_watch_do_not_validate_paths_either(peer, op):
     assert error(peer, op, r.GetACLRequest("nox/")) == NO_NODE
 
 
-def test_the_empty_path_is_the_root_for_reads(peer):
+def test_empty_path_is_root_for_reads(peer):
     peer.set("/", b"root")
 
     assert peer.get("") == peer.get("/")
@@ -57,7 +57,7 @@ def test_other_reads_do_not_refuse_nul(peer):
         OpCode.GET_ALL_CHILDREN_NUMBER,
     ],
 )
-def test_a_null_path_in_a_read_is_a_marshalling_error(peer, op):
+def test_null_path_in_read_is_marshalling_error(peer, op):
     assert error(peer, op, unhex("ffffffff 00")) == MARSHALLING_ERROR
 
 
@@ -96,7 +96,7 @@ def test_empty_data_stays_empty(peer):
 # --- sync ---
 
 
-def test_sync_echoes_whatever_it_got(peer):
+def test_sync_echoes_its_path(peer):
     reply = ask(peer, OpCode.SYNC, r.SyncRequest("x//y"))
 
     assert (reply.err, reply.body) == (OK, unhex("00000004 782f2f79"))
@@ -111,7 +111,7 @@ def test_sync_echoes_null(peer):
 @pytest.mark.parametrize(
     ("raw", "read"), [("eda080", "\ufffd"), ("eda0", "\ufffd"), ("ff", "\ufffd"), ("ffff", "\ufffd\ufffd")]
 )
-def test_sync_echoes_malformed_utf_8_as_java_replaces_it(peer, raw, read):
+def test_sync_echoes_malformed_utf_8_like_java(peer, raw, read):
     sent = unhex(raw)
 
     reply = ask(peer, OpCode.SYNC, len(sent).to_bytes(4, "big") + sent)
@@ -129,7 +129,7 @@ def test_all_children_of_a_fresh_root_are_three(peer):
 
 
 @pytest.mark.parametrize(("path", "number"), [("/", 6), ("", 7), ("/zookeeper", 2), ("/a", 2), ("/a/b/c", 0)])
-def test_all_children_are_the_descendants_at_every_depth(peer, path, number):
+def test_all_children_are_descendants_at_every_depth(peer, path, number):
     peer.create("/a")
     peer.create("/a/b")
     peer.create("/a/b/c")
@@ -155,7 +155,7 @@ def test_all_children_are_the_descendants_at_every_depth(peer, path, number):
         ("/c", []),
     ],
 )
-def test_ephemerals_are_found_by_the_prefix_of_a_string(peer, other, prefix, found):
+def test_ephemerals_are_found_by_string_prefix(peer, other, prefix, found):
     peer.create("/a")
     peer.create("/a/e", flags=EPHEMERAL)
     peer.create("/a/ex", flags=EPHEMERAL)

@@ -1,4 +1,4 @@
-"""reconfig in an ensemble of one, and who may change the configuration."""
+"""reconfig in an ensemble of one, and the permission to change the configuration."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def reconfig(
     return answer
 
 
-def test_the_configuration_at_the_start_has_version_0(ensemble: Peer) -> None:
+def test_initial_configuration_has_version_0(ensemble: Peer) -> None:
     assert ensemble.get("/zookeeper/config")[0] == (b"server.1=localhost:2888:3888:participant;0.0.0.0:2181\nversion=0")
 
 
-def test_an_observer_joins_and_leaves(ensemble: Peer) -> None:
+def test_observer_joins_and_leaves(ensemble: Peer) -> None:
     joined_config = reconfig(ensemble, joining=OBSERVER).data or b""
     left_config = reconfig(ensemble, leaving="100").data or b""
 
@@ -53,7 +53,7 @@ def test_an_observer_joins_and_leaves(ensemble: Peer) -> None:
     assert left_config.endswith(b"version=%x" % ensemble.engine.zxid)
 
 
-def test_the_config_node_tells_of_a_change(ensemble: Peer) -> None:
+def test_config_node_reports_change(ensemble: Peer) -> None:
     ensemble.get("/zookeeper/config", watch=True)
 
     config = reconfig(ensemble, joining=OBSERVER)
@@ -62,28 +62,28 @@ def test_the_config_node_tells_of_a_change(ensemble: Peer) -> None:
     assert ensemble.get("/zookeeper/config")[0] == config.data
 
 
-def test_a_change_from_another_version_is_refused(ensemble: Peer) -> None:
+def test_change_from_other_version_is_refused(ensemble: Peer) -> None:
     with pytest.raises(BadVersionError):
         reconfig(ensemble, joining=OBSERVER, version=ensemble.engine.zxid + 1)
 
 
 @pytest.mark.parametrize("joining", ["some thing", "server.1=localhost", "server.x=a:1:2;3", "server.2=a:1:2:leader;3"])
-def test_an_invalid_server_is_refused(ensemble: Peer, joining: str) -> None:
+def test_invalid_server_is_refused(ensemble: Peer, joining: str) -> None:
     with pytest.raises(BadArgumentsError):
         reconfig(ensemble, joining=joining)
 
 
-def test_a_second_participant_cannot_be_reached(ensemble: Peer) -> None:
+def test_second_participant_has_no_quorum(ensemble: Peer) -> None:
     with pytest.raises(NewConfigNoQuorumError):
         reconfig(ensemble, joining="server.2=a:1:2:participant;3")
 
 
-def test_the_last_participant_cannot_leave(ensemble: Peer) -> None:
+def test_last_participant_cannot_leave(ensemble: Peer) -> None:
     with pytest.raises(BadArgumentsError):
         reconfig(ensemble, leaving="1")
 
 
-def test_only_who_may_write_the_config_node_may_reconfigure() -> None:
+def test_reconfig_needs_write_permission_of_config_node() -> None:
     peer = connected(make_engine(Settings(reconfig_enabled=True)))
 
     with pytest.raises(NoAuthError):
@@ -93,14 +93,14 @@ def test_only_who_may_write_the_config_node_may_reconfigure() -> None:
 # --- the configuration node ---
 
 
-def test_the_configuration_is_for_everybody_to_read_and_nobody_to_change(peer):
+def test_configuration_is_readable_by_all_and_unchangeable(peer):
     assert peer.get("/zookeeper/config")[0] == b""
     assert set_data(peer, "/zookeeper/config").err == NO_AUTH
     assert set_acl(peer, "/zookeeper/config", OPEN_ACL_UNSAFE).err == NO_AUTH
     assert create(peer, "/zookeeper/config/x").err == NO_AUTH
 
 
-def test_the_configuration_is_read_only_for_everybody_but_the_super_user(engine: Engine) -> None:
+def test_configuration_is_changed_only_by_super_user(engine: Engine) -> None:
     peer = connected(engine)
 
     with pytest.raises(NoAuthError):

@@ -1,4 +1,4 @@
-"""Logins with SASL: the exchange, its nonces, and failures that are let pass.
+"""Logins with SASL: the exchange, its nonces, and tolerated failures.
 
 Source: ZooKeeperServer.processSasl; RFC 2831.
 """
@@ -34,7 +34,7 @@ def md5(text: bytes) -> bytes:
 
 
 def rfc_2831_answer(challenge: bytes, user: str, password: str) -> bytes:
-    """Answer a challenge as RFC 2831 says a client does."""
+    """Answer a challenge like a client according to RFC 2831."""
     nonce = challenge.split(b'nonce="')[1].split(b'"')[0].decode()
     a1 = md5(f"{user}:zk-sasl-md5:{password}".encode()) + f":{nonce}:cn".encode()
     a2 = b"AUTHENTICATE:zookeeper/zk-sasl-md5"
@@ -46,13 +46,13 @@ def rfc_2831_answer(challenge: bytes, user: str, password: str) -> bytes:
 
 
 def login(peer: Peer, user: str, password: str) -> tuple[int, bytes]:
-    """Do both steps of a login; give the error and the body of the second reply."""
+    """Run both steps of a login; return the error and the body of the second reply."""
     (first,) = peer.send(OpCode.SASL, put_bytes(b""))
     (second,) = peer.send(OpCode.SASL, put_bytes(rfc_2831_answer(first.body[4:], user, password)))
     return second.err, second.body
 
 
-def test_a_user_of_the_jaas_file_logs_in() -> None:
+def test_user_of_jaas_file_logs_in() -> None:
     peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
 
     err, body = login(peer, "bob", "secret")
@@ -63,14 +63,14 @@ def test_a_user_of_the_jaas_file_logs_in() -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), [("bob", "wrong"), ("eve", "secret")])
-def test_a_wrong_password_or_user_closes_the_connection(user: str, password: str) -> None:
+def test_wrong_password_or_user_closes_connection(user: str, password: str) -> None:
     peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
 
     assert login(peer, user, password) == (-115, b"\xff\xff\xff\xff")
     assert peer.closed
 
 
-def test_a_third_step_is_a_failure() -> None:
+def test_third_step_fails() -> None:
     peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
     login(peer, "bob", "secret")
 
@@ -79,14 +79,14 @@ def test_a_third_step_is_a_failure() -> None:
     assert (third.err, peer.closed) == (-115, True)
 
 
-def test_a_failed_login_may_be_let_pass() -> None:
+def test_failed_login_is_tolerated_if_allowed() -> None:
     peer = connected(make_engine(Settings(sasl_users={"bob": "secret"}, allow_failed_sasl=True)))
 
     assert login(peer, "bob", "wrong") == (0, b"\xff\xff\xff\xff")
     assert not peer.closed
 
 
-def test_a_super_user_may_do_everything() -> None:
+def test_super_user_may_write_config_node() -> None:
     peer = connected(make_engine(Settings(sasl_users={"root": "x"}, super_users=frozenset({"root"}))))
     login(peer, "root", "x")
 
@@ -95,14 +95,14 @@ def test_a_super_user_may_do_everything() -> None:
     assert peer.get("/zookeeper/config")[0] == b"changed"
 
 
-def test_sasl_without_a_login_set_up_succeeds_with_a_null_token_and_zxid_zero(peer):
+def test_sasl_without_login_section_succeeds_with_null_token(peer):
     raw = peer.feed(request(5, OpCode.SASL, r.GetSASLRequest(b"")))
 
     assert raw == unhex("00000014 00000005 0000000000000000 00000000 ffffffff")
     assert not peer.closed
 
 
-def test_a_login_with_a_token_that_is_too_long_fails() -> None:
+def test_login_with_oversized_token_fails() -> None:
     engine = engine_with(sasl_users={"bob": "secret"})
     peer = connected(engine)
     begin_sasl(peer)
@@ -112,13 +112,13 @@ def test_a_login_with_a_token_that_is_too_long_fails() -> None:
     assert (code, peer.closed, engine.metrics.auth_failed) == (AUTH_FAILED, True, 1)
 
 
-def test_a_first_token_is_not_looked_at_however_long_it_is() -> None:
+def test_first_token_is_ignored_at_any_length() -> None:
     exchange = DigestMd5({}, make_engine().rng)
 
     assert b"nonce=" in exchange.step(b"x" * (MAX_TOKEN + 1))
 
 
-def test_the_longest_login_that_a_client_makes_is_accepted() -> None:
+def test_longest_login_of_client_is_accepted() -> None:
     user, password = "b" * 200, base64.b64encode(bytes(200)).decode()
     peer = connected(engine_with(sasl_users={user: password}))
 
@@ -128,7 +128,7 @@ def test_the_longest_login_that_a_client_makes_is_accepted() -> None:
 # --- nonces ---
 
 
-def test_each_exchange_has_a_nonce_of_its_own() -> None:
+def test_each_exchange_has_its_own_nonce() -> None:
     engine = make_engine(Settings(sasl_users=USERS), rng=SystemRandom())
 
     challenges = {begin_sasl(connected(engine)) for _ in range(20)}
@@ -136,7 +136,7 @@ def test_each_exchange_has_a_nonce_of_its_own() -> None:
     assert len(challenges) == 20
 
 
-def test_a_proof_does_not_serve_on_another_connection() -> None:
+def test_proof_is_invalid_on_other_connection() -> None:
     engine = make_engine(Settings(sasl_users=USERS), rng=SystemRandom())
     overheard, _ = answer(begin_sasl(connected(engine)), "bob", "secret", "cnonce")
     thief = connected(engine)
@@ -147,7 +147,7 @@ def test_a_proof_does_not_serve_on_another_connection() -> None:
     assert (reply.err, thief.closed) == (ErrorCode.AUTH_FAILED, True)
 
 
-def test_the_old_challenge_is_not_taken_again_after_a_failure() -> None:
+def test_old_challenge_is_not_accepted_after_failure() -> None:
     peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
     first = begin_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
@@ -160,7 +160,7 @@ def test_the_old_challenge_is_not_taken_again_after_a_failure() -> None:
     assert who_am_i(peer) == [("ip", "127.0.0.1")]
 
 
-def test_after_a_failure_that_is_let_pass_another_exchange_begins_with_another_nonce() -> None:
+def test_exchange_after_allowed_failure_has_new_nonce() -> None:
     engine = make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom())
     peer = connected(engine)
     first = begin_sasl(peer)
@@ -173,10 +173,10 @@ def test_after_a_failure_that_is_let_pass_another_exchange_begins_with_another_n
     assert second != first
 
 
-# --- failures that are let pass ---
+# --- tolerated failures ---
 
 
-def test_after_a_failure_that_is_let_pass_the_right_password_is_taken() -> None:
+def test_right_password_after_allowed_failure_is_accepted() -> None:
     peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
     sasl(peer, "bob", "wrong")
 
@@ -185,7 +185,7 @@ def test_after_a_failure_that_is_let_pass_the_right_password_is_taken() -> None:
     assert ("sasl", "bob") in who_am_i(peer)
 
 
-def test_a_failure_that_is_let_pass_gives_no_identity() -> None:
+def test_tolerated_failure_gives_no_identity() -> None:
     peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
 
     sasl(peer, "bob", "wrong")
@@ -193,7 +193,7 @@ def test_a_failure_that_is_let_pass_gives_no_identity() -> None:
     assert who_am_i(peer) == [("ip", "127.0.0.1")]
 
 
-def test_a_failure_that_is_let_pass_does_not_open_what_asks_for_a_login() -> None:
+def test_allowed_failure_does_not_pass_required_login() -> None:
     peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True, require_auth=frozenset({"sasl"}))))
     sasl(peer, "bob", "wrong")
 
@@ -202,11 +202,11 @@ def test_a_failure_that_is_let_pass_does_not_open_what_asks_for_a_login() -> Non
     assert (reply.err, peer.closed) == (ErrorCode.SESSION_CLOSED_REQUIRE_AUTH, True)
 
 
-# --- tokens that mean nothing ---
+# --- meaningless tokens ---
 
 
 @pytest.mark.parametrize("token", [put_bytes(b"\0"), put_bytes(b"="), put_bytes(b"\xff" * 5000)])
-def test_a_token_that_means_nothing_is_a_failed_login(token: bytes) -> None:
+def test_meaningless_token_fails_login(token: bytes) -> None:
     peer = connected(make_engine(Settings(sasl_users=USERS)))
     begin_sasl(peer)
 
@@ -215,7 +215,7 @@ def test_a_token_that_means_nothing_is_a_failed_login(token: bytes) -> None:
     assert (reply.err, peer.closed) == (ErrorCode.AUTH_FAILED, True)
 
 
-def test_a_null_token_ends_the_connection_without_an_answer() -> None:
+def test_null_token_closes_connection_without_answer() -> None:
     peer = connected(make_engine(Settings(sasl_users=USERS)))
     begin_sasl(peer)
 

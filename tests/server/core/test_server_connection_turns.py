@@ -1,6 +1,6 @@
-"""The turns of one connection: how much of what has arrived it answers before others get their turn.
+"""The turns of one connection: how much of its input it answers before other connections get their turn.
 
-There are no sockets, and time is a function.
+The tests use no sockets, and a function in place of a clock.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ STAT_SIZE: Final = 68
 
 
 class Time:
-    """A clock that returns the given times; after those, one that is late.
+    """A clock that returns the given times, and afterwards a time after the end of the turn.
 
     Args:
-        moments: What it says first.
+        moments: The first times.
     """
 
     def __init__(self, *moments: float) -> None:
@@ -46,7 +46,7 @@ class Time:
 
 
 UNTIL: Final = 1.0
-"""The end of a turn, on a clock that says 2 when it is late."""
+"""The end of a turn, on a clock that returns 2 when the turn is over."""
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def opened(engine: Engine) -> ServerConnection:
 
 
 def xids(connection: ServerConnection) -> list[int]:
-    """The xids of the replies that are in the outbox, which is empty then."""
+    """Return the xids of the replies in the outbox, and empty it."""
     payloads = Frames(limit=None).feed(b"".join(connection.client.outbox))
     connection.client.outbox.clear()
     return [int_at(payload)[0] for payload in payloads]
@@ -95,7 +95,7 @@ CHEAP: Final = {
 
 
 @pytest.mark.parametrize("name", COSTLY)
-def test_after_a_costly_request_the_clock_is_read(connection: ServerConnection, name: str) -> None:
+def test_clock_is_read_after_costly_request(connection: ServerConnection, name: str) -> None:
     op, body = COSTLY[name]
 
     left = connection.receive_data(b"".join(request(xid, op, body) for xid in range(1, 4)), UNTIL, Time())
@@ -105,9 +105,7 @@ def test_after_a_costly_request_the_clock_is_read(connection: ServerConnection, 
 
 
 @pytest.mark.parametrize("name", COSTLY)
-def test_what_is_left_of_costly_requests_is_answered_in_later_turns_one_each(
-    connection: ServerConnection, name: str
-) -> None:
+def test_remaining_costly_requests_take_one_turn_each(connection: ServerConnection, name: str) -> None:
     op, body = COSTLY[name]
     connection.receive_data(b"".join(request(xid, op, body) for xid in range(1, 4)), UNTIL, Time())
     xids(connection)
@@ -117,7 +115,7 @@ def test_what_is_left_of_costly_requests_is_answered_in_later_turns_one_each(
     assert turns == [(True, [2]), (False, [3]), (False, [])]
 
 
-def test_eight_kilobytes_of_replies_are_given_between_looks_at_the_clock(connection: ServerConnection) -> None:
+def test_clock_is_read_after_eight_kilobytes_of_replies(connection: ServerConnection) -> None:
     clock = Time()
 
     left = connection.receive_data(exists(1) * 1_000, UNTIL, clock)
@@ -127,7 +125,7 @@ def test_eight_kilobytes_of_replies_are_given_between_looks_at_the_clock(connect
     assert len(xids(connection)) == CHECK_AFTER // STAT_SIZE + 1
 
 
-def test_requests_that_fail_use_up_a_turn_as_well(connection: ServerConnection) -> None:
+def test_failing_requests_use_up_turn(connection: ServerConnection) -> None:
     missing = request(1, OpCode.EXISTS, r.ExistsRequest("/none", False).encode())
 
     left = connection.receive_data(missing * 1_000, UNTIL, Time())
@@ -137,7 +135,7 @@ def test_requests_that_fail_use_up_a_turn_as_well(connection: ServerConnection) 
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_cheap_requests_are_answered_without_a_look_at_the_clock_each(connection: ServerConnection, name: str) -> None:
+def test_cheap_requests_do_not_read_clock_each(connection: ServerConnection, name: str) -> None:
     op, body = CHEAP[name]
     clock = Time(*[0.0] * 1_000)
 
@@ -147,7 +145,7 @@ def test_cheap_requests_are_answered_without_a_look_at_the_clock_each(connection
     assert len(xids(connection)) == 1_000
 
 
-def test_cheap_requests_go_on_for_as_long_as_it_is_not_late(connection: ServerConnection) -> None:
+def test_cheap_requests_continue_until_late(connection: ServerConnection) -> None:
     one = exists(1)
     clock = Time(0.1, 0.5, 1.0)
 
@@ -157,32 +155,32 @@ def test_cheap_requests_go_on_for_as_long_as_it_is_not_late(connection: ServerCo
     assert len(xids(connection)) == 4 * (CHECK_AFTER // STAT_SIZE + 1)
 
 
-def test_a_turn_that_ends_at_this_very_moment_has_not_ended(connection: ServerConnection) -> None:
+def test_turn_has_not_ended_at_its_last_moment(connection: ServerConnection) -> None:
     left = connection.receive_data(set_data(1, "/") + set_data(2, "/"), UNTIL, Time(UNTIL))
 
     assert not left
     assert xids(connection) == [1, 2]
 
 
-def test_without_an_end_everything_is_answered(connection: ServerConnection) -> None:
+def test_everything_is_answered_without_time_limit(connection: ServerConnection) -> None:
     left = connection.receive_data(b"".join(set_data(xid, "/") for xid in range(500)))
 
     assert not left
     assert xids(connection) == list(range(500))
 
 
-def test_a_turn_that_ends_with_the_last_request_leaves_none(connection: ServerConnection) -> None:
+def test_turn_finished_by_last_request_leaves_none(connection: ServerConnection) -> None:
     assert not connection.receive_data(set_data(1, "/"), UNTIL, Time())
 
 
-def test_a_part_of_a_request_is_no_whole_request_that_is_left(connection: ServerConnection) -> None:
+def test_partial_request_is_not_left_for_later(connection: ServerConnection) -> None:
     left = connection.receive_data(set_data(1, "/") + set_data(2, "/")[:-1], UNTIL, Time())
 
     assert not left
     assert xids(connection) == [1]
 
 
-def test_the_rest_of_a_request_that_comes_behind_a_turn_makes_it_whole(connection: ServerConnection) -> None:
+def test_rest_of_request_after_turn_completes_it(connection: ServerConnection) -> None:
     connection.receive_data(set_data(1, "/") + set_data(2, "/") + set_data(3, "/")[:-5], UNTIL, Time())
 
     connection.receive_data(set_data(3, "/")[-5:], UNTIL, Time())
@@ -191,7 +189,7 @@ def test_the_rest_of_a_request_that_comes_behind_a_turn_makes_it_whole(connectio
     assert xids(connection) == [1, 2, 3]
 
 
-def test_what_is_behind_the_end_of_a_session_is_not_answered_in_a_later_turn(connection: ServerConnection) -> None:
+def test_requests_after_session_end_are_not_answered_later(connection: ServerConnection) -> None:
     connection.receive_data(set_data(1, "/") + request(2, OpCode.CLOSE_SESSION) + set_data(3, "/"), UNTIL, Time())
 
     turns = [connection.receive_data(b"", UNTIL, Time()) for _ in range(2)]
@@ -200,13 +198,13 @@ def test_what_is_behind_the_end_of_a_session_is_not_answered_in_a_later_turn(con
     assert xids(connection) == [1, 2]
 
 
-def test_a_frame_that_can_be_none_behind_the_end_of_a_turn_closes(connection: ServerConnection) -> None:
+def test_invalid_frame_after_turn_closes_connection(connection: ServerConnection) -> None:
     left = connection.receive_data(set_data(1, "/") + pack_int(-1), UNTIL, Time())
 
     assert (left, connection.client.closing) == (False, True)
 
 
-def test_what_is_left_for_later_turns_is_counted_until_it_is_answered(connection: ServerConnection) -> None:
+def test_requests_left_for_later_turns_are_counted(connection: ServerConnection) -> None:
     one = set_data(1, "/")
 
     connection.receive_data(one * 3, UNTIL, Time())
@@ -240,14 +238,14 @@ def pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
 
 
 def receive_in_turns(connection: ServerConnection, data: bytes, clock: Time) -> None:
-    """Return a connection bytes and then turns, until nothing is left."""
+    """Feed bytes to a connection, and then run turns until nothing is left."""
     while connection.receive_data(data, UNTIL, clock):
         data = b""
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(steps, max_size=40), st.lists(st.integers(1, 300), max_size=20), st.lists(st.booleans(), max_size=200))
-def test_however_a_pipeline_is_cut_and_interrupted_its_bytes_are_the_same(
+def test_pipeline_has_same_bytes_at_any_cut_or_interruption(
     pipeline: list[Callable[[int], bytes]], sizes: list[int], late: list[bool]
 ) -> None:
     data = b"".join(step(xid) for xid, step in enumerate(pipeline, 1))
@@ -262,7 +260,7 @@ def test_however_a_pipeline_is_cut_and_interrupted_its_bytes_are_the_same(
     assert cut.engine.zxid == whole.engine.zxid
 
 
-def test_a_handshake_that_uses_up_the_turn_is_answered_before_its_requests() -> None:
+def test_handshake_using_turn_is_answered_before_requests() -> None:
     connection = ServerConnection(make_engine(), ClientConnection())
 
     more = connection.receive_data(HELLO + exists(1, "/") + exists(2, "/"), UNTIL, Time())

@@ -1,4 +1,4 @@
-"""The operations that concern a session itself: closeSession, auth and whoAmI.
+"""The operations on a session itself: closeSession, auth and whoAmI.
 
 Source: ZooKeeperServer.processPacket; DigestAuthenticationProvider.
 """
@@ -25,7 +25,7 @@ from zoolet.server.core.settings import Settings
 # --- closeSession ---
 
 
-def test_closing_a_session_reports_its_ephemerals_then_answers_then_closes(peer):
+def test_closing_session_sends_events_then_reply_then_closes(peer):
     peer.create("/e", flags=EPHEMERAL)
     peer.get("/e", watch=True)
     peer.children("/", watch=True)
@@ -42,7 +42,7 @@ def test_closing_a_session_reports_its_ephemerals_then_answers_then_closes(peer)
     assert peer.closed
 
 
-def test_what_is_pipelined_behind_the_close_is_not_answered_and_not_done(peer, other):
+def test_requests_after_close_are_neither_done_nor_answered(peer, other):
     late = request(10, OpCode.CREATE, r.CreateRequest("/late", b"", OPEN_ACL_UNSAFE, 0))
 
     raw = peer.feed(request(9, OpCode.CLOSE_SESSION) + late + request(-2, OpCode.PING))
@@ -52,7 +52,7 @@ def test_what_is_pipelined_behind_the_close_is_not_answered_and_not_done(peer, o
     assert last_zxid(other) == 3
 
 
-def test_closing_a_session_removes_its_ephemerals_in_one_transaction(peer, other):
+def test_closing_session_deletes_ephemerals_in_one_transaction(peer, other):
     peer.create("/p")
     peer.create("/p/a", flags=EPHEMERAL)
     peer.create("/p/b", flags=EPHEMERAL)
@@ -68,7 +68,7 @@ def test_closing_a_session_removes_its_ephemerals_in_one_transaction(peer, other
 
 
 @pytest.mark.parametrize("xid", [-4, 5])
-def test_the_reply_to_auth_has_zxid_zero_and_echoes_the_xid(peer, xid):
+def test_auth_reply_has_zxid_zero_and_echoes_xid(peer, xid):
     peer.create("/x")
 
     raw = peer.feed(request(xid, OpCode.AUTH, r.AuthPacket(0, "digest", b"u:p")))
@@ -80,7 +80,7 @@ def test_the_reply_to_auth_has_zxid_zero_and_echoes_the_xid(peer, xid):
     ("scheme", "data"),
     [("none", b""), ("world", b""), ("auth", b""), ("super", b""), (None, b""), ("x509", b""), ("digest", None)],
 )
-def test_failed_auth_is_answered_and_ends_the_connection_but_not_the_session(peer, scheme, data):
+def test_failed_auth_closes_connection_but_not_session(peer, scheme, data):
     raw = peer.feed(request(-4, OpCode.AUTH, r.AuthPacket(0, scheme, data)))
 
     assert raw == unhex("00000010 fffffffc 0000000000000000 ffffff8d")
@@ -96,7 +96,7 @@ def test_auth_consumes_no_zxid(peer):
     assert last_zxid(peer) == before
 
 
-def test_an_auth_packet_that_does_not_decode_is_hung_up_on_silently(peer):
+def test_undecodable_auth_packet_is_closed_silently(peer):
     raw = peer.feed(request(-4, OpCode.AUTH, unhex("00000000 00000006 6469")))
 
     assert raw == b""
@@ -113,7 +113,7 @@ def test_no_other_scheme_logs_in(scheme: str | None) -> None:
     assert (reply.err, peer.closed) == (ErrorCode.AUTH_FAILED, True)
 
 
-def test_scheme_ip_proves_the_address_of_the_connection_whatever_is_sent() -> None:
+def test_ip_scheme_proves_address_of_connection() -> None:
     peer = connected(make_engine(), host="127.0.0.2")
 
     peer.auth("ip", b"10.0.0.1")
@@ -121,7 +121,7 @@ def test_scheme_ip_proves_the_address_of_the_connection_whatever_is_sent() -> No
     assert who_am_i(peer) == [("ip", "127.0.0.2")]
 
 
-def test_a_wrong_password_of_the_super_user_is_counted_and_logged() -> None:
+def test_wrong_super_password_is_counted_and_logged() -> None:
     logged: list[str] = []
     engine = make_engine(Settings(super_digest=SUPER), log=lambda text, *values: logged.append(text % values))
     peer = connected(engine)
@@ -130,10 +130,10 @@ def test_a_wrong_password_of_the_super_user_is_counted_and_logged() -> None:
     assert peer.auth("digest", b"bob:guess").err == ErrorCode.OK
 
     assert engine.metrics.auth_failed == 1
-    assert [line.partition(" from ")[0] for line in logged] == ["a wrong password of the super user"]
+    assert [line.partition(" from ")[0] for line in logged] == ["wrong password for the super user"]
 
 
-def test_credentials_that_are_not_utf_8_are_somebody_else() -> None:
+def test_non_utf_8_credentials_are_compared_exactly() -> None:
     engine = make_engine(Settings(super_digest=digest_id(b"super:\xff")))
     peer = connected(engine)
 
@@ -142,7 +142,7 @@ def test_credentials_that_are_not_utf_8_are_somebody_else() -> None:
     assert not peer.client.is_super
 
 
-def test_a_connection_has_as_many_identities_as_it_may_its_address_counted(log: Log) -> None:
+def test_identities_are_limited_including_address(log: Log) -> None:
     engine = engine_with(log, max_identities=3)
     peer = connected(engine)
 
@@ -155,7 +155,7 @@ def test_a_connection_has_as_many_identities_as_it_may_its_address_counted(log: 
     assert len(log.with_word("identities")) == 1
 
 
-def test_an_identity_that_a_connection_has_already_takes_no_room() -> None:
+def test_known_identity_takes_no_room() -> None:
     peer = connected(engine_with(max_identities=2))
 
     errors = [peer.auth("digest", b"u:p").err for _ in range(10)]
@@ -164,7 +164,7 @@ def test_an_identity_that_a_connection_has_already_takes_no_room() -> None:
     assert len(peer.client.ids) == 2
 
 
-def test_another_connection_has_room_for_identities_of_its_own() -> None:
+def test_each_connection_has_room_for_its_identities() -> None:
     engine = engine_with(max_identities=2)
     first, second = connected(engine), connected(engine)
 
@@ -174,7 +174,7 @@ def test_another_connection_has_room_for_identities_of_its_own() -> None:
 # --- scheme digest, and its super user ---
 
 
-def test_without_the_digest_provider_there_is_no_login() -> None:
+def test_login_fails_without_digest_provider() -> None:
     peer = connected(make_engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
 
     reply = peer.auth("digest", b"a:b")
@@ -182,7 +182,7 @@ def test_without_the_digest_provider_there_is_no_login() -> None:
     assert (reply.err, peer.closed) == (ErrorCode.AUTH_FAILED, True)
 
 
-def test_without_the_digest_provider_there_is_no_super_user() -> None:
+def test_super_login_fails_without_digest_provider() -> None:
     text = f"DigestAuthenticationProvider.superDigest={digest_id(b'super:pw')}\n"
     engine = make_engine(settings_of(text + "DigestAuthenticationProvider.enabled=false\n"))
 
@@ -192,7 +192,7 @@ def test_without_the_digest_provider_there_is_no_super_user() -> None:
     assert engine.metrics.super_logins == 0
 
 
-def test_without_the_digest_provider_there_are_no_digest_acls() -> None:
+def test_digest_acl_is_invalid_without_digest_provider() -> None:
     peer = connected(make_engine(settings_of("DigestAuthenticationProvider.enabled=false\n")))
 
     with pytest.raises(InvalidACLError):
@@ -217,7 +217,7 @@ def test_without_the_digest_provider_there_are_no_digest_acls() -> None:
         b":",
     ],
 )
-def test_only_the_right_credentials_make_a_super_user(credentials: bytes) -> None:
+def test_only_right_credentials_make_super_user(credentials: bytes) -> None:
     engine = make_engine(Settings(super_digest=SUPER))
     peer = connected(engine)
 
@@ -227,7 +227,7 @@ def test_only_the_right_credentials_make_a_super_user(credentials: bytes) -> Non
     assert engine.metrics.super_logins == 0
 
 
-def test_the_right_credentials_make_a_super_user() -> None:
+def test_right_credentials_make_super_user() -> None:
     engine = make_engine(Settings(super_digest=SUPER))
     peer = connected(engine)
 
@@ -237,7 +237,7 @@ def test_the_right_credentials_make_a_super_user() -> None:
 
 
 @pytest.mark.parametrize("digest", ["", ":", "super", "super:"])
-def test_half_a_super_digest_makes_nobody_a_super_user(digest: str) -> None:
+def test_partial_super_digest_makes_no_super_user(digest: str) -> None:
     peer = connected(make_engine(settings_of(f"DigestAuthenticationProvider.superDigest={digest}\n")))
 
     peer.auth("digest", digest.encode())
@@ -245,7 +245,7 @@ def test_half_a_super_digest_makes_nobody_a_super_user(digest: str) -> None:
     assert not peer.client.is_super
 
 
-def test_a_super_digest_that_is_not_ascii_is_compared() -> None:
+def test_non_ascii_super_digest_is_compared() -> None:
     engine = make_engine(Settings(super_digest=digest_id("süper:pw".encode())))
     peer = connected(engine)
 
@@ -257,7 +257,7 @@ def test_a_super_digest_that_is_not_ascii_is_compared() -> None:
 # --- whoAmI ---
 
 
-def test_who_am_i_shows_of_a_digest_only_the_user(peer):
+def test_whoami_hides_password_of_digest(peer):
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"justuser")
 
@@ -267,7 +267,7 @@ def test_who_am_i_shows_of_a_digest_only_the_user(peer):
 @pytest.mark.parametrize(
     ("op", "taken"), [(OpCode.SET_DATA, 1), (OpCode.MULTI, 1), (OpCode.EXISTS, 0), (OpCode.PING, 0), (99, 0)]
 )
-def test_an_error_that_is_injected_takes_a_zxid_where_a_write_would(op: int, taken: int) -> None:
+def test_injected_error_takes_zxid_where_write_would(op: int, taken: int) -> None:
     peer = connected(make_engine())
     before = peer.engine.zxid
 
@@ -276,7 +276,7 @@ def test_an_error_that_is_injected_takes_a_zxid_where_a_write_would(op: int, tak
     assert peer.engine.zxid == before + taken
 
 
-def test_a_zxid_that_was_taken_for_nothing_is_logged() -> None:
+def test_zxid_of_failed_operation_is_logged() -> None:
     engine = make_engine(zxid=5)
     log = keep_log(engine)
 

@@ -1,4 +1,4 @@
-"""Sessions: what takes one over, what moves with it, which zxids it takes, and the passwords that protect it.
+"""Sessions: take-over and the state that moves with it, zxids, and the passwords that protect sessions.
 
 Source: ZooKeeperServer.checkPasswd, reopenSession.
 """
@@ -14,7 +14,6 @@ from support.frames import unhex
 from support.numbers import EPHEMERAL, NO_AUTH, OK, PERSISTENT_WATCH
 from support.peer import Peer
 from support.private_nodes import owner_of
-from support.records import replace
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, digest_id
@@ -32,9 +31,9 @@ from zoolet.server.core.state import first_zxid
 
 
 def resumed(engine: Engine, session: int, password: bytes | None) -> int:
-    """Try to take a session over; return the id of the session that the server answers with, 0 for a refusal."""
+    """Try to take a session over; return the session id in the server's answer, 0 for a refusal."""
     peer = Peer(engine)
-    welcome = peer.connect(session=session, password=password)  # type: ignore[arg-type] # null is what is tested
+    welcome = peer.connect(session=session, password=password)  # type: ignore[arg-type] # null is tested on purpose
     assert welcome is not None
     return welcome.session_id
 
@@ -77,7 +76,7 @@ def test_renewal_takes_no_zxid(peer):
 # --- take-over ---
 
 
-def test_a_take_over_with_a_wrong_password_is_refused_and_closes_the_connection(peer):
+def test_takeover_with_wrong_password_is_refused_and_closed(peer):
     thief = renew(peer, password=b"not the password")
 
     assert thief.welcome == REFUSED
@@ -86,7 +85,7 @@ def test_a_take_over_with_a_wrong_password_is_refused_and_closes_the_connection(
     assert peer.pop_output() == b""
 
 
-def test_the_session_survives_a_take_over_with_a_wrong_password(peer):
+def test_session_survives_takeover_with_wrong_password(peer):
     peer.create("/e", flags=EPHEMERAL)
     renew(peer, password=b"not the password")
 
@@ -96,7 +95,7 @@ def test_the_session_survives_a_take_over_with_a_wrong_password(peer):
     assert owner.exists("/e").ephemeralOwner == session_of(peer)
 
 
-def test_a_take_over_closes_the_old_connection_silently(peer):
+def test_takeover_closes_old_connection_silently(peer):
     second = renew(peer)
 
     assert peer.closed
@@ -105,7 +104,7 @@ def test_a_take_over_closes_the_old_connection_silently(peer):
     assert not second.closed
 
 
-def test_a_take_over_drops_watches(peer, other):
+def test_takeover_drops_watches(peer, other):
     peer.create("/d")
     peer.get("/d", watch=True)
     peer.children("/", watch=True)
@@ -119,7 +118,7 @@ def test_a_take_over_drops_watches(peer, other):
     assert peer.pop_output() == b""
 
 
-def test_a_take_over_drops_identities(peer):
+def test_takeover_drops_identities(peer):
     peer.auth("digest", b"u:p")
     peer.create("/mine", acl=only(Perm.ALL, "digest", digest_id(b"u:p")))
 
@@ -129,7 +128,7 @@ def test_a_take_over_drops_identities(peer):
     assert error(second, OpCode.GET_DATA, r.GetDataRequest("/mine", False)) == NO_AUTH
 
 
-def test_a_take_over_keeps_ephemeral_nodes(peer, other):
+def test_takeover_keeps_ephemeral_nodes(peer, other):
     peer.create("/e", flags=EPHEMERAL)
 
     renew(peer)
@@ -137,15 +136,15 @@ def test_a_take_over_keeps_ephemeral_nodes(peer, other):
     assert other.exists("/e").ephemeralOwner == session_of(peer)
 
 
-def test_renewal_negotiates_the_timeout_again(engine):
+def test_renewal_negotiates_timeout_again(engine):
     first = connected(engine, timeout=10_000)
 
     second = renew(first, timeout=20_000)
 
-    assert second.welcome == replace(first.welcome, timeout_ms=20_000)
+    assert second.welcome == first.welcome._replace(timeout_ms=20_000)
 
 
-def test_a_session_that_moves_leaves_its_identities_behind(private: Peer) -> None:
+def test_moved_session_loses_its_identities(private: Peer) -> None:
     engine = private.engine
     first = owner_of(engine)
     assert first.welcome is not None
@@ -158,7 +157,7 @@ def test_a_session_that_moves_leaves_its_identities_behind(private: Peer) -> Non
     assert who_am_i(second) == [("ip", "127.0.0.1")]
 
 
-def test_after_a_move_the_old_connection_does_nothing_more(engine: Engine) -> None:
+def test_old_connection_is_inactive_after_move(engine: Engine) -> None:
     first = connected(engine)
     assert first.welcome is not None
     Peer(engine).connect(session=first.welcome.session_id, password=first.welcome.password or b"")
@@ -172,7 +171,7 @@ def test_after_a_move_the_old_connection_does_nothing_more(engine: Engine) -> No
 # --- passwords ---
 
 
-def test_two_servers_give_different_passwords_for_the_same_session() -> None:
+def test_two_servers_give_different_passwords_for_session() -> None:
     one, another = make_engine(rng=SystemRandom()), make_engine(rng=SystemRandom())
 
     (id_of_one, password_of_one), (id_of_another, password_of_another) = offered(one), offered(another)
@@ -181,7 +180,7 @@ def test_two_servers_give_different_passwords_for_the_same_session() -> None:
     assert password_of_one != password_of_another
 
 
-def test_the_same_seed_gives_the_same_passwords() -> None:
+def test_same_seed_gives_same_passwords() -> None:
     assert offered(make_engine(rng=Random(7))) == offered(make_engine(rng=Random(7)))
 
 
@@ -189,17 +188,17 @@ def test_two_sessions_have_different_passwords(engine: Engine) -> None:
     assert offered(engine)[1] != offered(engine)[1]
 
 
-def test_a_password_is_sixteen_bytes(engine: Engine) -> None:
+def test_password_is_sixteen_bytes(engine: Engine) -> None:
     assert len(offered(engine)[1]) == 16
 
 
-def test_the_password_that_was_given_resumes_the_session(engine: Engine) -> None:
+def test_given_password_resumes_session(engine: Engine) -> None:
     session, password = offered(engine)
 
     assert resumed(engine, session, password) == session
 
 
-def test_a_resumed_session_keeps_its_password(engine: Engine) -> None:
+def test_resumed_session_keeps_its_password(engine: Engine) -> None:
     session, password = offered(engine)
     peer = Peer(engine)
 
@@ -210,32 +209,32 @@ def test_a_resumed_session_keeps_its_password(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("password", [None, b"", bytes(16), bytes(15), bytes(17), b"\xff" * 16])
-def test_a_wrong_password_does_not_resume(engine: Engine, password: bytes | None) -> None:
+def test_wrong_password_does_not_resume(engine: Engine, password: bytes | None) -> None:
     session, _ = offered(engine)
 
     assert resumed(engine, session, password) == 0
 
 
 @pytest.mark.parametrize("cut", [slice(0, 15), slice(1, 16), slice(0, 1), slice(0, 0)])
-def test_a_part_of_the_password_does_not_resume(engine: Engine, cut: slice) -> None:
+def test_part_of_password_does_not_resume(engine: Engine, cut: slice) -> None:
     session, password = offered(engine)
 
     assert resumed(engine, session, password[cut]) == 0
 
 
-def test_the_password_and_one_byte_more_does_not_resume(engine: Engine) -> None:
+def test_password_with_extra_byte_does_not_resume(engine: Engine) -> None:
     session, password = offered(engine)
 
     assert resumed(engine, session, password + b"\0") == 0
 
 
-def test_the_password_of_another_session_does_not_resume(engine: Engine) -> None:
+def test_password_of_other_session_does_not_resume(engine: Engine) -> None:
     (session, _), (_, password) = offered(engine), offered(engine)
 
     assert resumed(engine, session, password) == 0
 
 
-def test_the_password_of_another_server_does_not_resume() -> None:
+def test_password_of_other_server_does_not_resume() -> None:
     ours, theirs = make_engine(rng=SystemRandom()), make_engine(rng=SystemRandom())
     (session, _), (_, password) = offered(ours), offered(theirs)
 
@@ -254,7 +253,7 @@ def test_only_3_8_keeps_zookeepers_formula() -> None:
     assert password == password_of(session)
 
 
-def test_a_refused_take_over_shows_no_password(engine: Engine) -> None:
+def test_refused_takeover_shows_no_password(engine: Engine) -> None:
     session, _ = offered(engine)
     peer = Peer(engine)
 
@@ -265,7 +264,7 @@ def test_a_refused_take_over_shows_no_password(engine: Engine) -> None:
     assert peer.closed
 
 
-def test_what_follows_a_refused_take_over_in_one_segment_is_not_done(private: Peer) -> None:
+def test_requests_after_refused_takeover_are_not_done(private: Peer) -> None:
     engine = private.engine
     session, _ = offered(engine)
     intruder = Peer(engine)
@@ -276,11 +275,11 @@ def test_what_follows_a_refused_take_over_in_one_segment_is_not_done(private: Pe
     assert engine.tree.get("/in") is None
 
 
-def test_the_first_ids_are_made_of_the_server_and_the_last_40_bits_of_the_time() -> None:
+def test_first_ids_have_server_and_last_40_bits_of_time() -> None:
     assert first_session_id(2, (1 << 41) + (1 << 39) + 5) == 2 << 56 | ((1 << 39) + 5) << 16
 
 
-def test_the_first_zxid_leaves_20_bits_for_a_count() -> None:
+def test_first_zxid_leaves_20_bits_for_count() -> None:
     begin_of_2020 = 1_577_836_800_000
     assert first_zxid(begin_of_2020 + 7) == 7 << 20
     assert first_zxid(begin_of_2020 - 7) == 0
@@ -299,5 +298,5 @@ def test_the_first_zxid_leaves_20_bits_for_a_count() -> None:
         (-1, False),
     ],
 )
-def test_an_owner_is_a_session_a_container_or_a_time(owner: int, is_one: bool) -> None:
+def test_owner_is_session_container_or_ttl(owner: int, is_one: bool) -> None:
     assert is_session(owner) is is_one

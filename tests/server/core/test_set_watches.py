@@ -1,4 +1,4 @@
-"""setWatches and setWatches2: a client that has lost its connection sets its watches again and receives what it missed.
+"""setWatches and setWatches2: a reconnected client sets its watches again and receives the missed events.
 
 Source: DataTree.setWatches.
 """
@@ -22,22 +22,22 @@ from zoolet.protocol.enums import Perm
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
 
-# --- what was missed ---
+# --- missed events ---
 
 
 def set_watches(
     peer: Peer, zxid: int, data: list[str] | None = None, exist: list[str] | None = None, child: list[str] | None = None
 ) -> bytes:
-    """Set watches again, as a client does that has lost its connection; give all bytes that come back."""
+    """Set watches again like a reconnected client; return all bytes of the answer."""
     return peer.feed(request(-8, OpCode.SET_WATCHES, r.SetWatches(zxid, data or [], exist or [], child or [])))
 
 
 def silence(zxid: int) -> bytes:
-    """The reply to set_watches when no event was missed."""
+    """Return the reply to set_watches without missed events."""
     return frame(unhex("fffffff8") + long(zxid) + unhex("00000000"))
 
 
-def test_a_data_watch_set_again_at_the_zxid_of_the_last_change_is_silent_and_set(peer, other):
+def test_data_watch_set_again_at_last_change_is_silent(peer, other):
     made = create(peer, "/d")
 
     raw = set_watches(peer, made.zxid, data=["/d"])
@@ -48,11 +48,11 @@ def test_a_data_watch_set_again_at_the_zxid_of_the_last_change_is_silent_and_set
 
 
 def missed(kind: int, path: str) -> bytes:
-    """The notification of something that happened while the client was away."""
+    """Return the notification of an event that the client missed."""
     return frame(unhex("ffffffff ffffffffffffffff 00000000") + r.WatcherEvent(kind, 3, path).encode())
 
 
-def test_a_data_watch_that_is_set_again_too_late_fires_before_the_reply(peer, other):
+def test_data_watch_set_again_too_late_fires_before_reply(peer, other):
     made = create(peer, "/d")
 
     raw = set_watches(peer, made.zxid - 1, data=["/d"])
@@ -62,7 +62,7 @@ def test_a_data_watch_that_is_set_again_too_late_fires_before_the_reply(peer, ot
     assert peer.receive() == []
 
 
-def test_an_exist_watch_set_again_on_a_present_node_fires_whatever_the_zxids(peer, other):
+def test_exist_watch_set_again_on_present_node_fires(peer, other):
     made = create(peer, "/d")
 
     raw = set_watches(peer, made.zxid + 100, exist=["/d"])
@@ -72,7 +72,7 @@ def test_an_exist_watch_set_again_on_a_present_node_fires_whatever_the_zxids(pee
     assert peer.receive() == []
 
 
-def test_an_exist_watch_set_again_on_a_missing_node_is_silent_and_set(peer, other):
+def test_exist_watch_set_again_on_missing_node_is_silent(peer, other):
     raw = set_watches(peer, 0, exist=["/d"])
     other.create("/d")
 
@@ -80,7 +80,7 @@ def test_an_exist_watch_set_again_on_a_missing_node_is_silent_and_set(peer, othe
     assert peer.receive() == [(CREATED, "/d")]
 
 
-def test_a_watch_that_is_set_again_on_a_missing_node_reports_a_deletion(peer, other):
+def test_watch_set_again_on_missing_node_reports_deletion(peer, other):
     raw = set_watches(peer, 0, data=["/d"], child=["/c"])
     other.create("/d")
     other.create("/c")
@@ -89,7 +89,7 @@ def test_a_watch_that_is_set_again_on_a_missing_node_reports_a_deletion(peer, ot
     assert peer.receive() == []
 
 
-def test_a_child_watch_set_again_at_the_zxid_of_the_last_child_is_silent_and_set(peer, other):
+def test_child_watch_set_again_at_last_child_is_silent(peer, other):
     peer.create("/p")
     child = create(peer, "/p/c")
 
@@ -100,7 +100,7 @@ def test_a_child_watch_set_again_at_the_zxid_of_the_last_child_is_silent_and_set
     assert peer.receive() == [(CHILDREN, "/p")]
 
 
-def test_a_child_watch_set_again_before_the_last_child_fires_at_once_and_is_not_set(peer, other):
+def test_child_watch_set_again_before_last_child_fires(peer, other):
     peer.create("/p")
     child = create(peer, "/p/c")
 
@@ -111,7 +111,7 @@ def test_a_child_watch_set_again_before_the_last_child_fires_at_once_and_is_not_
     assert peer.receive() == []
 
 
-def test_a_child_watch_set_again_sees_a_deleted_child(peer):
+def test_child_watch_set_again_sees_deleted_child(peer):
     peer.create("/p")
     child = create(peer, "/p/c")
     deleted = delete(peer, "/p/c")
@@ -121,7 +121,7 @@ def test_a_child_watch_set_again_sees_a_deleted_child(peer):
     assert raw == missed(CHILDREN, "/p") + silence(deleted.zxid)
 
 
-def test_the_lists_are_taken_in_order_and_a_path_may_be_in_several(peer):
+def test_watch_lists_are_read_in_order_and_may_share_paths(peer):
     peer.create("/p")
     peer.create("/q")
     last = create(peer, "/p/c").zxid
@@ -133,7 +133,7 @@ def test_the_lists_are_taken_in_order_and_a_path_may_be_in_several(peer):
     )
 
 
-def test_watches_that_stay_are_set_again_silently(peer, other):
+def test_persistent_watches_are_set_again_silently(peer, other):
     peer.create("/p")
     body = r.SetWatches2(0, [], [], [], ["/p"], ["/r"])
 
@@ -158,7 +158,7 @@ def test_set_watches_needs_no_right(peer):
     assert raw == missed(CHANGED, "/d") + silence(made.zxid)
 
 
-def test_a_null_list_is_a_marshalling_error_after_the_lists_before_it(peer):
+def test_null_list_is_marshalling_error_after_earlier_lists(peer):
     body = r.SetWatches(0, ["/missing"], None, [])
 
     replies = peer.send(OpCode.SET_WATCHES, body.encode(), xid=-8)
@@ -168,7 +168,7 @@ def test_a_null_list_is_a_marshalling_error_after_the_lists_before_it(peer):
 
 
 @pytest.mark.parametrize("release", ["old", "new"])
-def test_a_null_path_in_set_watches_fails_it_when_its_turn_comes(release: str, request: pytest.FixtureRequest) -> None:
+def test_null_path_in_set_watches_fails_at_its_turn(release: str, request: pytest.FixtureRequest) -> None:
     peer: Peer = request.getfixturevalue(release)
     peer.create("/a")
     paths = struct.pack(">i", 3) + put_str("/a") + NULL + put_str("/a")
@@ -180,7 +180,7 @@ def test_a_null_path_in_set_watches_fails_it_when_its_turn_comes(release: str, r
 
 
 @pytest.mark.parametrize("release", ["old", "new"])
-def test_a_null_path_among_watches_that_stay_is_taken(release: str, request: pytest.FixtureRequest) -> None:
+def test_null_path_among_persistent_watches_is_accepted(release: str, request: pytest.FixtureRequest) -> None:
     peer: Peer = request.getfixturevalue(release)
 
     (reply,) = peer.send(OpCode.SET_WATCHES2, bytes(20) + (struct.pack(">i", 1) + NULL) * 2, xid=-8)
@@ -188,20 +188,20 @@ def test_a_null_path_among_watches_that_stay_is_taken(release: str, request: pyt
     assert (reply.xid, reply.err) == (-8, 0)
 
 
-# --- how many ---
+# --- limits ---
 
 
-def test_a_set_watches_as_long_as_it_may_be_sets_them_all() -> None:
+def test_set_watches_at_limit_sets_all() -> None:
     engine = engine_with(max_set_watches=4)
     peer = connected(engine)
 
     code = error(peer, OpCode.SET_WATCHES2, r.SetWatches2(0, [], ["/a"], ["/"], ["/b"], ["/c"]))
 
     assert (code, peer.closed) == (0, False)
-    assert engine.watches.active == 5  # a persistent one is in both stores
+    assert engine.watches.active == 5  # a persistent watch is in both stores
 
 
-def test_a_set_watches_that_is_too_long_closes_the_connection_and_sets_none(log: Log) -> None:
+def test_oversized_set_watches_closes_connection_and_sets_none(log: Log) -> None:
     engine = engine_with(log, max_set_watches=4)
     peer = connected(engine)
 
@@ -213,7 +213,7 @@ def test_a_set_watches_that_is_too_long_closes_the_connection_and_sets_none(log:
     assert len(log.with_word("closing 127.0.0.1:40000")) == 1
 
 
-def test_a_set_watches_without_room_closes_the_connection_and_leaves_none() -> None:
+def test_set_watches_over_limit_disconnects_and_leaves_none() -> None:
     engine = engine_with(max_watches_per_connection=3)
     peer = connected(engine)
 
@@ -223,7 +223,7 @@ def test_a_set_watches_without_room_closes_the_connection_and_leaves_none() -> N
     assert left(engine) == NOTHING
 
 
-def test_what_stands_behind_a_set_watches_that_closes_the_connection_is_not_done() -> None:
+def test_requests_after_refused_set_watches_are_not_done() -> None:
     engine = engine_with(max_set_watches=1)
     peer = connected(engine)
     refused = r.RequestHeader(1, OpCode.SET_WATCHES).encode() + r.SetWatches(0, [], ["/a", "/b"], []).encode()
@@ -236,10 +236,63 @@ def test_what_stands_behind_a_set_watches_that_closes_the_connection_is_not_done
     assert left(engine) == NOTHING
 
 
-def test_the_session_of_a_connection_that_was_closed_for_its_watches_lives_on() -> None:
+def test_session_survives_connection_closed_for_watches() -> None:
     engine = engine_with(max_set_watches=1)
     peer = connected(engine)
 
     error(peer, OpCode.SET_WATCHES, r.SetWatches(0, [], ["/a", "/b"], []))
 
     assert len(engine.sessions.alive) == 1
+
+
+# --- more watches than fit into one turn ---
+
+
+def start_long(peer: Peer, data: list[str], exist: list[str]) -> bool:
+    """Send many watches and an exists in a turn that ends immediately; return whether requests remain."""
+    zxid = peer.engine.zxid
+    frames = request(-8, OpCode.SET_WATCHES, r.SetWatches(zxid, data, exist, []))
+    return peer.connection.receive_data(frames + request(7, OpCode.EXISTS, r.ExistsRequest("/", False)), 0.0, lambda: 1)
+
+
+def test_long_set_watches_is_answered_before_later_requests(peer):
+    before = peer.engine.watches.active
+
+    remains = start_long(peer, [], [f"/{number}" for number in range(2000)])
+    set_first, answered_first = peer.engine.watches.active - before, peer.pop_output()
+    replies = peer._sort(peer.feed(b""))
+
+    assert remains
+    assert 0 < set_first < 1000
+    assert answered_first == b""
+    assert peer.engine.watches.active - before == 2000
+    assert [(reply.xid, reply.err) for reply in replies] == [(-8, OK), (7, OK)]
+
+
+def test_changes_between_steps_of_set_watches_are_reported(peer, other):
+    create(peer, "/first")
+    start_long(peer, ["/first"], [*(f"/{number}" for number in range(2000)), "/last"])
+
+    other.set("/first", b"")
+    other.create("/last")
+    peer._sort(peer.feed(b""))
+
+    assert peer.receive() == [(CHANGED, "/first"), (CREATED, "/last")]
+
+
+def test_connection_lost_during_set_watches_leaves_none(peer):
+    start_long(peer, [], [f"/{number}" for number in range(2000)])
+
+    peer.connection.connection_lost()
+    peer.engine.watches.sweep(2000)
+
+    assert peer.engine.watches.active == 0
+
+
+def test_limit_of_watches_in_later_step_closes_connection() -> None:
+    peer = connected(engine_with(max_watches_per_connection=1000))
+
+    start_long(peer, [], [f"/{number}" for number in range(2000)])
+    peer.feed(b"")
+
+    assert peer.closed

@@ -21,7 +21,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_limit_can_be_configured(key: str) -> None:
+def test_limit_is_configurable(key: str) -> None:
     config: Config = build({key: Setting("1234", "a test")})
 
     assert getattr(config.settings, KEYS[key]) == 1234
@@ -29,6 +29,19 @@ def test_a_limit_can_be_configured(key: str) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
 @pytest.mark.parametrize("key", KEYS)
-def test_a_limit_that_is_no_number_above_0_is_refused(key: str, value: str) -> None:
+def test_limit_below_1_or_not_a_number_is_refused(key: str, value: str) -> None:
     with pytest.raises(ValueError, match=key):
         build({key: Setting(value, "a test")})
+
+
+@pytest.mark.parametrize("tick", [1, 200, 2000, 3000])
+def test_session_timeouts_are_multiples_of_tick(tick: int) -> None:
+    settings = build({"tickTime": Setting(str(tick), "a test")}).settings
+
+    assert (settings.min_session_timeout, settings.max_session_timeout) == (2 * tick, 20 * tick)
+    assert [settings.negotiate(asked) for asked in (1, 2 * tick, 20 * tick, 20 * tick + 1)] == [
+        2 * tick,
+        2 * tick,
+        20 * tick,
+        20 * tick,
+    ]

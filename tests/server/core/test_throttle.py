@@ -8,7 +8,7 @@ from support.peer import Peer
 from zoolet.server.core.settings import Settings
 
 
-def test_a_session_takes_a_token_and_time_gives_it_back() -> None:
+def test_session_takes_token_that_time_restores() -> None:
     engine = make_engine(Settings(throttle_tokens=2, throttle_fill_time=100, throttle_fill_count=1))
 
     came = [Peer(engine).connect() is not None for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The tree: what the first nodes look like, and what a change does to a node and to its parent."""
+"""The tree: its initial nodes, and the effect of changes on a node and its parent."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from support.records import replace
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-# --- the first nodes ---
+# --- initial nodes ---
 
 
 @pytest.mark.parametrize(
     ("path", "cversion", "aversion", "children"),
     [("/", -1, 0, 1), ("/zookeeper", -2, 0, 2), ("/zookeeper/quota", 0, 0, 0), ("/zookeeper/config", 0, -1, 0)],
 )
-def test_the_first_nodes_have_the_versions_of_zookeeper_and_times_of_zero(peer, path, cversion, aversion, children):
+def test_first_nodes_have_versions_of_zookeeper_and_zero_times(peer, path, cversion, aversion, children):
     data, stat = peer.get(path)
 
     assert data == b""
@@ -32,17 +32,17 @@ def test_the_first_nodes_have_the_versions_of_zookeeper_and_times_of_zero(peer, 
         ("/zookeeper/config", READ_ACL_UNSAFE),
     ],
 )
-def test_the_first_nodes_have_the_acls_of_zookeeper(peer, path, acl):
+def test_first_nodes_have_acls_of_zookeeper(peer, path, acl):
     assert acl_of(peer, path) == acl
 
 
-def test_the_first_child_of_the_root_lifts_its_cversion_to_zero(peer):
+def test_first_child_of_root_raises_cversion_to_zero(peer):
     peer.create("/x")
 
     assert peer.exists("/").cversion == 0
 
 
-# --- what a change does to the parent ---
+# --- the effect of a change on the parent ---
 
 
 def test_cversion_counts_creations_and_deletions(peer):
@@ -55,7 +55,7 @@ def test_cversion_counts_creations_and_deletions(peer):
     assert (stat.cversion, stat.numChildren, stat.pzxid) == (2, 0, deleted.zxid)
 
 
-def test_pzxid_is_the_creation_of_the_node_until_it_gets_a_child(peer):
+def test_pzxid_is_creation_of_node_until_first_child(peer):
     made = create(peer, "/p")
     before = peer.exists("/p")
     child = create(peer, "/p/c")
@@ -66,7 +66,7 @@ def test_pzxid_is_the_creation_of_the_node_until_it_gets_a_child(peer):
     assert (after.cversion, after.pzxid) == (1, child.zxid)
 
 
-def test_a_change_below_a_child_does_not_touch_the_grandparent(peer):
+def test_change_below_child_keeps_grandparent(peer):
     peer.create("/p")
     peer.create("/p/c")
     before = peer.exists("/p")
@@ -78,7 +78,7 @@ def test_a_change_below_a_child_does_not_touch_the_grandparent(peer):
     assert peer.exists("/p") == before
 
 
-def test_a_new_child_changes_only_cversion_children_and_pzxid_of_its_parent(engine, peer):
+def test_new_child_changes_cversion_children_pzxid_of_parent(engine, peer):
     peer.create("/p", b"data")
     before = peer.exists("/p")
     at(engine, 100)
@@ -88,7 +88,7 @@ def test_a_new_child_changes_only_cversion_children_and_pzxid_of_its_parent(engi
     assert peer.exists("/p") == replace(before, cversion=1, numChildren=1, pzxid=made.zxid)
 
 
-def test_a_lost_child_changes_only_cversion_children_and_pzxid_of_its_parent(engine, peer):
+def test_lost_child_changes_cversion_children_pzxid_of_parent(engine, peer):
     peer.create("/p", b"data")
     peer.create("/p/c")
     before = peer.exists("/p")

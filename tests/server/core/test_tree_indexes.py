@@ -1,4 +1,4 @@
-"""What the tree keeps for getAllChildrenNumber and getEphemerals is what a walk over it would find."""
+"""The tree's indexes for getAllChildrenNumber and getEphemerals match a full walk."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
 from zoolet.server.core.engine import Engine
-from zoolet.server.testing.state.history import History
+from zoolet.testing import Server
+from zoolet.testing.state.history import History
 
 moderate = settings(max_examples=30, deadline=None)
 Operation = tuple[OpCode, Record]
 
 
 def below(peer: Peer, path: str) -> int:
-    """What the server says is below a node."""
+    """Return the server's count of nodes below a node."""
     return peer.call(OpCode.GET_ALL_CHILDREN_NUMBER, r.GetAllChildrenNumberRequest(path)).totalNumber
 
 
 def counted(engine: Engine) -> dict[str, int]:
-    """What the server says is below each node."""
+    """Return the server's count of nodes below each node."""
     return {path: engine.tree.count_below(node) for path, node in engine.tree.walk()}
 
 
 def walked(engine: Engine) -> dict[str, int]:
-    """The same, found by a walk for each node."""
+    """Return the same counts from a walk for each node."""
     return {path: sum(1 for _ in engine.tree.walk(path)) - 1 for path, _ in engine.tree.walk()}
 
 
@@ -45,7 +45,7 @@ def ephemerals(peer: Peer, prefix: str | None) -> list[str]:
 
 
 def do(peer: Peer, operation: Operation) -> None:
-    """Do an operation, whether it succeeds or not."""
+    """Run an operation, regardless of its result."""
     peer.send(operation[0], operation[1].encode())
 
 
@@ -64,7 +64,7 @@ anything = st.lists(st.one_of(single, single, multis), max_size=25)
 
 
 class Multi:
-    """A transaction, encoded as a record is."""
+    """A transaction with the interface of a record."""
 
     def __init__(self, operations: list[Operation]) -> None:
         self.operations = operations
@@ -77,7 +77,7 @@ class Multi:
 
 
 def filled(operations: list[Operation]) -> Peer:
-    """A client of a server at which these were tried; it has a few nodes in any case."""
+    """Return a client of a server with a few nodes, where these operations were tried."""
     peer = connected(make_engine())
     for path in ("/a", "/a/b", "/a/b/c", "/b"):
         peer.create(path)
@@ -93,7 +93,7 @@ def filled(operations: list[Operation]) -> Peer:
 @moderate
 @given(anything, anything)
 @example([], [(OpCode.DELETE, r.DeleteRequest("/a/b/c", -1)), (OpCode.DELETE, r.DeleteRequest("/a/b", -1))])
-def test_counts_that_are_kept_are_those_of_a_walk(before: list[Operation], after: list[Operation]) -> None:
+def test_kept_counts_equal_full_walk(before: list[Operation], after: list[Operation]) -> None:
     peer = filled(before)
     below(peer, "/")
 
@@ -105,7 +105,7 @@ def test_counts_that_are_kept_are_those_of_a_walk(before: list[Operation], after
 
 @moderate
 @given(anything)
-def test_the_first_count_is_that_of_a_walk(before: list[Operation]) -> None:
+def test_first_count_equals_full_walk(before: list[Operation]) -> None:
     peer = filled(before)
 
     assert counted(peer.engine) == walked(peer.engine)
@@ -140,7 +140,7 @@ def test_counts_go_back_and_forth_with_snapshots(
 
 @moderate
 @given(st.lists(creates, max_size=20))
-def test_counts_go_down_with_the_ephemeral_nodes_of_a_session(operations: list[Operation]) -> None:
+def test_counts_decrease_with_ephemerals_of_session(operations: list[Operation]) -> None:
     peer = filled([])
     leaver = connected(peer.engine)
     below(peer, "/")
@@ -152,7 +152,7 @@ def test_counts_go_down_with_the_ephemeral_nodes_of_a_session(operations: list[O
     assert counted(peer.engine) == walked(peer.engine)
 
 
-def test_a_transaction_that_fails_leaves_the_counts_as_they_were() -> None:
+def test_failed_transaction_keeps_counts() -> None:
     peer = filled([])
     before = below(peer, "/a")
     create = OpCode.CREATE, r.CreateRequest("/a/new", b"", OPEN_ACL_UNSAFE, 0)
@@ -163,13 +163,13 @@ def test_a_transaction_that_fails_leaves_the_counts_as_they_were() -> None:
     assert below(peer, "/a") == before == 2
 
 
-def test_the_empty_path_counts_the_root_too() -> None:
+def test_empty_path_counts_root() -> None:
     peer = filled([])
 
     assert below(peer, "") == below(peer, "/") + 1
 
 
-def test_a_count_in_a_large_tree_costs_nothing_once_it_was_counted() -> None:
+def test_second_count_in_large_tree_is_free() -> None:
     peer = connected(make_engine())
     for number in range(20_000):
         peer.engine.tree.create(f"/{number}", peer.engine.tree.parent_of(f"/{number}"), b"", 0, 0, 1, 0)
@@ -180,10 +180,10 @@ def test_a_count_in_a_large_tree_costs_nothing_once_it_was_counted() -> None:
     took = time.process_time() - started
 
     assert set(found) == {20_000 + 3}
-    assert took < 0.5  # 5 ms; counted again each time, it would take a second
+    assert took < 0.5  # 5 ms; counting again each time would take a second
 
 
-def test_populate_and_restore_of_the_test_server_keep_the_counts() -> None:
+def test_populate_and_restore_keep_counts() -> None:
     with Server() as server:
         engine = server._engine
         engine.tree.count_below(engine.tree.root)
@@ -227,7 +227,7 @@ def test_ephemerals_below_a_prefix_are_those_of_a_filter(
     assert found == sorted(path for path in held if not (prefix or "").strip() or path.startswith(prefix or ""))
 
 
-def test_ephemerals_are_those_of_the_session_alone() -> None:
+def test_ephemerals_are_of_session_alone() -> None:
     engine = make_engine()
     first, second = connected(engine), connected(engine)
     first.create("/a1", flags=EPHEMERAL)
@@ -253,7 +253,7 @@ UNDOES = {"a transaction": fail_a_transaction, "a snapshot": go_back}
 
 
 @pytest.mark.parametrize("undo", ["a transaction", "a snapshot"])
-def test_ephemerals_that_were_undone_are_not_found(undo: str) -> None:
+def test_undone_ephemerals_are_not_found(undo: str) -> None:
     peer = connected(make_engine())
     peer.create("/a1", flags=EPHEMERAL)
     ephemerals(peer, "/a")
@@ -263,7 +263,7 @@ def test_ephemerals_that_were_undone_are_not_found(undo: str) -> None:
     assert ephemerals(peer, "/a") == ["/a1"]
 
 
-def test_a_failed_transaction_leaves_a_session_that_had_ephemeral_nodes_in_the_index() -> None:
+def test_failed_transaction_keeps_ephemeral_index_of_session() -> None:
     peer = connected(make_engine())
     peer.create("/e", flags=EPHEMERAL)
     peer.delete("/e")

@@ -1,4 +1,4 @@
-"""What an engine tells the operator: each kind of line once in ten seconds, and nothing that a client could forge."""
+"""An engine's warnings for the operator: each kind at most once in ten seconds, and no line that a client can forge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoolet.server.core.warnings import PAUSE_MS, Warnings
 # --- lines of one kind ---
 
 
-def test_a_line_of_each_kind_is_passed_on_once_in_ten_seconds(log: Log) -> None:
+def test_line_of_each_kind_is_logged_once_in_ten_seconds(log: Log) -> None:
     warnings = Warnings(log)
 
     for kind in ("a", "b", "a", "b", "a"):
@@ -26,7 +26,7 @@ def test_a_line_of_each_kind_is_passed_on_once_in_ten_seconds(log: Log) -> None:
     assert log == ["a happened", "b happened"]
 
 
-def test_a_line_says_how_many_were_passed_over(log: Log) -> None:
+def test_line_counts_suppressed_ones(log: Log) -> None:
     now = 0
     warnings = Warnings(log, lambda: now)
     for _ in range(4):
@@ -38,7 +38,7 @@ def test_a_line_says_how_many_were_passed_over(log: Log) -> None:
     assert log == ["it", "it (3 more like this were not logged)"]
 
 
-def test_a_line_is_not_passed_on_a_moment_too_early(log: Log) -> None:
+def test_line_is_suppressed_until_pause_is_over(log: Log) -> None:
     now = 0
     warnings = Warnings(log, lambda: now)
     warnings.warn("a", "it")
@@ -49,7 +49,7 @@ def test_a_line_is_not_passed_on_a_moment_too_early(log: Log) -> None:
     assert log == ["it"]
 
 
-def test_a_line_from_before_the_first_tick_is_one_within_the_last_ten_seconds(log: Log) -> None:
+def test_line_before_first_tick_counts_in_last_ten_seconds(log: Log) -> None:
     engine = make_engine(monotonic_ms=5_000_000, log=log)
     engine.warnings.warn("a", "it")
 
@@ -68,7 +68,7 @@ def test_kinds_beyond_a_thousand_take_no_memory(log: Log) -> None:
     assert len(warnings._last) <= 1_000
 
 
-def test_kinds_that_may_have_a_line_again_make_room_for_others(log: Log) -> None:
+def test_expired_kinds_make_room_for_others(log: Log) -> None:
     now = 0
     warnings = Warnings(log, lambda: now)
     for number in range(500):
@@ -85,7 +85,7 @@ def test_kinds_that_may_have_a_line_again_make_room_for_others(log: Log) -> None
     assert log[999:] == [str(number) for number in range(20)]
 
 
-def test_kinds_beyond_a_thousand_do_not_fill_the_log(log: Log) -> None:
+def test_kinds_beyond_thousand_do_not_fill_log(log: Log) -> None:
     warnings = Warnings(log)
 
     for number in range(6_000):
@@ -94,7 +94,7 @@ def test_kinds_beyond_a_thousand_do_not_fill_the_log(log: Log) -> None:
     assert len(log) <= 2_000
 
 
-def test_nobody_who_listens_costs_nothing() -> None:
+def test_missing_listener_costs_nothing() -> None:
     warnings = Warnings()
 
     warnings.warn("a", "%s", "it")
@@ -105,16 +105,16 @@ def test_nobody_who_listens_costs_nothing() -> None:
 # --- logins ---
 
 
-def test_a_super_login_is_logged_with_host_and_scheme() -> None:
+def test_super_login_is_logged_with_host_and_scheme() -> None:
     log = Log()
     engine = make_engine(Settings(super_digest=SUPER), log=log)
 
     connected(engine, host="127.0.0.9").auth("digest", b"super:pw")
 
-    assert log == ["127.0.0.9:40000 has logged in as the super user, by digest"]
+    assert log == ["127.0.0.9:40000 logged in as the super user with scheme digest"]
 
 
-def test_the_password_of_a_super_user_is_not_logged() -> None:
+def test_password_of_super_user_is_not_logged() -> None:
     log = Log()
     engine = make_engine(Settings(super_digest=SUPER), log=log)
 
@@ -159,7 +159,7 @@ def test_kinds_of_failed_logins_are_a_line_each() -> None:
     assert len(log) == 2
 
 
-def test_failed_logins_of_a_thousand_hosts_are_a_line_each_all_the_same() -> None:
+def test_failed_logins_of_thousand_hosts_are_one_line_each() -> None:
     log = Log()
     engine = make_engine(log=log)
     hosts = [f"2001:db8::{number:x}" for number in range(1_100)] * 2
@@ -177,7 +177,7 @@ HOSTILE = ["eve\n2026-01-01 INFO all is well", "eve\r\x1b[2Jx", "\u202egnp", "\x
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_user_name_does_not_write_lines_into_the_log(name: str) -> None:
+def test_user_name_cannot_write_log_lines(name: str) -> None:
     log = Log()
     engine = make_engine(Settings(sasl_users=USERS), log=log)
 
@@ -188,7 +188,7 @@ def test_a_user_name_does_not_write_lines_into_the_log(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_scheme_does_not_write_lines_into_the_log(name: str) -> None:
+def test_scheme_cannot_write_log_lines(name: str) -> None:
     log = Log()
 
     connected(make_engine(log=log)).auth(name, b"x")
@@ -197,7 +197,7 @@ def test_a_scheme_does_not_write_lines_into_the_log(name: str) -> None:
     assert log[0].isprintable()
 
 
-def test_a_long_scheme_is_cut_in_the_log() -> None:
+def test_long_scheme_is_cut_in_log() -> None:
     log = Log()
 
     connected(make_engine(log=log)).auth("s" * 10_000, b"x")
@@ -206,7 +206,7 @@ def test_a_long_scheme_is_cut_in_the_log() -> None:
     assert "s" * 65 not in log[0]
 
 
-def test_a_long_user_name_is_cut_in_the_log() -> None:
+def test_long_user_name_is_cut_in_log() -> None:
     log = Log()
 
     sasl(connected(make_engine(Settings(sasl_users=USERS), log=log)), "u" * 3_000, "x")
@@ -216,7 +216,7 @@ def test_a_long_user_name_is_cut_in_the_log() -> None:
 
 
 @pytest.mark.parametrize("token", [b"n" * 2_000 + b"=1," + b"n" * 2_000 + b"=1"])
-def test_a_long_directive_is_cut_in_the_log(token: bytes) -> None:
+def test_long_directive_is_cut_in_log(token: bytes) -> None:
     log = Log()
     peer = connected(make_engine(Settings(sasl_users=USERS), log=log))
     begin_sasl(peer)
@@ -227,7 +227,7 @@ def test_a_long_directive_is_cut_in_the_log(token: bytes) -> None:
     assert len(log[0]) < 300
 
 
-def test_the_path_of_a_watch_does_not_write_lines_into_the_log() -> None:
+def test_path_of_watch_cannot_write_log_lines() -> None:
     log = Log()
     peer = connected(make_engine(Settings(max_watches_per_connection=1), log=log))
     paths: list[str | None] = ["/a\n2026-01-01 00:00:00 INFO zoolet.server: all is well", "/b"]
@@ -238,7 +238,7 @@ def test_the_path_of_a_watch_does_not_write_lines_into_the_log() -> None:
     assert log[0].isprintable()
 
 
-def test_the_path_of_a_watch_is_cut_in_the_log() -> None:
+def test_path_of_watch_is_cut_in_log() -> None:
     log = Log()
     peer = connected(make_engine(Settings(max_watches_per_connection=1), log=log))
 
@@ -249,7 +249,7 @@ def test_the_path_of_a_watch_is_cut_in_the_log() -> None:
 
 
 def quota_line(name: str) -> str:
-    """Exceed the soft limit of a node; return what is logged of it."""
+    """Exceed the soft limit of a node; return the log line."""
     log = Log()
     peer = connected(make_engine(Settings(enforce_quota=True), log=log))
     peer.create(f"/{name}")
@@ -261,9 +261,9 @@ def quota_line(name: str) -> str:
     return line
 
 
-def test_a_path_does_not_write_lines_into_the_log() -> None:
+def test_path_cannot_write_log_lines() -> None:
     assert quota_line("a\u2028b\u202ec").isprintable()
 
 
-def test_a_long_path_is_cut_in_the_log() -> None:
+def test_long_path_is_cut_in_log() -> None:
     assert len(quota_line("a" * 100_000)) < 500

@@ -20,20 +20,20 @@ from zoolet.protocol.operations import OpCode
 
 
 @pytest.mark.parametrize("mode", [PERSISTENT_WATCH, RECURSIVE_WATCH])
-def test_the_reply_to_add_watch_has_a_body_of_four_zeroes(peer, mode):
+def test_add_watch_reply_has_four_zero_bytes(peer, mode):
     reply = add_watch(peer, "/missing", mode)
 
     assert (reply.err, reply.body) == (OK, unhex("00000000"))
 
 
 @pytest.mark.parametrize("mode", [2, -1, 7])
-def test_another_mode_is_a_marshalling_error(peer, mode):
+def test_unknown_mode_is_marshalling_error(peer, mode):
     reply = add_watch(peer, "/", mode)
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
 
 
-def test_a_watch_on_a_null_path_is_accepted_and_the_connection_goes_on(peer):
+def test_watch_on_null_path_is_accepted(peer):
     reply = add_watch(peer, None, PERSISTENT_WATCH)
 
     assert (reply.err, reply.body) == (OK, unhex("00000000"))
@@ -45,13 +45,13 @@ def test_a_watch_on_a_null_path_is_accepted_and_the_connection_goes_on(peer):
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_checking_or_removing_a_watch_that_is_not_there_finds_none(peer, kind):
+def test_checking_or_removing_missing_watch_finds_none(peer, kind):
     assert check_watches(peer, "/", kind) == NO_WATCHER
     assert remove_watches(peer, "/", kind) == NO_WATCHER
 
 
 @pytest.mark.parametrize("kind", [0, 6, 7, -1])
-def test_an_unknown_type_of_watch_is_a_marshalling_error(peer, kind):
+def test_unknown_type_of_watch_is_marshalling_error(peer, kind):
     peer.get("/", watch=True)
 
     assert check_watches(peer, "/", kind) == MARSHALLING_ERROR
@@ -59,7 +59,7 @@ def test_an_unknown_type_of_watch_is_a_marshalling_error(peer, kind):
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_the_watches_of_other_connections_do_not_count(peer, other, kind):
+def test_watches_of_other_connections_do_not_count(peer, other, kind):
     other.get("/", watch=True)
     other.children("/", watch=True)
     add_watch(other, "/", PERSISTENT_WATCH)
@@ -70,38 +70,38 @@ def test_the_watches_of_other_connections_do_not_count(peer, other, kind):
     assert check_watches(other, "/", kind) == OK
 
 
-def test_a_data_watch_is_data_or_any_and_nothing_else(peer):
+def test_data_watch_matches_only_data_or_any(peer):
     peer.get("/", watch=True)
 
     assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [NO_WATCHER, OK, OK, NO_WATCHER, NO_WATCHER]
 
 
-def test_a_child_watch_is_children_or_any_and_nothing_else(peer):
+def test_child_watch_matches_only_children_or_any(peer):
     peer.children("/", watch=True)
 
     assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [OK, NO_WATCHER, OK, NO_WATCHER, NO_WATCHER]
 
 
-def test_a_persistent_watch_is_persistent_or_any_and_nothing_else(peer):
+def test_persistent_watch_matches_persistent_or_any(peer):
     add_watch(peer, "/", PERSISTENT_WATCH)
 
     assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [NO_WATCHER, NO_WATCHER, OK, OK, NO_WATCHER]
 
 
-def test_a_recursive_watch_is_recursive_or_any_on_its_own_path_only(peer):
+def test_recursive_watch_matches_own_path_only(peer):
     add_watch(peer, "/", RECURSIVE_WATCH)
 
     assert [check_watches(peer, "/", kind) for kind in (1, 2, 3, 4, 5)] == [NO_WATCHER, NO_WATCHER, OK, NO_WATCHER, OK]
     assert check_watches(peer, "/zookeeper", 3) == NO_WATCHER
 
 
-def test_a_watch_on_a_missing_node_is_a_data_watch(peer):
+def test_watch_on_missing_node_is_data_watch(peer):
     error(peer, OpCode.EXISTS, r.ExistsRequest("/missing", True))
 
     assert check_watches(peer, "/missing", 2) == OK
 
 
-def test_a_watch_that_has_fired_is_no_longer_found(peer, other):
+def test_fired_watch_is_not_found(peer, other):
     peer.get("/", watch=True)
 
     other.set("/", b"new")
@@ -110,12 +110,12 @@ def test_a_watch_that_has_fired_is_no_longer_found(peer, other):
 
 
 @pytest.mark.parametrize("kind", [4, 5])
-def test_in_3_8_the_types_of_watches_that_stay_are_unknown(old, kind):
+def test_in_3_8_types_of_persistent_watches_are_unknown(old, kind):
     assert check_watches(old, "/", kind) == MARSHALLING_ERROR
     assert remove_watches(old, "/", kind) == MARSHALLING_ERROR
 
 
-def test_in_3_8_the_watches_of_other_connections_are_found_but_not_removed(old):
+def test_in_3_8_watches_of_others_are_found_but_not_removed(old):
     second = connected(old.engine)
     second.get("/", watch=True)
 
@@ -126,7 +126,7 @@ def test_in_3_8_the_watches_of_other_connections_are_found_but_not_removed(old):
 # --- removeWatches ---
 
 
-def test_a_watch_can_be_removed_once(peer, other):
+def test_watch_is_removed_only_once(peer, other):
     peer.get("/", watch=True)
 
     assert remove_watches(peer, "/", 2) == OK
@@ -150,7 +150,7 @@ def test_removing_any_removes_all(peer, other):
     assert check_watches(peer, "/", 3) == NO_WATCHER
 
 
-def test_removing_a_persistent_watch_leaves_the_others(peer, other):
+def test_removing_persistent_watch_keeps_others(peer, other):
     peer.create("/p")
     peer.get("/p", watch=True)
     add_watch(peer, "/p", PERSISTENT_WATCH)
@@ -167,7 +167,7 @@ def test_removing_a_persistent_watch_leaves_the_others(peer, other):
 # --- odd paths ---
 
 
-def test_in_3_8_recursive_watches_make_a_check_of_a_relative_path_malformed(old: Peer) -> None:
+def test_in_3_8_check_of_relative_path_is_malformed(old: Peer) -> None:
     before = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
 
@@ -176,21 +176,19 @@ def test_in_3_8_recursive_watches_make_a_check_of_a_relative_path_malformed(old:
     assert [reply.err for reply in before + after] == [-121, -5]
 
 
-def test_in_3_8_a_check_of_a_path_without_any_slash_is_always_malformed(old: Peer) -> None:
+def test_in_3_8_check_of_path_without_slash_is_malformed(old: Peer) -> None:
     (reply,) = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("rel", 3).encode())
 
     assert reply.err == -5
 
 
 def watch_request(kind: int) -> bytes:
-    """The body of a checkWatches or removeWatches request on a null path."""
+    """Return the body of a checkWatches or removeWatches request with a null path."""
     return NULL + struct.pack(">i", kind)
 
 
 @pytest.mark.parametrize("release", ["old", "new"])
-def test_a_watch_on_a_null_path_that_is_to_be_removed_is_looked_for(
-    release: str, request: pytest.FixtureRequest
-) -> None:
+def test_watch_on_null_path_can_be_removed(release: str, request: pytest.FixtureRequest) -> None:
     peer: Peer = request.getfixturevalue(release)
 
     (reply,) = peer.send(OpCode.REMOVE_WATCHES, watch_request(3))

@@ -1,4 +1,4 @@
-"""Watches that fire once: what sets them, what fires them, in which order events come, and who may not receive them.
+"""One-shot watches: requests that set them, changes that fire them, the order of events, and missing permissions.
 
 Source: WatchManager, DataTree, FinalRequestProcessor.
 """
@@ -19,7 +19,7 @@ from zoolet.protocol.enums import AddWatchMode, Perm
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.operations import OpCode
 
-# --- what leaves a watch ---
+# --- requests that set a watch ---
 
 
 def test_get_data_of_a_missing_node_leaves_no_watch(peer, other):
@@ -40,7 +40,7 @@ def test_exists_of_a_missing_node_leaves_a_watch(peer, other):
     assert peer.receive() == [(CREATED, "/m")]
 
 
-def test_both_together_leave_one_watch_that_fires_once(peer, other):
+def test_get_data_and_exists_watch_fire_once(peer, other):
     error(peer, OpCode.GET_DATA, r.GetDataRequest("/m", True))
     error(peer, OpCode.EXISTS, r.ExistsRequest("/m", True))
 
@@ -73,10 +73,10 @@ def test_exists_and_get_data_on_one_path_are_one_watch(peer, other):
     assert peer.receive() == [(CHANGED, "/m")]
 
 
-# --- what fires it ---
+# --- changes that fire a watch ---
 
 
-def test_a_deletion_is_sent_once_per_connection(peer, other):
+def test_deletion_is_sent_once_per_connection(peer, other):
     peer.create("/m")
     peer.get("/m", watch=True)
     peer.children("/m", watch=True)
@@ -101,7 +101,7 @@ def test_both_watches_of_a_deleted_node_are_used_up(peer, other):
     assert peer.receive() == []
 
 
-def test_a_child_watch_alone_tells_of_the_deletion(peer, other):
+def test_child_watch_alone_reports_deletion(peer, other):
     peer.create("/m")
     peer.children("/m", watch=True)
 
@@ -122,7 +122,7 @@ def test_each_connection_is_notified(engine, peer, other):
     assert third.receive() == [(DELETED, "/m")]
 
 
-def test_a_recursive_watch_above_and_a_child_watch_tell_of_a_deletion_once(peer, other):
+def test_recursive_and_child_watch_report_deletion_once(peer, other):
     peer.create("/m")
     peer.children("/m", watch=True)
     add_watch(peer, "/", RECURSIVE_WATCH)
@@ -132,7 +132,7 @@ def test_a_recursive_watch_above_and_a_child_watch_tell_of_a_deletion_once(peer,
     assert peer.receive() == [(DELETED, "/m")]
 
 
-def test_setting_the_acl_fires_no_watch(peer, other):
+def test_setting_acl_fires_no_watch(peer, other):
     peer.create("/n")
     other.get("/n", watch=True)
     other.children("/n", watch=True)
@@ -148,7 +148,7 @@ def test_setting_the_acl_fires_no_watch(peer, other):
 # --- events ---
 
 
-def test_the_bytes_of_a_notification_are_those_of_zookeeper(peer, other):
+def test_notification_has_bytes_of_zookeeper(peer, other):
     peer.create("/h")
     peer.get("/h", watch=True)
 
@@ -159,7 +159,7 @@ def test_the_bytes_of_a_notification_are_those_of_zookeeper(peer, other):
     )
 
 
-def test_an_event_comes_before_the_reply_of_the_write_that_caused_it(peer):
+def test_event_precedes_reply_of_causing_write(peer):
     peer.create("/p")
     peer.children("/p", watch=True)
 
@@ -171,7 +171,7 @@ def test_an_event_comes_before_the_reply_of_the_write_that_caused_it(peer):
     ]
 
 
-def test_all_events_of_a_multi_come_in_its_order_before_its_reply(peer):
+def test_events_of_multi_keep_order_and_precede_reply(peer):
     peer.create("/own")
     error(peer, OpCode.EXISTS, r.ExistsRequest("/n1", True))
     peer.get("/own", watch=True)
@@ -184,7 +184,7 @@ def test_all_events_of_a_multi_come_in_its_order_before_its_reply(peer):
     assert peer.receive() == [(CREATED, "/n1"), (CHILDREN, "/"), (CHANGED, "/own")]
 
 
-def test_an_event_comes_before_a_read_that_shows_the_change(peer, other):
+def test_event_precedes_read_showing_change(peer, other):
     peer.create("/p")
     peer.get("/p", watch=True)
     other.set("/p", b"new")
@@ -194,7 +194,7 @@ def test_an_event_comes_before_a_read_that_shows_the_change(peer, other):
     assert [reply.xid for reply in replies] == [-1, 9]
 
 
-def test_in_3_8_the_zxid_of_a_notification_is_minus_one(old):
+def test_in_3_8_zxid_of_notification_is_minus_one(old):
     old.create("/h")
     old.get("/h", watch=True)
 
@@ -203,10 +203,10 @@ def test_in_3_8_the_zxid_of_a_notification_is_minus_one(old):
     assert raw[:34] == unhex("0000001e ffffffff ffffffffffffffff 00000000 00000003 00000003 00000002 2f68")
 
 
-# --- nodes that may not be read ---
+# --- unreadable nodes ---
 
 
-def test_an_event_of_an_unreadable_node_is_dropped_and_uses_up_the_watch(peer, other):
+def test_event_of_unreadable_node_is_dropped_and_uses_watch(peer, other):
     peer.create("/p")
     other.get("/p", watch=True)
     set_acl(peer, "/p", only(Perm.ALL & ~Perm.READ))
@@ -218,7 +218,7 @@ def test_an_event_of_an_unreadable_node_is_dropped_and_uses_up_the_watch(peer, o
     assert other.receive() == []
 
 
-def test_children_changed_is_filtered_by_the_right_to_read_the_parent(peer, other):
+def test_children_changed_needs_right_to_read_parent(peer, other):
     peer.create("/p")
     other.children("/p", watch=True)
     set_acl(peer, "/p", only(Perm.ALL & ~Perm.READ))
@@ -229,7 +229,7 @@ def test_children_changed_is_filtered_by_the_right_to_read_the_parent(peer, othe
 
 
 @pytest.mark.parametrize("mode", [AddWatchMode.PERSISTENT, AddWatchMode.PERSISTENT_RECURSIVE])
-def test_a_watch_that_stays_tells_nothing_of_private_nodes(private: Peer, mode: AddWatchMode) -> None:
+def test_persistent_watch_reveals_no_private_nodes(private: Peer, mode: AddWatchMode) -> None:
     private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/private", mode))
     owner = owner_of(private.engine)
 
@@ -241,7 +241,7 @@ def test_a_watch_that_stays_tells_nothing_of_private_nodes(private: Peer, mode: 
     assert private.receive() == []
 
 
-def test_a_recursive_watch_above_tells_nothing_of_private_nodes(private: Peer) -> None:
+def test_recursive_watch_above_reveals_no_private_nodes(private: Peer) -> None:
     private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", AddWatchMode.PERSISTENT_RECURSIVE))
     owner = owner_of(private.engine)
 
@@ -251,7 +251,7 @@ def test_a_recursive_watch_above_tells_nothing_of_private_nodes(private: Peer) -
     assert private.receive() == []
 
 
-def test_a_watch_on_a_node_to_come_tells_nothing_if_it_comes_private(private: Peer) -> None:
+def test_watch_on_missing_node_is_silent_if_created_private(private: Peer) -> None:
     (reply,) = private.send(OpCode.EXISTS, r.ExistsRequest("/later", True).encode())
     assert reply.err == ErrorCode.NO_NODE
 
@@ -260,7 +260,7 @@ def test_a_watch_on_a_node_to_come_tells_nothing_if_it_comes_private(private: Pe
     assert private.receive() == []
 
 
-def test_a_watch_set_while_the_node_was_open_tells_nothing_once_it_is_private(private: Peer) -> None:
+def test_watch_set_on_open_node_is_silent_once_private(private: Peer) -> None:
     owner = owner_of(private.engine)
     owner.create("/a")
     private.get("/a", watch=True)
@@ -271,7 +271,7 @@ def test_a_watch_set_while_the_node_was_open_tells_nothing_once_it_is_private(pr
     assert private.receive() == []
 
 
-def test_private_children_are_removed_with_their_session_and_nobody_hears(private: Peer) -> None:
+def test_private_children_of_expired_session_report_nothing(private: Peer) -> None:
     private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/private", AddWatchMode.PERSISTENT_RECURSIVE))
     owner = owner_of(private.engine)
     owner.create("/private/e", flags=1, acl=PRIVATE)

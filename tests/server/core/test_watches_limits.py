@@ -1,4 +1,4 @@
-"""How many watches a connection may set, and all of them together."""
+"""The limits for the watches of one connection, and of all connections."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ANY = 3
 
 
 def watch(peer: Peer, path: str) -> int:
-    """Set a watch that fires once, there or not; return whether there is room, 0 or the error of the refusal."""
+    """Set a one-shot watch on a node that need not exist; return 0, or the error if a limit is exceeded."""
     code = error(peer, OpCode.EXISTS, r.ExistsRequest(path, True))
     return 0 if code == -101 else code
 
 
-def test_a_connection_sets_as_many_watches_as_it_may(log: Log) -> None:
+def test_connection_sets_watches_up_to_limit(log: Log) -> None:
     engine = engine_with(log, max_watches_per_connection=3)
     peer = connected(engine)
 
@@ -34,7 +34,7 @@ def test_a_connection_sets_as_many_watches_as_it_may(log: Log) -> None:
     assert not peer.closed
 
 
-def test_all_connections_together_set_as_many_watches_as_they_may(log: Log) -> None:
+def test_watches_of_all_connections_are_limited_together(log: Log) -> None:
     engine = engine_with(log, max_watches=3)
     first, second = connected(engine), connected(engine)
 
@@ -49,7 +49,7 @@ def test_all_connections_together_set_as_many_watches_as_they_may(log: Log) -> N
     ("setting", "key"),
     [("max_watches_per_connection", "zoolet.maxWatchesPerConnection"), ("max_watches", "zoolet.maxWatches")],
 )
-def test_watches_that_are_refused_are_logged_once(log: Log, setting: str, key: str) -> None:
+def test_refused_watches_are_logged_once(log: Log, setting: str, key: str) -> None:
     engine = engine_with(log, **{setting: 1})
     peer = connected(engine)
 
@@ -59,7 +59,7 @@ def test_watches_that_are_refused_are_logged_once(log: Log, setting: str, key: s
     assert len(log.with_word(key)) == 1
 
 
-def test_a_watch_that_is_set_already_takes_no_room() -> None:
+def test_existing_watch_takes_no_room() -> None:
     peer = connected(engine_with(max_watches_per_connection=1))
 
     codes = [watch(peer, "/a") for _ in range(5)]
@@ -70,11 +70,11 @@ def test_a_watch_that_is_set_already_takes_no_room() -> None:
 @pytest.mark.parametrize(
     ("length", "expected"), [(1, 1), (127, 1), (128, 2), (129, 2), (255, 2), (256, 3), (128_000, 1001)]
 )
-def test_a_watch_on_a_long_path_counts_as_several(length: int, expected: int) -> None:
+def test_watch_on_long_path_counts_as_several(length: int, expected: int) -> None:
     assert weight("/" * length) == expected
 
 
-def test_a_long_path_takes_the_room_of_several_watches() -> None:
+def test_long_path_takes_room_of_several_watches() -> None:
     engine = engine_with(max_watches_per_connection=10)
     peer = connected(engine)
 
@@ -84,7 +84,7 @@ def test_a_long_path_takes_the_room_of_several_watches() -> None:
     assert (engine.watches.active, engine.watches._weight) == (1, 10)
 
 
-def test_a_watch_that_has_fired_makes_room() -> None:
+def test_fired_watch_makes_room() -> None:
     engine = engine_with(max_watches_per_connection=1)
     peer = connected(engine)
     watch(peer, "/a")
@@ -94,7 +94,7 @@ def test_a_watch_that_has_fired_makes_room() -> None:
     assert engine.watches._weight == 1
 
 
-def test_a_watch_that_was_removed_makes_room() -> None:
+def test_removed_watch_makes_room() -> None:
     engine = engine_with(max_watches_per_connection=2)
     peer = connected(engine)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/a", PERSISTENT_WATCH))
@@ -105,7 +105,7 @@ def test_a_watch_that_was_removed_makes_room() -> None:
     assert [watch(peer, "/b"), watch(peer, "/c")] == [0, 0]
 
 
-def test_a_read_whose_watch_is_refused_is_refused_itself() -> None:
+def test_read_with_refused_watch_is_refused() -> None:
     peer = connected(engine_with(max_watches_per_connection=1))
     peer.create("/a", b"x")
     watch(peer, "/b")
@@ -115,7 +115,7 @@ def test_a_read_whose_watch_is_refused_is_refused_itself() -> None:
     assert (reply.err, reply.body) == (THROTTLED_OP, b"")
 
 
-def test_a_persistent_watch_for_half_of_which_there_is_room_is_not_set_at_all() -> None:
+def test_persistent_watch_with_room_for_half_is_not_set() -> None:
     engine = engine_with(max_watches_per_connection=1)
     peer = connected(engine)
 
@@ -126,7 +126,7 @@ def test_a_persistent_watch_for_half_of_which_there_is_room_is_not_set_at_all() 
     assert peer.client.modes == ({}, {})
 
 
-def test_a_persistent_watch_that_has_room_for_half_is_not_set() -> None:
+def test_persistent_watch_beyond_limit_is_not_set() -> None:
     engine = engine_with(max_watches=1)
     peer = connected(engine)
 
@@ -137,7 +137,7 @@ def test_a_persistent_watch_that_has_room_for_half_is_not_set() -> None:
     assert left(engine) == NOTHING
 
 
-def test_a_recursive_watch_that_is_refused_is_notified_of_nothing() -> None:
+def test_refused_recursive_watch_reports_nothing() -> None:
     engine = engine_with(max_watches_per_connection=1)
     peer = connected(engine)
     watch(peer, "/other")
@@ -149,7 +149,7 @@ def test_a_recursive_watch_that_is_refused_is_notified_of_nothing() -> None:
     assert len(engine.watches._recursive[DATA]) == 0
 
 
-def test_nothing_is_left_of_the_watches_of_connections_that_are_gone() -> None:
+def test_watches_of_closed_connections_leave_nothing() -> None:
     engine = engine_with()
     peers = [connected(engine) for _ in range(3)]
     for peer in peers:
@@ -166,7 +166,7 @@ def test_nothing_is_left_of_the_watches_of_connections_that_are_gone() -> None:
     assert [len(index) for index in engine.watches._recursive] == [0, 0]
 
 
-def test_room_that_a_connection_took_is_free_once_it_is_gone() -> None:
+def test_room_of_lost_connection_is_free() -> None:
     engine = engine_with(max_watches=2)
     first = connected(engine)
     watch(first, "/a")

@@ -1,4 +1,4 @@
-"""Watches that stay, persistent and recursive: of what they tell, and how they stand beside those that fire once.
+"""Persistent and recursive watches: their events, and their combination with one-shot watches.
 
 Source: PathParentIterator, WatchManager, WatchManagerOptimized.
 """
@@ -14,7 +14,7 @@ from zoolet.protocol.enums import Perm
 from zoolet.protocol.operations import OpCode
 
 
-def test_a_recursive_watch_tells_of_descendants_and_never_of_children_changed(peer, other):
+def test_recursive_watch_reports_descendants_not_child_changes(peer, other):
     add_watch(peer, "/r", RECURSIVE_WATCH)
 
     other.create("/r")
@@ -34,7 +34,7 @@ def test_a_recursive_watch_tells_of_descendants_and_never_of_children_changed(pe
     ]
 
 
-def test_a_recursive_watch_does_not_tell_of_a_path_that_only_starts_alike(peer, other):
+def test_recursive_watch_ignores_path_with_same_prefix(peer, other):
     add_watch(peer, "/r", RECURSIVE_WATCH)
 
     other.create("/rx")
@@ -43,7 +43,7 @@ def test_a_recursive_watch_does_not_tell_of_a_path_that_only_starts_alike(peer, 
     assert peer.receive() == []
 
 
-def test_a_recursive_watch_on_the_root_tells_of_everything(peer, other):
+def test_recursive_watch_on_root_reports_everything(peer, other):
     add_watch(peer, "/", RECURSIVE_WATCH)
 
     other.create("/a")
@@ -53,7 +53,7 @@ def test_a_recursive_watch_on_the_root_tells_of_everything(peer, other):
     assert peer.receive() == [(CREATED, "/a"), (CHANGED, "/"), (DELETED, "/a")]
 
 
-def test_a_persistent_watch_tells_of_the_node_and_its_children_again_and_again(peer, other):
+def test_persistent_watch_reports_node_and_children_repeatedly(peer, other):
     add_watch(peer, "/p", PERSISTENT_WATCH)
 
     other.create("/p")
@@ -76,7 +76,7 @@ def test_a_persistent_watch_tells_of_the_node_and_its_children_again_and_again(p
     ]
 
 
-def test_a_persistent_and_a_one_shot_watch_on_one_path_give_one_event(peer, other):
+def test_persistent_and_one_shot_watch_on_path_give_one_event(peer, other):
     peer.create("/p")
     add_watch(peer, "/p", PERSISTENT_WATCH)
     peer.get("/p", watch=True)
@@ -87,7 +87,7 @@ def test_a_persistent_and_a_one_shot_watch_on_one_path_give_one_event(peer, othe
     assert peer.receive() == [(CHANGED, "/p"), (CHANGED, "/p")]
 
 
-def test_a_persistent_watch_tells_of_every_ephemeral_that_goes_with_its_session(peer, other):
+def test_persistent_watch_reports_each_expired_ephemeral(peer, other):
     peer.create("/p")
     other.create("/p/a", flags=EPHEMERAL)
     other.create("/p/b", flags=EPHEMERAL)
@@ -99,7 +99,7 @@ def test_a_persistent_watch_tells_of_every_ephemeral_that_goes_with_its_session(
     assert peer.receive() == [(CHILDREN, "/p"), (CHILDREN, "/p"), (CHILDREN, "/p")]
 
 
-def test_a_recursive_watch_is_notified_of_readable_children_of_an_unreadable_node(peer, other):
+def test_recursive_watch_reports_readable_child_of_private_node(peer, other):
     peer.create("/p", acl=only(Perm.ALL & ~Perm.READ))
     add_watch(other, "/p", RECURSIVE_WATCH)
 
@@ -111,7 +111,7 @@ def test_a_recursive_watch_is_notified_of_readable_children_of_an_unreadable_nod
     assert other.receive() == [(CREATED, "/p/open")]
 
 
-def test_in_3_8_a_one_shot_watch_replaces_the_persistent_one(old):
+def test_in_3_8_one_shot_watch_replaces_persistent_one(old):
     old.create("/p")
     add_watch(old, "/p", PERSISTENT_WATCH)
     old.get("/p", watch=True)
@@ -122,7 +122,7 @@ def test_in_3_8_a_one_shot_watch_replaces_the_persistent_one(old):
     assert old.receive() == [(CHANGED, "/p")]
 
 
-def test_in_3_8_a_recursive_watch_takes_the_place_of_a_child_watch(old: Peer) -> None:
+def test_in_3_8_recursive_watch_replaces_child_watch(old: Peer) -> None:
     old.children("/", watch=True)
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
 
@@ -131,7 +131,7 @@ def test_in_3_8_a_recursive_watch_takes_the_place_of_a_child_watch(old: Peer) ->
     assert old.receive() == [(1, "/a")]
 
 
-def test_in_3_8_a_recursive_watch_that_lost_its_place_is_notified_of_deletes(old: Peer) -> None:
+def test_in_3_8_replaced_recursive_watch_reports_deletes(old: Peer) -> None:
     old.create("/a")
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
     old.get("/", watch=True)

@@ -1,6 +1,4 @@
-"""Watches of connections that are gone: however many there were, they are passed over at once and removed
-incrementally.
-"""
+"""Watches of lost connections: any number of them is ignored immediately and removed incrementally."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 from zoolet.server.core.watches import CHILD, DATA
-from zoolet.server.testing.state import views
+from zoolet.testing.state import views
 
 MANY = 1_001
-"""So many that they are not removed at once."""
+"""Too many watches to be removed in one step."""
 
 
 @pytest.fixture
@@ -31,7 +29,7 @@ def writer(engine: Engine) -> Peer:
 
 
 def watching(engine: Engine, count: int, prefix: str = "/w") -> Peer:
-    """A client that waits for so many nodes which are not there."""
+    """Return a client with watches on *count* missing nodes."""
     peer = connected(engine)
     peer.send(OpCode.SET_WATCHES, r.SetWatches(0, [], [f"{prefix}{number}" for number in range(count)], []).encode())
     assert not peer.closed
@@ -46,21 +44,21 @@ def lost(peer: Peer) -> Peer:
 
 
 def gone(engine: Engine, count: int = MANY) -> Peer:
-    """A client that had so many watches and has lost its connection."""
+    """Return a client that had *count* watches and has lost its connection."""
     return lost(watching(engine, count))
 
 
 def sweep_once(engine: Engine, limit: int) -> int:
-    """Sweep; return how many watches that removed."""
+    """Sweep once; return the number of removed watches."""
     before = kept(engine)
     engine.watches.sweep(limit)
     return before - kept(engine)
 
 
-# --- removed at once, or in slices ---
+# --- removal in one step, or in slices ---
 
 
-def test_a_thousand_watches_go_with_their_connection_at_once(engine: Engine) -> None:
+def test_thousand_watches_are_removed_with_their_connection(engine: Engine) -> None:
     gone(engine, 1_000)
 
     assert (engine.watches.unswept, kept(engine), engine.watches._weight) == (False, 0, 0)
@@ -72,7 +70,7 @@ def test_more_than_a_thousand_watches_wait_to_be_swept(engine: Engine) -> None:
     assert (engine.watches.unswept, kept(engine)) == (True, MANY)
 
 
-def test_a_sweep_removes_as_many_as_it_may_and_no_more(engine: Engine) -> None:
+def test_sweep_removes_at_most_given_number(engine: Engine) -> None:
     gone(engine, 2_500)
 
     slices = [sweep_once(engine, 1_000) for _ in range(4)]
@@ -81,7 +79,7 @@ def test_a_sweep_removes_as_many_as_it_may_and_no_more(engine: Engine) -> None:
     assert (engine.watches.unswept, engine.watches._weight) == (False, 0)
 
 
-def test_a_sweep_by_itself_removes_two_thousand(engine: Engine) -> None:
+def test_sweep_removes_two_thousand_by_default(engine: Engine) -> None:
     gone(engine, 5_000)
 
     engine.watches.sweep()
@@ -89,7 +87,7 @@ def test_a_sweep_by_itself_removes_two_thousand(engine: Engine) -> None:
     assert kept(engine) == 3_000
 
 
-def test_one_sweep_goes_through_the_watches_of_several_connections(engine: Engine) -> None:
+def test_one_sweep_covers_watches_of_several_connections(engine: Engine) -> None:
     first, second = watching(engine, 1_500, "/a"), watching(engine, 1_500, "/b")
     lost(first)
     lost(second)
@@ -115,7 +113,7 @@ def test_watches_of_every_kind_are_swept(engine: Engine, writer: Peer) -> None:
     assert peer.client.modes == ({}, {})
 
 
-def test_a_tick_sweeps(engine: Engine) -> None:
+def test_tick_sweeps_watches(engine: Engine) -> None:
     gone(engine)
 
     engine.tick()
@@ -123,7 +121,7 @@ def test_a_tick_sweeps(engine: Engine) -> None:
     assert not engine.watches.unswept
 
 
-def test_a_connection_that_the_server_closes_leaves_its_watches_to_be_swept_too(engine: Engine) -> None:
+def test_connection_closed_by_server_is_swept(engine: Engine) -> None:
     peer = watching(engine, MANY)
 
     engine.close_connection(peer.client)
@@ -134,7 +132,7 @@ def test_a_connection_that_the_server_closes_leaves_its_watches_to_be_swept_too(
 
 
 @pytest.mark.slow
-def test_fifty_thousand_watches_delay_the_loss_of_a_connection_by_nothing() -> None:
+def test_fifty_thousand_watches_do_not_delay_disconnection() -> None:
     engine = make_engine(Settings(max_set_watches=100_000))
     peer = watching(engine, 50_000)
 
@@ -142,13 +140,13 @@ def test_fifty_thousand_watches_delay_the_loss_of_a_connection_by_nothing() -> N
     peer.connection.connection_lost()
     took = time.process_time() - started
 
-    assert took < 0.02  # 10 microseconds; to remove them takes 50 ms
+    assert took < 0.02  # 10 microseconds; removing them takes 50 ms
 
 
-# --- meanwhile ---
+# --- requests during the removal ---
 
 
-def test_watches_that_wait_to_be_swept_do_not_count_as_watches(engine: Engine) -> None:
+def test_unswept_watches_do_not_count_as_watches(engine: Engine) -> None:
     stayer = connected(engine)
     stayer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/w0", RECURSIVE_WATCH))
 
@@ -157,7 +155,7 @@ def test_watches_that_wait_to_be_swept_do_not_count_as_watches(engine: Engine) -
     assert engine.watches.active == 1
 
 
-def test_watches_that_wait_to_be_swept_take_room_until_they_are() -> None:
+def test_unswept_watches_take_room() -> None:
     engine = make_engine(Settings(max_watches=MANY))
     gone(engine)
     peer = connected(engine)
@@ -169,7 +167,7 @@ def test_watches_that_wait_to_be_swept_take_room_until_they_are() -> None:
     assert (before, after) == (-127, -101)
 
 
-def test_one_who_is_gone_is_notified_of_nothing(engine: Engine, writer: Peer) -> None:
+def test_lost_client_gets_no_event(engine: Engine, writer: Peer) -> None:
     peer = gone(engine)
 
     writer.create("/w0")
@@ -180,7 +178,7 @@ def test_one_who_is_gone_is_notified_of_nothing(engine: Engine, writer: Peer) ->
     assert peer.client not in engine.pending_output
 
 
-def test_a_disconnected_client_is_notified_of_nothing_below_its_watch(engine: Engine, writer: Peer) -> None:
+def test_disconnected_client_gets_no_event_below_its_watch(engine: Engine, writer: Peer) -> None:
     peer = watching(engine, MANY)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", RECURSIVE_WATCH))
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", PERSISTENT_WATCH))
@@ -192,7 +190,7 @@ def test_a_disconnected_client_is_notified_of_nothing_below_its_watch(engine: En
     assert peer.client not in engine.pending_output
 
 
-def test_others_are_notified_of_what_a_client_that_is_gone_watched_too(engine: Engine, writer: Peer) -> None:
+def test_others_get_events_of_paths_watched_by_lost_client(engine: Engine, writer: Peer) -> None:
     first, stayer = watching(engine, MANY), watching(engine, 3)
     lost(first)
 
@@ -201,7 +199,7 @@ def test_others_are_notified_of_what_a_client_that_is_gone_watched_too(engine: E
     assert stayer.receive() == [(CREATED, "/w0")]
 
 
-def test_a_client_that_comes_back_is_notified_of_each_change_once(engine: Engine, writer: Peer) -> None:
+def test_returning_client_gets_each_change_once(engine: Engine, writer: Peer) -> None:
     gone(engine)
     back = watching(engine, MANY)
 
@@ -213,7 +211,7 @@ def test_a_client_that_comes_back_is_notified_of_each_change_once(engine: Engine
     assert (engine.watches.active, back.client.watch_weight) == (MANY - 2, MANY - 2)
 
 
-def test_a_watch_that_would_have_fired_meanwhile_is_swept_all_the_same(engine: Engine, writer: Peer) -> None:
+def test_fired_watch_of_lost_client_is_swept(engine: Engine, writer: Peer) -> None:
     peer = gone(engine)
     writer.create("/w0")
     writer.create("/w1")
@@ -223,7 +221,7 @@ def test_a_watch_that_would_have_fired_meanwhile_is_swept_all_the_same(engine: E
     assert (kept(engine), engine.watches.active, peer.client.watch_weight) == (0, 0, 0)
 
 
-def test_events_of_a_transaction_reach_nobody_who_was_lost_within_it(engine: Engine, writer: Peer) -> None:
+def test_no_event_for_connection_lost_in_transaction(engine: Engine, writer: Peer) -> None:
     peer = watching(engine, MANY)
 
     engine.begin()
@@ -237,7 +235,7 @@ def test_events_of_a_transaction_reach_nobody_who_was_lost_within_it(engine: Eng
 # --- reports ---
 
 
-def test_one_who_is_gone_is_in_no_report(engine: Engine) -> None:
+def test_lost_client_is_in_no_report(engine: Engine) -> None:
     stayer = watching(engine, 1, "/stays")
     gone(engine)
 
@@ -248,13 +246,13 @@ def test_one_who_is_gone_is_in_no_report(engine: Engine) -> None:
     assert word(engine, "wchs") == "1 connections watching 1 paths\nTotal watches:1\n"
 
 
-def test_monitoring_counts_no_watches_of_one_who_is_gone(engine: Engine) -> None:
+def test_monitoring_counts_no_watches_of_lost_client(engine: Engine) -> None:
     gone(engine)
 
     assert "zk_watch_count\t0\n" in word(engine, "mntr")
 
 
-def test_paths_that_only_one_who_is_gone_watched_are_in_no_table(engine: Engine) -> None:
+def test_paths_of_lost_client_are_in_no_table(engine: Engine) -> None:
     peer = watching(engine, MANY)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", PERSISTENT_WATCH))
     lost(peer)
@@ -262,14 +260,14 @@ def test_paths_that_only_one_who_is_gone_watched_are_in_no_table(engine: Engine)
     assert (engine.watches.by_path(DATA), engine.watches.by_path(CHILD)) == ({}, {})
 
 
-def test_the_test_servers_view_shows_no_watch_of_one_who_is_gone(engine: Engine) -> None:
+def test_server_view_shows_no_watch_of_lost_client(engine: Engine) -> None:
     watching(engine, 1, "/stays")
     gone(engine)
 
     assert [one.path for one in views.watches(engine)] == ["/stays0"]
 
 
-def test_in_3_8_a_watch_of_one_who_is_gone_is_not_seen_by_others() -> None:
+def test_in_3_8_watch_of_lost_client_is_hidden_from_others() -> None:
     engine = make_engine(Settings(compat=V3_8))
     gone(engine)
     asker = connected(engine)

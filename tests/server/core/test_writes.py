@@ -1,4 +1,4 @@
-"""delete, setData and setACL: what they change, and the order in which they judge their request.
+"""delete, setData and setACL: their changes, and the order of their checks.
 
 Source: PrepRequestProcessor.pRequest2Txn.
 """
@@ -21,7 +21,7 @@ from zoolet.server.core.engine import Engine
 
 
 @pytest.mark.parametrize("path", ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"])
-def test_the_first_nodes_cannot_be_deleted(peer, path):
+def test_first_nodes_cannot_be_deleted(peer, path):
     assert delete(peer, path).err == BAD_ARGUMENTS
     assert delete(peer, path, version=7).err == BAD_ARGUMENTS
 
@@ -39,14 +39,14 @@ def test_the_first_nodes_cannot_be_deleted(peer, path):
         ("//", NO_NODE),
     ],
 )
-def test_delete_looks_up_more_than_it_validates(peer, path, err):
+def test_delete_looks_up_unvalidated_paths(peer, path, err):
     peer.create("/a")
 
     assert delete(peer, path).err == err
     assert peer.children("/") == ["a", "zookeeper"]
 
 
-def test_a_wrong_version_comes_before_children(peer):
+def test_wrong_version_precedes_children(peer):
     peer.create("/a")
     peer.create("/a/b")
 
@@ -54,14 +54,14 @@ def test_a_wrong_version_comes_before_children(peer):
     assert delete(peer, "/a", version=0).err == NOT_EMPTY
 
 
-def test_a_missing_right_comes_before_a_missing_child(peer):
+def test_missing_permission_precedes_missing_child(peer):
     peer.create("/p", acl=only(Perm.ALL & ~Perm.DELETE))
 
     assert delete(peer, "/p/none").err == NO_AUTH
 
 
 @pytest.mark.parametrize("path", ["/zookeeper", "/zookeeper/config", "/zookeeper/quota", "/"])
-def test_the_nodes_of_the_server_cannot_be_deleted(engine: Engine, path: str) -> None:
+def test_nodes_of_server_cannot_be_deleted(engine: Engine, path: str) -> None:
     peer = connected(engine)
 
     with pytest.raises(ZooKeeperError):
@@ -73,7 +73,7 @@ def test_the_nodes_of_the_server_cannot_be_deleted(engine: Engine, path: str) ->
 @pytest.mark.parametrize(
     "path", ["//zookeeper/config", "zookeeper/config", "/zookeeper//config", "/zookeeper/config/", "/zookeeper/quota/"]
 )
-def test_no_other_spelling_deletes_the_nodes_of_the_server(engine: Engine, path: str) -> None:
+def test_other_spelling_deletes_no_node_of_server(engine: Engine, path: str) -> None:
     peer = connected(engine)
 
     with pytest.raises(ZooKeeperError):
@@ -85,7 +85,7 @@ def test_no_other_spelling_deletes_the_nodes_of_the_server(engine: Engine, path:
 # --- setData ---
 
 
-def test_setting_data_changes_version_mzxid_and_mtime_even_if_the_data_are_the_same(engine, peer):
+def test_set_data_changes_stat_even_with_same_data(engine, peer):
     peer.create("/p", b"data")
     before = peer.exists("/p")
     at(engine, 100)
@@ -115,7 +115,7 @@ def test_any_version_but_minus_one_must_match_exactly(peer, version):
 
 
 @pytest.mark.parametrize("path", ["a", "", "/a/", "//a", "/a/../b", "/a\x01", None])
-def test_set_data_and_set_acl_validate_the_whole_path(peer, path):
+def test_set_data_and_set_acl_validate_whole_path(peer, path):
     assert set_data(peer, path).err == BAD_ARGUMENTS
     assert set_acl(peer, path, OPEN_ACL_UNSAFE).err == BAD_ARGUMENTS
 
@@ -123,7 +123,7 @@ def test_set_data_and_set_acl_validate_the_whole_path(peer, path):
 # --- setACL ---
 
 
-def test_setting_the_acl_touches_aversion_only(engine, peer):
+def test_setting_acl_changes_only_aversion(engine, peer):
     peer.create("/n", b"data")
     peer.create("/n/c")
     before = peer.exists("/n")
@@ -137,7 +137,7 @@ def test_setting_the_acl_touches_aversion_only(engine, peer):
     assert peer.exists("/") == parent
 
 
-def test_setting_the_acl_compares_with_aversion(peer):
+def test_setting_acl_compares_with_aversion(peer):
     peer.create("/n")
     peer.set("/n", b"new")
 
@@ -145,6 +145,6 @@ def test_setting_the_acl_compares_with_aversion(peer):
     assert set_acl(peer, "/n", OPEN_ACL_UNSAFE, version=0).err == OK
 
 
-def test_setting_an_empty_acl_on_a_missing_node_is_an_invalid_acl(peer):
+def test_empty_acl_on_missing_node_is_invalid_acl(peer):
     assert set_acl(peer, "/missing", ()).err == INVALID_ACL
     assert set_acl(peer, "/missing", None).err == INVALID_ACL

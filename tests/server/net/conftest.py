@@ -1,4 +1,4 @@
-"""Servers in the running loop; every asynchronous test here runs on both event loops."""
+"""Servers in the running event loop; every asynchronous test here runs on both event loops."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from support.key_stores import Stores
 from support.live_server import Dial, LiveServer
 from support.live_server import serve as serve
 from support.logged_errors import no_error_is_logged as no_error_is_logged
-from support.raw_client import RawClient
+from support.wire import StreamWire
 
 from zoolet.server.config import Config
 from zoolet.server.core.settings import Settings
-from zoolet.server.testing.state.clock import ManualClock
+from zoolet.testing.state.clock import ManualClock
 
 if TYPE_CHECKING:
-    from zoolet.server.testing.run.certificates import Authority
+    from zoolet.testing.run.certificates import Authority
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ async def live(request: pytest.FixtureRequest) -> AsyncIterator[LiveServer]:
 
 @pytest.fixture
 def dial(live: LiveServer) -> Dial:
-    """A function that connects; with ``shake=False`` the client has said nothing yet."""
+    """A function that connects a client; with ``shake=False`` it sends nothing."""
 
-    async def connect(*, shake: bool = True) -> RawClient:
+    async def connect(*, shake: bool = True) -> StreamWire:
         return await live.session() if shake else await live.dial()
 
     return connect
@@ -45,8 +45,8 @@ def dial(live: LiveServer) -> Dial:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """An authority that nobody else knows."""
-    from zoolet.server.testing.run.certificates import (
+    """A new certificate authority."""
+    from zoolet.testing.run.certificates import (
         Authority,  # needs the extra "tls", which other tests here do without
     )
 

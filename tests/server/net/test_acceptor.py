@@ -1,15 +1,16 @@
-"""How many connections there may be, of one host and in all."""
+"""The limits for connections, per host and in total."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 
+import pytest
 from support.live_server import Serve
-from support.raw_client import RawClient
+from support.wire import StreamWire
 
 
-async def admitted(client: RawClient) -> bool:
+async def admitted(client: StreamWire) -> bool:
     """Return whether the server lets a client shake hands."""
     try:
         await client.shake_hands()
@@ -18,7 +19,7 @@ async def admitted(client: RawClient) -> bool:
     return True
 
 
-async def test_a_host_with_its_full_number_of_connections_gets_no_more(serve: Serve) -> None:
+async def test_connection_above_host_limit_is_refused(serve: Serve) -> None:
     server = await serve(max_client_cnxns=3)
 
     clients = [await server.dial() for _ in range(4)]
@@ -26,7 +27,7 @@ async def test_a_host_with_its_full_number_of_connections_gets_no_more(serve: Se
     assert [await admitted(client) for client in clients] == [True, True, True, False]
 
 
-async def test_a_refused_connection_is_closed_silently(serve: Serve) -> None:
+async def test_refused_connection_is_closed_silently(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
 
@@ -35,7 +36,28 @@ async def test_a_refused_connection_is_closed_silently(serve: Serve) -> None:
     assert await refused.rest() == b""
 
 
-async def test_a_full_host_takes_nothing_from_another_host(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"max_client_cnxns": 2}, "2 connections from this address are already open (maxClientCnxns)"),
+        ({"max_cnxns": 2}, "2 connections are already open in total (maxCnxns)"),
+        ({"max_client_cnxns": 3, "max_cnxns": 2}, "2 connections are already open in total (maxCnxns)"),
+    ],
+    ids=["one-address", "total", "the-lower-one"],
+)
+async def test_log_names_limit_of_refused_connection(
+    serve: Serve, caplog: pytest.LogCaptureFixture, limits: dict[str, int], reason: str
+) -> None:
+    server = await serve(**limits)
+    clients = [await server.dial() for _ in range(3)]
+
+    assert await clients[-1].rest() == b""
+
+    assert f"refusing a connection from 127.0.0.1: {reason}" in caplog.messages
+    assert server.engine.metrics.refused["connections"] == 1
+
+
+async def test_full_host_does_not_affect_other_host(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial("127.0.0.1")
     await server.dial("127.0.0.1")
@@ -45,7 +67,7 @@ async def test_a_full_host_takes_nothing_from_another_host(serve: Serve) -> None
     assert await admitted(other)
 
 
-async def test_a_connection_that_ends_makes_room_for_the_next(serve: Serve) -> None:
+async def test_closed_connection_makes_room(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     first = await server.dial()
     assert await admitted(first)
@@ -56,7 +78,7 @@ async def test_a_connection_that_ends_makes_room_for_the_next(serve: Serve) -> N
     assert await admitted(await server.dial())
 
 
-async def test_a_refused_connection_makes_no_room(serve: Serve) -> None:
+async def test_refused_connection_makes_no_room(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
     await (await server.dial()).rest()
@@ -64,18 +86,18 @@ async def test_a_refused_connection_makes_no_room(serve: Serve) -> None:
     assert not await admitted(await server.dial())
 
 
-async def test_a_four_letter_word_needs_room_too(serve: Serve) -> None:
+async def test_four_letter_word_needs_room(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
 
     refused = await server.dial()
     refused.send(b"srvr")
 
-    with suppress(ConnectionError):  # it was closed with the word unread
+    with suppress(ConnectionError):  # the server closed it without reading the word
         assert await refused.rest() == b""
 
 
-async def test_no_limit_for_a_host_is_no_limit(serve: Serve) -> None:
+async def test_zero_host_limit_is_unlimited(serve: Serve) -> None:
     server = await serve(max_client_cnxns=0)
 
     clients = [await server.dial() for _ in range(100)]
@@ -83,7 +105,7 @@ async def test_no_limit_for_a_host_is_no_limit(serve: Serve) -> None:
     assert all([await admitted(client) for client in clients])
 
 
-async def test_the_total_counts_all_hosts(serve: Serve) -> None:
+async def test_total_counts_all_hosts(serve: Serve) -> None:
     server = await serve(max_cnxns=2)
 
     clients = [await server.dial(f"127.0.0.{last}") for last in (1, 2, 3)]
@@ -91,7 +113,7 @@ async def test_the_total_counts_all_hosts(serve: Serve) -> None:
     assert [await admitted(client) for client in clients] == [True, True, False]
 
 
-async def test_the_total_has_room_again_when_one_ends(serve: Serve) -> None:
+async def test_closed_connection_makes_room_in_total(serve: Serve) -> None:
     server = await serve(max_cnxns=1)
     first = await server.dial()
     assert await admitted(first)

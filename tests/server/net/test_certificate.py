@@ -1,4 +1,4 @@
-"""Whose a certificate is and when it ends, beside Java, which gives ZooKeeper its names."""
+"""The subject and expiry of certificates, compared with Java, which gives ZooKeeper its names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def certificate(parts: list[list[tuple[x509.ObjectIdentifier, str]]], until: dat
 
 
 def java(kind: str, values: list[bytes]) -> list[str]:
-    """Return what Java says of certificates or names; skip the test without it."""
+    """Return Java's output for certificates or names; skip the test without Java."""
     if not shutil.which("javac"):
         skip_unless_required("javac is missing (apt-get install default-jdk-headless)")
     lines = "".join(f"{kind}{base64.b64encode(value).decode()}\n" for value in values)
@@ -76,11 +76,11 @@ SUBJECTS = {
 
 
 @pytest.mark.parametrize("text", SUBJECTS)
-def test_the_subject_is_written_most_specific_first_and_escaped(text: str) -> None:
+def test_subject_is_escaped_and_most_specific_first(text: str) -> None:
     assert subject(certificate(SUBJECTS[text])) == text
 
 
-def test_subjects_are_java_s() -> None:
+def test_subjects_equal_those_of_java() -> None:
     certificates = [certificate(parts) for parts in SUBJECTS.values()]
     certificates.append(certificate([[(Oid.COMMON_NAME, "a"), (Oid.ORGANIZATION_NAME, "b"), (Oid.SURNAME, "s")]]))
 
@@ -104,28 +104,28 @@ OTHERS = ["a", "CN", "=a", "CN=a,", ",CN=a", "XX=a", "CN=a<b", "CN=a,b", r"CN=a\
 
 
 @pytest.mark.parametrize("text", [text for text in SUBJECTS if text])
-def test_what_is_shown_is_recognised(text: str) -> None:
+def test_displayed_names_are_recognized(text: str) -> None:
     assert is_written_as_shown(text)
 
 
 @pytest.mark.parametrize(
     "name", ["", "cn=a", "CN = a", "CN=a, O=b", "CN=a;O=b", 'CN="a"', "S=x", "CN=a ", "OID.1.2=#00"]
 )
-def test_another_way_to_write_a_name_is_not_what_is_shown(name: str) -> None:
+def test_other_spelling_of_name_is_not_as_shown(name: str) -> None:
     assert not is_written_as_shown(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_one(name: str) -> None:
+def test_valid_name_is_recognized(name: str) -> None:
     assert is_name(name)
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_no_name_is_not(name: str) -> None:
+def test_invalid_names_are_not_recognized(name: str) -> None:
     assert not is_name(name)
 
 
-def test_names_are_java_s() -> None:
+def test_names_are_recognized_as_in_java() -> None:
 
     assert java("n", [name.encode() for name in [*NAMES, *OTHERS]]) == ["yes"] * len(NAMES) + ["no"] * len(OTHERS)
 
@@ -134,16 +134,16 @@ HOSTILE = ["CN=" + " " * 10_000 + "<", "CN= a," * 2_000 + "<", "CN= ," * 3_000 +
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:8])
-def test_a_text_that_could_be_read_in_many_ways_is_read_once(text: str) -> None:
+def test_ambiguous_text_is_read_in_linear_time(text: str) -> None:
     started = time.process_time()
 
     assert not is_name(text)
     assert not is_written_as_shown(text)
-    assert time.process_time() - started < 0.1  # hours, where each space can stand in two places
+    assert time.process_time() - started < 0.1  # hours, if each space could match in two places
 
 
 @pytest.mark.parametrize(("kind", "value"), [(_ASN1Type.BMPString, "root"), (_ASN1Type.T61String, "root")])
-def test_a_value_of_another_type_is_not_taken_for_text(kind: _ASN1Type, value: str) -> None:
+def test_value_of_other_type_is_not_taken_for_text(kind: _ASN1Type, value: str) -> None:
     name = x509.Name([x509.NameAttribute(Oid.COMMON_NAME, value, kind)])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(ISSUER).public_key(KEY.public_key())
     builder = builder.serial_number(1).not_valid_before(UNTIL - timedelta(days=1)).not_valid_after(UNTIL)
@@ -154,12 +154,12 @@ def test_a_value_of_another_type_is_not_taken_for_text(kind: _ASN1Type, value: s
 
 
 @pytest.mark.parametrize("until", [UNTIL, datetime(2050, 1, 1, tzinfo=UTC), datetime(1999, 1, 2, 3, 4, 5, tzinfo=UTC)])
-def test_a_certificate_says_when_it_ends(until: datetime) -> None:
+def test_certificate_has_its_end_of_validity(until: datetime) -> None:
     assert valid_until(certificate([], until)) == until
 
 
 @given(st.integers(0, 400), st.integers(0, 255))
-def test_what_is_cut_or_changed_is_read_or_refused(at: int, byte: int) -> None:
+def test_damaged_certificate_is_read_or_refused(at: int, byte: int) -> None:
     whole = WHOLE
     changed = whole[:at] + bytes([byte]) + whole[at + 1 :]
 

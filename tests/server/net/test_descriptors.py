@@ -1,9 +1,10 @@
-"""The last file descriptors of the process: they are for four-letter commands, so that an operator can see what is
-wrong.
+"""The last file descriptors of the process are reserved for four-letter commands, which lets an operator diagnose the
+shortage.
 """
 
 from __future__ import annotations
 
+import resource
 import socket
 import tempfile
 import time
@@ -15,10 +16,12 @@ from support.frames import HELLO
 from support.live_server import Serve
 from support.waiting import DEADLINE_S, until
 
-from zoolet.server.net.connections import SPARE_DESCRIPTORS, Connections
+from zoolet.server.net.connections import LOOK_UP_EVERY, SPARE_DESCRIPTORS, Connections
+from zoolet.server.net.protocol import ServerProtocol
+from zoolet.testing import Server
 
 
-def _is_last(connections: Connections, number: int) -> bool:
+def _is_last(connections: Connections, socket: ServerProtocol) -> bool:
     connections.last_descriptor = 0
     connections.warn_of_descriptors()
     return True
@@ -26,13 +29,13 @@ def _is_last(connections: Connections, number: int) -> bool:
 
 @pytest.fixture
 def last_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every connection gets one of the last descriptors."""
+    """Make every connection use one of the last descriptors."""
     monkeypatch.setattr("zoolet.server.net.connections.Connections.is_last_descriptor", _is_last)
 
 
 @pytest.mark.usefixtures("last_descriptors")
 @pytest.mark.parametrize("word", [b"srvr", b"ruok"])
-async def test_a_word_is_answered_with_one_of_the_last_descriptors(serve: Serve, word: bytes) -> None:
+async def test_word_is_answered_with_last_descriptors(serve: Serve, word: bytes) -> None:
     server = await serve(whitelist=["*"])
     client = await server.dial()
 
@@ -42,7 +45,7 @@ async def test_a_word_is_answered_with_one_of_the_last_descriptors(serve: Serve,
 
 
 @pytest.mark.usefixtures("last_descriptors")
-async def test_no_session_is_opened_with_one_of_the_last_descriptors(serve: Serve) -> None:
+async def test_last_descriptors_open_no_session(serve: Serve) -> None:
     server = await serve()
     client = await server.dial()
 
@@ -53,7 +56,7 @@ async def test_no_session_is_opened_with_one_of_the_last_descriptors(serve: Serv
 
 
 @pytest.mark.usefixtures("last_descriptors")
-async def test_one_who_says_nothing_keeps_no_last_descriptor(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_client_releases_reserved_descriptor(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.net.protocol.COMMAND_SECONDS", 0.01)
     server = await serve()
 
@@ -66,7 +69,7 @@ async def test_one_who_says_nothing_keeps_no_last_descriptor(serve: Serve, monke
 
 
 @pytest.mark.usefixtures("last_descriptors")
-async def test_one_line_says_that_descriptors_run_out(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exhausted_descriptors_are_logged_once(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     server = await serve()
 
     clients = [await server.dial() for _ in range(10)]
@@ -76,17 +79,69 @@ async def test_one_line_says_that_descriptors_run_out(serve: Serve, caplog: pyte
     assert len(clients) == 10
 
 
-@pytest.mark.parametrize(("below", "last"), [(-1, False), (0, True), (SPARE_DESCRIPTORS - 1, True)])
-async def test_the_last_eight_descriptors_are_the_last(serve: Serve, below: int, last: bool) -> None:
-    server = await serve()
+@pytest.mark.parametrize(("above", "last"), [(-1, False), (0, True), (SPARE_DESCRIPTORS - 1, True)])
+async def test_last_eight_descriptors_are_reserved(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, above: int, last: bool
+) -> None:
+    connections = (await serve()).daemon.connections
+    monkeypatch.setattr(ServerProtocol, "descriptor", lambda _: connections.last_descriptor + above)
 
-    found = server.daemon.connections.is_last_descriptor(server.daemon.connections.last_descriptor + below)
+    assert connections.is_last_descriptor(ServerProtocol(connections)) is last
 
-    assert found is last
+
+# --- which descriptors are looked up ---
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The descriptors that were looked up. The list starts with the number that all connections have."""
+    numbers = [10]
+
+    def descriptor(_: ServerProtocol) -> int:
+        numbers.append(numbers[0])
+        return numbers[0]
+
+    monkeypatch.setattr(ServerProtocol, "descriptor", descriptor)
+    return numbers
+
+
+def accept(connections: Connections, count: int) -> list[bool]:
+    """Accept connections, and return which of them have one of the last descriptors."""
+    accepted = [connections.try_accept("127.0.0.1") for _ in range(count)]
+    assert all(accepted)
+    return [connections.is_last_descriptor(ServerProtocol(connections)) for _ in accepted]
+
+
+async def test_few_low_descriptors_are_looked_up(serve: Serve, looked_up: list[int]) -> None:
+    connections = (await serve(max_client_cnxns=0)).daemon.connections
+    connections.last_descriptor = 1_000
+
+    accept(connections, 2 * LOOK_UP_EVERY)
+
+    assert len(looked_up) == 1 + 2
+
+
+async def test_each_descriptor_is_looked_up_above_half(serve: Serve, looked_up: list[int]) -> None:
+    connections = (await serve(max_client_cnxns=0)).daemon.connections
+    connections.last_descriptor = 100
+    accept(connections, 51)
+    looked_up[:] = [100]
+
+    assert all(accept(connections, 10))
+
+
+async def test_each_high_descriptor_is_looked_up(serve: Serve, looked_up: list[int]) -> None:
+    connections = (await serve(max_client_cnxns=0)).daemon.connections
+    connections.last_descriptor = 1_000
+    looked_up[:] = [500]
+    accept(connections, 1)
+    looked_up[:] = [1_000]
+
+    assert all(accept(connections, 10))
 
 
 def shaken_hands(link: socket.socket) -> bool:
-    """Shake hands if the server lets one."""
+    """Return whether the server accepts a handshake."""
     link.settimeout(1.5)
     with suppress(OSError):
         link.sendall(HELLO)
@@ -95,7 +150,7 @@ def shaken_hands(link: socket.socket) -> bool:
 
 
 def mntr_in_time(daemon: DaemonProcess) -> str:
-    """Ask until there is an answer: others may hold the last descriptors for a second each."""
+    """Send mntr until it is answered: other connections may hold the last descriptors for a second each."""
     until = time.monotonic() + DEADLINE_S
     while time.monotonic() < until:
         with suppress(OSError), socket.create_connection((daemon.host, daemon.port), 1) as link:
@@ -106,7 +161,7 @@ def mntr_in_time(daemon: DaemonProcess) -> str:
 
 
 @pytest.mark.slow
-def test_a_daemon_without_descriptors_answers_mntr_and_says_so_once() -> None:
+def test_daemon_without_descriptors_answers_mntr_and_logs_once() -> None:
     with tempfile.TemporaryFile() as log:
         daemon = DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*", "-Dzookeeper.maxClientCnxns=0", stderr=log)
         daemon.command = ["/bin/sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *daemon.command]
@@ -122,3 +177,28 @@ def test_a_daemon_without_descriptors_answers_mntr_and_says_so_once() -> None:
     assert 20 < len(held) <= 64 - SPARE_DESCRIPTORS
     assert "zk_max_file_descriptor_count\t64" in answer
     assert len(lines) == 1
+
+
+@pytest.mark.slow
+def test_daemon_raises_soft_limit_to_hard_limit() -> None:
+    with tempfile.TemporaryFile() as log:
+        daemon = DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*", stderr=log)
+        daemon.command = ["/bin/sh", "-c", 'ulimit -Sn 100; ulimit -Hn 200; exec "$@"', "sh", *daemon.command]
+        with daemon:
+            answer = mntr_in_time(daemon)
+        log.seek(0)
+        lines = log.read().decode()
+
+    assert "zk_max_file_descriptor_count\t200\n" in answer
+    assert "raised the limit of open files from 100 to 200" in lines
+
+
+async def test_embedded_server_keeps_limits() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1] - 1, limits[1]))
+
+    try:
+        async with Server():
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (limits[1] - 1, limits[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

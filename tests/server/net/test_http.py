@@ -1,4 +1,4 @@
-"""The HTTP server: what it answers, and what slow, large, broken and many clients get."""
+"""The HTTP server: its answers, also to slow, broken and many clients and to large requests."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any, Final
 
 import pytest
 
-from zoolet.server.admin.http import HttpError, Request, Response
+from zoolet.server.admin.http import HttpError, Request, Response, Route
 
 pytest.importorskip("h11")
-from zoolet.server.net.http import HEALTH, MIN_PAUSE, HttpServer, Limits
+from zoolet.server.net import http as module
+from zoolet.server.net.http import BODIES, HEALTH, MIN_PAUSE, HttpServer, Limits, RouteOf
 
 QUICK: Final = Limits(body=1000, connections=3, seconds=0.2, idle=0.2)
 
 
 async def echo(request: Request) -> Response:
-    """Answer with what was received."""
+    """Answer with the received request."""
     if request.path == "/refused":
         raise HttpError(403, "no", ("X-Reason", "test"))
     if request.path == "/defect":
@@ -28,10 +29,15 @@ async def echo(request: Request) -> Response:
     return Response(f"{request.method} {request.path} {len(request.body)}".encode())
 
 
+def all_to(answer: Any) -> RouteOf:
+    """Return the same route for each request."""
+    return lambda request: (Route((), "/*", answer), request)
+
+
 @asynccontextmanager
-async def served(limits: Limits = QUICK, answer: Any = echo, **options: Any) -> AsyncIterator[Any]:
-    """Serve, and return a function that opens a connection."""
-    server = HttpServer(answer, limits, **options)
+async def served(limits: Limits = QUICK, answer: Any = echo, route_of: Any = None) -> AsyncIterator[Any]:
+    """Run a server, and yield a function that opens a connection."""
+    server = HttpServer(route_of or all_to(answer), limits)
     port = await server.start("127.0.0.1", 0)
     writers: list[asyncio.StreamWriter] = []
 
@@ -57,13 +63,13 @@ async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], b
 
 
 async def asked(connect: Any, text: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Send bytes on a connection of their own; return the response."""
+    """Send bytes on a new connection; return the response."""
     reader, writer = await connect()
     writer.write(text)
     return await response(reader)
 
 
-async def test_a_connection_serves_one_request_after_another() -> None:
+async def test_connection_serves_consecutive_requests() -> None:
     async with served() as connect:
         reader, writer = await connect()
         writer.write(
@@ -74,14 +80,14 @@ async def test_a_connection_serves_one_request_after_another() -> None:
         assert (await response(reader))[2] == b"POST /b 3"
 
 
-async def test_a_refusal_is_json_and_a_defect_costs_one_request(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusal_is_json_and_defect_fails_one_request(caplog: pytest.LogCaptureFixture) -> None:
     async with served() as connect:
         status, headers, body = await asked(connect, b"GET /refused HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (status, headers["x-reason"], json.loads(body)) == (403, "test", {"error": "no"})
 
         status, _, body = await asked(connect, b"GET /defect HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (status, json.loads(body)) == (500, {"error": "RuntimeError: planted"})
-        assert "GET .../defect has failed" in caplog.text
+        assert "GET .../defect failed" in caplog.text
         assert (await asked(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
 
 
@@ -95,7 +101,7 @@ async def test_a_refusal_is_json_and_a_defect_costs_one_request(caplog: pytest.L
         (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400),
     ],
 )
-async def test_what_is_malformed_or_too_large_is_refused_with_a_reason(text: bytes, status: int) -> None:
+async def test_malformed_or_large_request_is_refused_with_reason(text: bytes, status: int) -> None:
     async with served() as connect:
         found, headers, body = await asked(connect, text)
 
@@ -103,8 +109,53 @@ async def test_what_is_malformed_or_too_large_is_refused_with_a_reason(text: byt
         assert json.loads(body)["error"]
 
 
+@pytest.mark.parametrize("head", [b"Content-Length: 3000000", b"Transfer-Encoding: chunked", b"Bad Header"])
+async def test_client_sending_whole_body_first_reads_refusal(head: bytes) -> None:
+    async with served() as connect:
+        reader, writer = await connect()
+        body = bytes(3_000_000) if b"chunked" not in head else b"2dc6c0\r\n" + bytes(3_000_000) + b"\r\n0\r\n\r\n"
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n" + body)
+        await writer.drain()
+
+        status, headers, _ = await response(reader)
+        assert (status, headers["connection"]) == (400 if b"Bad" in head else 413, "close")
+        assert await reader.read() == b""
+
+
+async def test_body_after_refusal_is_read_for_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LINGER", 0.05)
+    async with served() as connect:
+        reader, writer = await connect()
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 30000\r\n\r\n" + bytes(2000))
+        assert (await response(reader))[0] == 413
+
+        async def send() -> None:
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(send(), 5)
+
+
+async def test_request_with_two_lengths_closes_connection() -> None:
+    async with served() as connect:
+        reader, writer = await connect()
+        writer.write(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        writer.write_eof()
+
+        status, headers, body = await response(reader)
+        assert (status, headers["connection"]) == (400, "close")
+        assert b"Transfer-Encoding" in body
+        assert await reader.read() == b""
+
+
 @pytest.mark.parametrize("text", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"])
-async def test_a_slow_client_is_disconnected(text: bytes) -> None:
+async def test_slow_client_is_disconnected(text: bytes) -> None:
     async with served() as connect:
         reader, writer = await connect()
         writer.write(text)
@@ -112,7 +163,7 @@ async def test_a_slow_client_is_disconnected(text: bytes) -> None:
         assert await asyncio.wait_for(reader.read(), 5) == b""
 
 
-async def test_the_quietest_connection_makes_room_for_the_next() -> None:
+async def test_quietest_connection_makes_room_for_next() -> None:
     async with served(QUICK._replace(idle=30.0)) as connect:
         quiet, _ = await connect()
         others = [await connect() for _ in range(2)]
@@ -128,7 +179,7 @@ async def test_the_quietest_connection_makes_room_for_the_next() -> None:
         assert (await response(others[0][0]))[2] == b"GET /still 0"
 
 
-async def test_a_head_has_no_body() -> None:
+async def test_head_has_no_body() -> None:
     async with served() as connect:
         reader, writer = await connect()
         writer.write(b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -140,7 +191,7 @@ async def test_a_head_has_no_body() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", *HEALTH])
-async def test_many_requests_at_once_leave_half_of_the_time_to_others(path: str) -> None:
+async def test_many_requests_leave_half_of_time_to_others(path: str) -> None:
     spent = 0.0
 
     async def slow(request: Request) -> Response:
@@ -151,7 +202,7 @@ async def test_many_requests_at_once_leave_half_of_the_time_to_others(path: str)
         spent += time.perf_counter() - started
         return Response(b"ok")
 
-    server = HttpServer(slow, Limits())
+    server = HttpServer(all_to(slow), Limits())
     port = await server.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     started = time.perf_counter()
@@ -166,11 +217,11 @@ async def test_many_requests_at_once_leave_half_of_the_time_to_others(path: str)
 
 
 @pytest.mark.parametrize("path", ["/", *HEALTH])
-async def test_requests_that_cost_nothing_have_pauses_too(path: str) -> None:
+async def test_cheap_requests_have_pauses(path: str) -> None:
     async def quick(request: Request) -> Response:
         return Response(b"ok")
 
-    server = HttpServer(quick, Limits())
+    server = HttpServer(all_to(quick), Limits())
     port = await server.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     started = time.perf_counter()
@@ -185,7 +236,7 @@ async def test_requests_that_cost_nothing_have_pauses_too(path: str) -> None:
     assert took > 99 * MIN_PAUSE
 
 
-async def test_a_health_check_does_not_wait_for_other_requests() -> None:
+async def test_health_check_does_not_wait_for_other_requests() -> None:
     may_answer = asyncio.Event()
 
     async def answer(request: Request) -> Response:
@@ -204,11 +255,11 @@ async def test_a_health_check_does_not_wait_for_other_requests() -> None:
         await response(reader)
 
 
-async def test_a_client_that_does_not_read_is_forgotten_with_its_output() -> None:
+async def test_non_reading_client_is_forgotten_with_output() -> None:
     async def large(request: Request) -> Response:
         return Response(bytes(20_000_000))
 
-    server = HttpServer(large, QUICK)
+    server = HttpServer(all_to(large), QUICK)
     port = await server.start("127.0.0.1", 0)
     _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -221,14 +272,14 @@ async def test_a_client_that_does_not_read_is_forgotten_with_its_output() -> Non
     await server.close()
 
 
-# --- bodies that come piece by piece, and requests that are admitted ---
+# --- streamed bodies, and requests with larger bodies ---
 
 
 class Pieces:
-    """A stream that remembers its end.
+    """A stream that records whether it was closed.
 
     Args:
-        *pieces: What it yields; an exception is raised.
+        *pieces: The pieces to yield; exceptions are raised.
     """
 
     def __init__(self, *pieces: bytes | Exception) -> None:
@@ -245,7 +296,7 @@ class Pieces:
         self.closed += 1
 
 
-async def test_a_stream_of_unknown_length_is_sent_in_chunks() -> None:
+async def test_stream_of_unknown_length_is_sent_in_chunks() -> None:
     stream = Pieces(b"abc", b"de")
 
     async with served(answer=streaming(stream)) as connect:
@@ -258,7 +309,7 @@ async def test_a_stream_of_unknown_length_is_sent_in_chunks() -> None:
     assert stream.closed == 1
 
 
-async def test_a_stream_of_known_length_is_sent_as_it_is_and_another_request_may_follow() -> None:
+async def test_stream_of_known_length_allows_next_request() -> None:
     stream = Pieces(b"abc", b"de")
 
     async with served(answer=streaming(stream, ("Content-Length", "5"))) as connect:
@@ -270,7 +321,7 @@ async def test_a_stream_of_known_length_is_sent_as_it_is_and_another_request_may
     assert stream.closed == 2
 
 
-async def test_of_a_stream_head_gets_the_headers_alone() -> None:
+async def test_head_of_stream_returns_only_headers() -> None:
     stream = Pieces(b"abc")
 
     async with served(answer=streaming(stream, ("Content-Length", "3"))) as connect:
@@ -282,10 +333,10 @@ async def test_of_a_stream_head_gets_the_headers_alone() -> None:
     assert stream.closed == 1
 
 
-async def test_a_stream_that_fails_ends_the_connection_before_its_end_and_is_logged() -> None:
+async def test_failing_stream_closes_connection_early_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stream = Pieces(b"abc", RuntimeError("planted"))
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: logged.append(context["exception"]))
-    logged: list[Exception] = []
 
     async with served(answer=streaming(stream)) as connect:
         reader, writer = await connect()
@@ -293,11 +344,11 @@ async def test_a_stream_that_fails_ends_the_connection_before_its_end_and_is_log
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 5)
 
-    assert list(map(str, logged)) == ["planted"]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["planted"]
     assert stream.closed == 1
 
 
-async def test_a_client_that_does_not_read_a_stream_is_disconnected() -> None:
+async def test_client_not_reading_stream_is_disconnected() -> None:
     stream = Pieces(*[bytes(1 << 20)] * 64)
 
     async with served(answer=streaming(stream)) as connect:
@@ -309,8 +360,11 @@ async def test_a_client_that_does_not_read_a_stream_is_disconnected() -> None:
             assert b"0\r\n\r\n" not in (await reader.read())[-10:]
 
 
-async def test_an_admitted_request_may_have_a_greater_body_and_takes_no_room_of_the_others() -> None:
-    async with served(admit=lambda request: 1 << 20 if request.path == "/big" else None) as connect:
+async def test_route_may_accept_larger_body_with_own_limit() -> None:
+    def route_of(request: Request) -> tuple[Route, Request]:
+        return Route((), "/*", echo, body=1 << 20 if request.path == "/big" else None), request
+
+    async with served(route_of=route_of) as connect:
         reader, writer = await connect()
         writer.write(b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(99_999))
 
@@ -319,18 +373,62 @@ async def test_an_admitted_request_may_have_a_greater_body_and_takes_no_room_of_
         assert (await response(reader))[2] == b"POST /big 100000"
 
 
-async def test_a_request_is_refused_before_its_body_is_received() -> None:
-    def admit(request: Request) -> int | None:
-        raise HttpError(401, "no")
+async def test_bodies_in_progress_have_common_limit() -> None:
+    """Neither a large body with a limit of its own nor a refused body changes the total of the others."""
 
-    async with served(admit=admit) as connect:
+    def route_of(request: Request) -> tuple[Route, Request]:
+        return Route((), "/*", echo, body=1 << 20 if request.path == "/big" else None), request
+
+    head = b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    async with served(Limits(body=1000, connections=10, seconds=20), route_of=route_of) as connect:
+        big = b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
+        assert (await asked(connect, big))[0] == 200
+        for _ in range(2):
+            writers: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
+            for _ in range(BODIES + 1):  # one more than there is room for
+                reader, writer = await connect()
+                writer.write(head + bytes(999))
+                writers[asyncio.create_task(response(reader))] = writer
+            await asyncio.wait(writers, return_when=asyncio.FIRST_COMPLETED, timeout=4)
+            for writer in writers.values():
+                writer.write(b"x")
+
+            assert sorted([(await answered)[0] for answered in writers]) == [200] * BODIES + [503]
+
+
+async def test_request_is_refused_before_body_is_received() -> None:
+    async with served(route_of=refuse) as connect:
         status, headers, _ = await asked(connect, b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n")
 
     assert (status, headers["connection"]) == (401, "close")
 
 
+async def test_connection_continues_after_refusal_without_body() -> None:
+    async with served(route_of=refuse) as connect:
+        reader, writer = await connect()
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await response(reader))[0] == 401
+
+
+async def test_refusals_are_paced() -> None:
+    async with served(Limits(), route_of=refuse) as connect:
+        reader, writer = await connect()
+        started = time.perf_counter()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+        for _ in range(50):
+            await response(reader)
+
+    assert time.perf_counter() - started > 49 * MIN_PAUSE
+
+
+def refuse(request: Request) -> tuple[Route, Request]:
+    """Refuse each request."""
+    raise HttpError(401, "no")
+
+
 def streaming(stream: Pieces, *headers: tuple[str, str]) -> Any:
-    """Return what answers each request with a stream."""
+    """Return a function that answers each request with a stream."""
 
     async def answer(request: Request) -> Response:
         return Response(headers=headers, stream=stream)
@@ -338,7 +436,7 @@ def streaming(stream: Pieces, *headers: tuple[str, str]) -> Any:
     return answer
 
 
-async def test_a_connection_that_is_being_answered_does_not_make_room() -> None:
+async def test_busy_connection_does_not_make_room() -> None:
     may_answer = asyncio.Event()
 
     is_waiting = asyncio.Event()
@@ -360,7 +458,7 @@ async def test_a_connection_that_is_being_answered_does_not_make_room() -> None:
         assert (await response(reader))[2] == b"done"
 
 
-async def test_when_all_are_being_answered_others_may_ask_for_the_health_only() -> None:
+async def test_only_health_is_answered_at_limit_of_requests() -> None:
     async with served(Limits(connections=2, seconds=5, idle=5), streaming(Endless())) as connect:
         for _ in range(2):
             reader, writer = await connect()

@@ -1,4 +1,4 @@
-"""Frames that are invalid, on a live port: lengths, handshakes, requests that are cut short, and silence.
+"""Invalid frames on a live port: lengths, handshakes, truncated requests, and silence.
 
 Source: the framing and handshake tables of the wire specification (NIOServerCnxn.readLength, readPayload;
 ZooKeeperServer.processConnectRequest).
@@ -31,7 +31,7 @@ BAD_LENGTHS: Final = [MAX_FRAME + 1, 2**31 - 1, -1, -(2**31)]
 
 
 @pytest.mark.parametrize("length", BAD_LENGTHS)
-async def test_a_bad_length_closes_the_connection_before_its_payload_arrives(dial: Dial, length: int) -> None:
+async def test_bad_length_closes_connection_before_payload(dial: Dial, length: int) -> None:
     client = await dial()
 
     client.send(pack_int(length))
@@ -40,7 +40,7 @@ async def test_a_bad_length_closes_the_connection_before_its_payload_arrives(dia
 
 
 @pytest.mark.parametrize("length", BAD_LENGTHS)
-async def test_a_bad_length_instead_of_a_handshake_closes_the_connection(dial: Dial, length: int) -> None:
+async def test_bad_length_in_place_of_handshake_closes_connection(dial: Dial, length: int) -> None:
     client = await dial(shake=False)
 
     client.send(pack_int(length))
@@ -57,7 +57,7 @@ async def test_requests_before_a_bad_length_are_answered(dial: Dial) -> None:
     assert await client.rest() == b""
 
 
-async def test_a_frame_of_exactly_the_limit_is_answered(dial: Dial) -> None:
+async def test_frame_at_limit_is_answered(dial: Dial) -> None:
     client = await dial()
     client.send(create(1, "/big"))
     await client.answer()
@@ -73,7 +73,7 @@ async def test_a_frame_of_exactly_the_limit_is_answered(dial: Dial) -> None:
 
 @pytest.mark.parametrize("live", [{"max_frame": 100}], indirect=True)
 @pytest.mark.parametrize(("size", "answered"), [(100, True), (101, False)])
-async def test_the_limit_is_the_one_that_was_configured(dial: Dial, size: int, answered: bool) -> None:
+async def test_configured_limit_applies(dial: Dial, size: int, answered: bool) -> None:
     client = await dial()
     body = b"".join([pack_int(1), b"/", b"\0", bytes(size - 8 - 6)])
 
@@ -84,7 +84,7 @@ async def test_the_limit_is_the_one_that_was_configured(dial: Dial, size: int, a
 
 
 @pytest.mark.parametrize("length", range(8))
-async def test_a_request_too_short_for_its_header_closes_the_connection(dial: Dial, length: int) -> None:
+async def test_request_shorter_than_header_closes_connection(dial: Dial, length: int) -> None:
     client = await dial()
 
     client.send(frame(bytes(length)))
@@ -93,7 +93,7 @@ async def test_a_request_too_short_for_its_header_closes_the_connection(dial: Di
 
 
 @pytest.mark.parametrize("length", range(8))
-async def test_what_follows_a_request_too_short_for_its_header_is_not_answered(dial: Dial, length: int) -> None:
+async def test_requests_after_too_short_one_are_not_answered(dial: Dial, length: int) -> None:
     client = await dial()
 
     client.send(exists(1) + frame(bytes(length)) + exists(2))
@@ -117,7 +117,7 @@ async def test_what_follows_a_request_too_short_for_its_header_is_not_answered(d
     ],
     ids=["empty", "version only", "no password", "password cut short", "password of -2", "password of 2 GiB"],
 )
-async def test_a_connect_request_that_does_not_decode_closes_the_connection(dial: Dial, payload: bytes) -> None:
+async def test_undecodable_connect_request_closes_connection(dial: Dial, payload: bytes) -> None:
     client = await dial(shake=False)
 
     client.send(frame(payload))
@@ -125,7 +125,7 @@ async def test_a_connect_request_that_does_not_decode_closes_the_connection(dial
     assert await client.rest() == b""
 
 
-async def test_a_connect_request_without_a_password_is_enough(dial: Dial) -> None:
+async def test_connect_request_without_password_is_accepted(dial: Dial) -> None:
     client = await dial(shake=False)
 
     client.send(frame(bytes(24) + NULL))
@@ -146,7 +146,7 @@ async def test_a_connect_request_without_a_password_is_enough(dial: Dial) -> Non
     ],
     ids=["HTTP", "TLS", "SSH", "all ones", "a read", "a write", "a ping"],
 )
-async def test_garbage_instead_of_a_handshake_closes_the_connection(dial: Dial, garbage: bytes) -> None:
+async def test_garbage_instead_of_handshake_closes_connection(dial: Dial, garbage: bytes) -> None:
     client = await dial(shake=False)
 
     client.send(garbage)
@@ -154,7 +154,7 @@ async def test_garbage_instead_of_a_handshake_closes_the_connection(dial: Dial, 
     assert await client.rest() == b""
 
 
-async def test_a_second_handshake_is_an_unknown_operation(dial: Dial) -> None:
+async def test_second_handshake_is_unknown_operation(dial: Dial) -> None:
     client = await dial()
 
     client.send(HELLO)
@@ -163,7 +163,7 @@ async def test_a_second_handshake_is_an_unknown_operation(dial: Dial) -> None:
     assert await client.rest() == b""
 
 
-async def test_requests_behind_the_handshake_in_one_segment_are_answered(dial: Dial) -> None:
+async def test_requests_after_handshake_in_segment_are_answered(dial: Dial) -> None:
     client = await dial(shake=False)
 
     client.send(HELLO + exists(1) + exists(2))
@@ -175,7 +175,7 @@ async def test_requests_behind_the_handshake_in_one_segment_are_answered(dial: D
 # --- ends ---
 
 
-async def test_a_truncated_request_before_the_end_is_not_carried_out(live: LiveServer, dial: Dial) -> None:
+async def test_truncated_request_is_not_executed(live: LiveServer, dial: Dial) -> None:
     client = await dial()
 
     client.send(create(1, "/whole") + create(2, "/truncated")[:-1])
@@ -187,7 +187,7 @@ async def test_a_truncated_request_before_the_end_is_not_carried_out(live: LiveS
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 20, len(HELLO) - 1])
-async def test_a_truncated_handshake_before_the_end_is_not_answered(live: LiveServer, dial: Dial, count: int) -> None:
+async def test_truncated_handshake_is_not_answered(live: LiveServer, dial: Dial, count: int) -> None:
     client = await dial(shake=False)
 
     client.send(HELLO[:count])
@@ -197,7 +197,7 @@ async def test_a_truncated_handshake_before_the_end_is_not_answered(live: LiveSe
     assert live.engine.sessions.alive == {}
 
 
-async def test_a_client_that_ends_its_side_gets_all_its_replies(dial: Dial) -> None:
+async def test_half_closed_client_gets_all_replies(dial: Dial) -> None:
     client = await dial()
 
     client.send(b"".join(exists(xid) for xid in range(500)))
@@ -207,7 +207,7 @@ async def test_a_client_that_ends_its_side_gets_all_its_replies(dial: Dial) -> N
     assert await client.rest() == b""
 
 
-async def test_the_session_of_a_client_that_ends_its_side_lives_on(live: LiveServer, dial: Dial) -> None:
+async def test_session_of_half_closed_client_continues(live: LiveServer, dial: Dial) -> None:
     client = await dial()
 
     client.end()
@@ -223,7 +223,7 @@ async def test_the_session_of_a_client_that_ends_its_side_lives_on(live: LiveSer
 
 @pytest.mark.parametrize("part", [b"", b"ruo", HELLO[:4], HELLO[:-1]], ids=["nothing", "3 bytes", "a length", "most"])
 @pytest.mark.parametrize("live", [{"sessionless_timeout": 200}], indirect=True)
-async def test_a_client_that_never_finishes_its_handshake_is_closed(live: LiveServer, dial: Dial, part: bytes) -> None:
+async def test_unfinished_handshake_is_closed_in_time(live: LiveServer, dial: Dial, part: bytes) -> None:
     client, other = await dial(shake=False), await dial()
     client.send(part)
     await until(lambda: len(live.daemon.connections.open) == 2)
@@ -236,7 +236,7 @@ async def test_a_client_that_never_finishes_its_handshake_is_closed(live: LiveSe
 
 
 @pytest.mark.parametrize("live", [{"sessionless_timeout": 200}], indirect=True)
-async def test_a_client_has_its_time_to_shake_hands(live: LiveServer, dial: Dial) -> None:
+async def test_client_has_time_for_handshake(live: LiveServer, dial: Dial) -> None:
     client = await dial(shake=False)
     await until(lambda: live.daemon.connections.open)
 
@@ -247,7 +247,7 @@ async def test_a_client_has_its_time_to_shake_hands(live: LiveServer, dial: Dial
     assert client.welcome.session_id != 0
 
 
-async def test_a_client_in_the_middle_of_a_frame_is_closed_when_its_session_ends(live: LiveServer, dial: Dial) -> None:
+async def test_client_in_mid_frame_is_closed_on_expiry(live: LiveServer, dial: Dial) -> None:
     client = await dial()
     client.send(pack_int(1000) + bytes(10))
 

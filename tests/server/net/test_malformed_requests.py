@@ -1,4 +1,4 @@
-"""Requests that are invalid, on a live port: each gets what ZooKeeper answers, and nobody else notices.
+"""Invalid requests on a live port: each gets ZooKeeper's answer, and other clients are not affected.
 
 Source: the error tables of the wire specification (ZooKeeperServer.processPacket).
 """
@@ -39,13 +39,13 @@ BAD_BODIES: Final = {
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES.keys())
 @pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.SET_DATA, OpCode.CREATE, OpCode.DELETE, OpCode.ADD_WATCH])
-async def test_an_undecodable_body_is_refused_and_the_connection_stays(dial: Dial, op: OpCode, body: bytes) -> None:
+async def test_undecodable_body_is_refused_and_connection_stays(dial: Dial, op: OpCode, body: bytes) -> None:
     client = await dial()
 
     client.send(request(5, op, body) + ping())
 
     refusal, pong = await client.answers(2)
-    assert refusal == Reply(5, 1, MARSHALLING_ERROR, b"")  # zxid 1 is that of the session: none was taken
+    assert refusal == Reply(5, 1, MARSHALLING_ERROR, b"")  # zxid 1 belongs to the session: the request used none
     assert (pong.xid, pong.err) == (-2, 0)
 
 
@@ -54,7 +54,7 @@ async def test_an_undecodable_body_is_refused_and_the_connection_stays(dial: Dia
     [(OpCode.AUTH, b""), (OpCode.AUTH, pack_int(0) + pack_int(9) + b"dig"), (OpCode.SASL, b"\0"), (OpCode.SASL, NULL)],
     ids=["auth, nothing", "auth, cut short", "sasl, cut short", "sasl, null"],
 )
-async def test_an_undecodable_login_closes_the_connection(dial: Dial, op: OpCode, body: bytes) -> None:
+async def test_undecodable_login_closes_connection(dial: Dial, op: OpCode, body: bytes) -> None:
     client = await dial()
 
     client.send(request(-4, op, body) + ping())
@@ -63,7 +63,7 @@ async def test_an_undecodable_login_closes_the_connection(dial: Dial, op: OpCode
 
 
 @pytest.mark.parametrize("op", [0, 10, 13, 23, 99, 108, 2**31 - 1, -1, -10, -12, -(2**31)])
-async def test_an_unknown_op_code_is_refused_and_the_connection_closed(dial: Dial, op: int) -> None:
+async def test_unknown_op_code_is_refused_and_closes_connection(dial: Dial, op: int) -> None:
     client = await dial()
 
     client.send(exists(1) + request(2, op, b"whatever") + exists(3))
@@ -73,7 +73,7 @@ async def test_an_unknown_op_code_is_refused_and_the_connection_closed(dial: Dia
     assert await client.rest() == b""
 
 
-async def test_bytes_behind_a_body_are_ignored(dial: Dial) -> None:
+async def test_bytes_after_body_are_ignored(dial: Dial) -> None:
     client = await dial()
 
     client.send(request(1, OpCode.EXISTS, r.ExistsRequest("/", False).encode() + b"more") + exists(2))
@@ -81,7 +81,7 @@ async def test_bytes_behind_a_body_are_ignored(dial: Dial) -> None:
     assert [(answer.xid, answer.err) for answer in await client.answers(2)] == [(1, 0), (2, 0)]
 
 
-# --- the others ---
+# --- other clients ---
 
 
 NONSENSE: Final = {
@@ -101,7 +101,7 @@ NONSENSE: Final = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
-async def test_nobody_else_misses_a_reply(dial: Dial, nonsense: bytes) -> None:
+async def test_other_clients_miss_no_reply(dial: Dial, nonsense: bytes) -> None:
     offender, other = await dial(), await dial()
 
     other.send(b"".join(exists(xid) for xid in range(100)))
@@ -123,7 +123,7 @@ def scrambled(rng: Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_random_bytes_harm_nobody(dial: Dial, seed: int) -> None:
+async def test_random_bytes_do_not_affect_other_clients(dial: Dial, seed: int) -> None:
     rng = Random(seed)
     first, behind, other = await dial(shake=False), await dial(), await dial()
 

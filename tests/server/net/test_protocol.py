@@ -1,4 +1,4 @@
-"""The protocol of one connection: nothing is left of it when it is gone, and one that is nobody's is never served."""
+"""The protocol of one connection: nothing is left of a closed one, and one without a peer is never served."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import uvloop
 from support.engine import assemble_daemon
 from support.frames import HELLO, create, exists, request
 from support.live_server import LiveServer, Serve
-from support.raw_client import RawClient, reset_at_once
 from support.waiting import until
+from support.wire import StreamWire, reset_at_once
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -26,12 +26,12 @@ from zoolet.server.core.server_connection import ServerConnection
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.protocol import ServerProtocol
 
-CYCLES: Final = 200
+CYCLES: Final = 20
 
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """No garbage collection: what is freed is freed by its last reference."""
+    """Disable garbage collection, so objects are freed only by their last reference."""
     gc.collect()
     gc.disable()
     yield
@@ -43,65 +43,65 @@ def alive() -> list[object]:
     return [one for one in gc.get_objects() if isinstance(one, ServerProtocol | ServerConnection | ClientConnection)]
 
 
-# --- what is left ---
+# --- leftovers ---
 
 
-async def _say_nothing(client: RawClient) -> None:
+async def _say_nothing(client: StreamWire) -> None:
     await client.close()
 
 
-async def _leave(client: RawClient) -> None:
+async def _leave(client: StreamWire) -> None:
     await client.shake_hands()
     await client.close()
 
 
-async def _crash(client: RawClient) -> None:
+async def _crash(client: StreamWire) -> None:
     await client.shake_hands()
     client.send(exists(1))
     await client.reset()
 
 
-async def _end_the_session(client: RawClient) -> None:
+async def _end_the_session(client: StreamWire) -> None:
     await client.shake_hands()
     client.send(request(1, OpCode.CLOSE_SESSION))
     await client.rest()
     await client.close()
 
 
-async def _watch_and_leave(client: RawClient) -> None:
+async def _watch_and_leave(client: StreamWire) -> None:
     await client.shake_hands()
     client.send(exists(1, watch=True) + request(2, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode()))
-    assert [await client.xid(), await client.xid()] == [1, 2]
+    assert await client.xids(2) == [1, 2]
     await client.close()
 
 
-async def _fail_and_leave(client: RawClient) -> None:
+async def _fail_and_leave(client: StreamWire) -> None:
     await client.shake_hands()
     client.send(exists(1, "/nowhere") + request(2, OpCode.GET_DATA, pack_int(-2)))
-    assert [await client.xid(), await client.xid()] == [1, 2]
+    assert await client.xids(2) == [1, 2]
     await client.close()
 
 
-async def _send_nonsense(client: RawClient) -> None:
+async def _send_nonsense(client: StreamWire) -> None:
     await client.shake_hands()
     client.send(pack_int(-1))
     await client.rest()
     await client.close()
 
 
-async def _send_half_a_frame(client: RawClient) -> None:
+async def _send_half_a_frame(client: StreamWire) -> None:
     await client.shake_hands()
     client.send(pack_int(100) + bytes(10))
     await client.close()
 
 
-async def _ask_with_a_word(client: RawClient) -> None:
+async def _ask_with_a_word(client: StreamWire) -> None:
     client.send(b"srvr")
     await client.rest()
     await client.close()
 
 
-async def _log_in_wrongly(client: RawClient) -> None:
+async def _log_in_wrongly(client: StreamWire) -> None:
     await client.shake_hands()
     client.send(request(-4, OpCode.AUTH, r.AuthPacket(0, "nonsense", b"").encode()))
     await client.rest()
@@ -125,24 +125,22 @@ async def _log_in_wrongly(client: RawClient) -> None:
     ids=lambda live: live.__name__.strip("_").replace("_", " "),
 )
 @pytest.mark.usefixtures("no_collector")
-async def test_nothing_is_left_of_connections_that_are_gone(
-    serve: Serve, live: Callable[[RawClient], Awaitable[None]]
-) -> None:
+async def test_lost_connections_leave_nothing(serve: Serve, live: Callable[[StreamWire], Awaitable[None]]) -> None:
     server = await serve()
     before = len(alive())
 
     for _ in range(CYCLES):
         await live(await server.dial())
-    await _leave(await server.dial())  # connections are accepted in order: all others have been by now
+    await _leave(await server.dial())  # connections are accepted in order, so all others are accepted by now
     server.clients.clear()
     await server.settle()
-    await asyncio.sleep(0)  # the loop drops its last callback
+    await asyncio.sleep(0)  # lets the event loop drop its last callback
 
     assert len(alive()) == before
 
 
 @pytest.mark.usefixtures("no_collector")
-async def test_nothing_is_left_of_connections_that_were_refused(serve: Serve) -> None:
+async def test_refused_connections_leave_nothing(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
     await until(lambda: server.daemon.connections.open)
@@ -158,7 +156,7 @@ async def test_nothing_is_left_of_connections_that_were_refused(serve: Serve) ->
 
 
 @pytest.mark.usefixtures("no_collector")
-async def test_nothing_is_left_of_connections_whose_session_moved_on(serve: Serve) -> None:
+async def test_connections_of_moved_session_leave_nothing(serve: Serve) -> None:
     server = await serve()
     first = await server.dial()
     welcome = await first.shake_hands()
@@ -184,7 +182,7 @@ async def test_watches_go_with_their_connection(serve: Serve) -> None:
     for client in (leaver, stayer):
         await client.shake_hands()
         client.send(exists(1, watch=True) + request(2, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode()))
-        assert [await client.xid(), await client.xid()] == [1, 2]
+        assert await client.xids(2) == [1, 2]
     assert engine.watches.active == 2
 
     await leaver.reset()
@@ -194,18 +192,18 @@ async def test_watches_go_with_their_connection(serve: Serve) -> None:
     assert len(engine.connections) == 1
 
 
-async def test_an_event_for_a_connection_that_is_gone_harms_nobody(serve: Serve) -> None:
+async def test_event_for_lost_connection_is_harmless(serve: Serve) -> None:
     server = await serve()
     leaver, stayer = await server.dial(), await server.dial()
     for client in (leaver, stayer):
         await client.shake_hands()
     leaver.send(exists(1, "/a", watch=True))
-    await leaver.xid()
+    await leaver.answer()
 
     await leaver.reset()
     stayer.send(request(1, OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode()))
 
-    assert await stayer.xid() == 1
+    assert await stayer.xids(1) == [1]
 
 
 # --- connections without an address ---
@@ -215,45 +213,45 @@ CREATE: Final = create(1, "/in")
 
 
 class Stub(asyncio.Transport):
-    """A transport that knows no address of its peer."""
+    """A transport without the address of its peer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.aborted = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Know nothing."""
+        """Return the default."""
         return default
 
     def abort(self) -> None:
-        """Record it."""
+        """Record the abort."""
         self.aborted = True
 
 
 class ResetStub(Stub):
-    """A transport whose peer has reset the connection, which its loop has not noticed yet."""
+    """A transport whose peer has reset the connection, before the event loop has noticed."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Know the address."""
+        """Return the address, and otherwise the default."""
         return ("127.0.0.1", 4711) if name == "peername" else default
 
     def get_write_buffer_size(self) -> int:
-        """Return that nothing waits."""
+        """Return 0: no data waits."""
         return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Ignore them."""
+        """Ignore the limits."""
 
     def can_write_eof(self) -> bool:
-        """Return that there is a sending side."""
+        """Return True: the transport can half-close."""
         return True
 
     def write_eof(self) -> None:
-        """Fail as the socket does."""
+        """Fail like a socket."""
         raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
 
 
-async def test_a_connection_that_was_reset_and_is_closed_now_is_aborted(serve: Serve) -> None:
+async def test_closed_reset_connection_is_aborted(serve: Serve) -> None:
     live, stub = await serve(), ResetStub()
     protocol = ServerProtocol(live.daemon.connections)
     protocol.connection_made(stub)
@@ -264,7 +262,7 @@ async def test_a_connection_that_was_reset_and_is_closed_now_is_aborted(serve: S
     protocol.connection_lost(None)
 
 
-async def test_a_connection_without_a_peer_is_aborted(serve: Serve) -> None:
+async def test_connection_without_peer_is_aborted(serve: Serve) -> None:
     live, stub = await serve(), Stub()
 
     ServerProtocol(live.daemon.connections).connection_made(stub)
@@ -272,14 +270,14 @@ async def test_a_connection_without_a_peer_is_aborted(serve: Serve) -> None:
     assert stub.aborted
 
 
-async def test_a_connection_without_a_peer_counts_nowhere(serve: Serve) -> None:
+async def test_connection_without_peer_is_not_counted(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1, max_cnxns=1)
     protocol = ServerProtocol(live.daemon.connections)
 
     protocol.connection_made(Stub())
 
     assert (dict(live.daemon.connections.open), dict(live.engine.connections), protocol.was_made) == ({}, {}, False)
-    assert (await live.session()).session_id != 0
+    assert (await live.session()).id != 0
 
 
 async def test_no_request_of_a_connection_without_a_peer_is_done(serve: Serve) -> None:
@@ -295,7 +293,7 @@ async def test_no_request_of_a_connection_without_a_peer_is_done(serve: Serve) -
     assert live.engine.tree.get("/in") is None
 
 
-async def test_connections_that_are_reset_before_they_are_accepted_give_their_places_back(serve: Serve) -> None:
+async def test_connections_reset_before_accept_return_their_places(serve: Serve) -> None:
     live = await serve(max_client_cnxns=20)
     resets = [reset_at_once(live.port, HELLO + CREATE) for _ in range(20)]
     await live.session("127.0.0.2")
@@ -304,11 +302,11 @@ async def test_connections_that_are_reset_before_they_are_accepted_give_their_pl
     clients = [await live.session() for _ in range(20)]
 
     assert len(resets) == 20
-    assert 0 not in [client.session_id for client in clients]
+    assert 0 not in [client.id for client in clients]
 
 
-def test_a_connection_that_is_reset_before_it_is_accepted_opens_no_session() -> None:
-    # asyncio's own loop keeps the name that accept() gave; uvloop asks for it later, when there is none any more
+def test_connection_reset_before_accept_opens_no_session() -> None:
+    # asyncio's event loop keeps the address from accept(); uvloop queries it later, when it no longer exists
     async def reset_and_look() -> list[int]:
         server = LiveServer(assemble_daemon(Config()))
         await server.daemon.start("127.0.0.1", 0)
@@ -328,7 +326,7 @@ def test_a_connection_that_is_reset_before_it_is_accepted_opens_no_session() -> 
 # --- requests in one segment ---
 
 
-async def test_a_request_pipelined_before_the_login_is_not_done(serve: Serve) -> None:
+async def test_request_pipelined_before_login_is_not_done(serve: Serve) -> None:
     live = await serve(settings=Settings(require_auth=frozenset({"digest"})))
     client = await live.dial()
 
@@ -338,7 +336,7 @@ async def test_a_request_pipelined_before_the_login_is_not_done(serve: Serve) ->
     assert live.engine.tree.get("/in") is None
 
 
-async def test_a_request_pipelined_behind_the_login_is_done(serve: Serve) -> None:
+async def test_request_pipelined_after_login_is_done(serve: Serve) -> None:
     live = await serve(settings=Settings(require_auth=frozenset({"digest"})))
     client = await live.dial()
 

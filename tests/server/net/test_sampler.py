@@ -1,4 +1,4 @@
-"""The sampler: which batches it looks at, what their times stand for, and how many prefixes of paths it keeps."""
+"""The sampler: the sampled batches, the meaning of their times, and the limit for path prefixes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoolet.protocol.errors import NoNodeError
 from zoolet.server.net.sampler import EVERY, MAX_PATHS, OTHERS, Sampler
 
 
-def test_it_looks_at_one_batch_in_so_many_on_average() -> None:
+def test_sampler_takes_one_batch_in_many() -> None:
     sampler = Sampler(engine_with(), Random(1))
     gaps = [sampler.next() for _ in range(2_000)]
 
@@ -20,7 +20,7 @@ def test_it_looks_at_one_batch_in_so_many_on_average() -> None:
     assert abs(sum(gaps) / len(gaps) - EVERY) < 3
 
 
-def test_the_time_of_a_batch_stands_for_all_requests_since_the_one_before() -> None:
+def test_time_of_batch_stands_for_requests_since_last() -> None:
     engine = engine_with()
     peer = connected(engine)
     sampler, table = Sampler(engine), engine.dispatch
@@ -38,7 +38,7 @@ def test_the_time_of_a_batch_stands_for_all_requests_since_the_one_before() -> N
     assert engine.dispatch is table
 
 
-def test_a_table_that_is_replaced_meanwhile_stays() -> None:
+def test_table_replaced_during_sample_stays() -> None:
     engine = engine_with()
     sampler = Sampler(engine)
     sampler.begin()

@@ -1,6 +1,6 @@
-"""Time for which the server was paused does not count against its clients: a tick that comes late says so.
+"""Pauses of the server do not count against its clients: a late tick reveals them.
 
-The tests tell it that it is late by moving what it goes by, so that nothing has to wait.
+The tests simulate lateness by moving the server's clock, so they never have to wait.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from support.engine import make_daemon, make_engine
 from support.frames import ping
 from support.peer import Peer
 
-from zoolet.server.admin.four_letter import four_letter_commands
+from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.core.sessions import Session
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import RECOVERY, STALL
-from zoolet.server.testing.state.clock import ManualClock
+from zoolet.testing.state.clock import ManualClock
 
 TICK: Final = 1_000
 TIMEOUT: Final = 4_000
 
 
 class HandClock(RealClock):
-    """The server's own clock, over a monotonic one that is moved by hand."""
+    """The server's clock, based on a manual monotonic clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,10 +36,10 @@ class HandClock(RealClock):
 
 
 class Stage:
-    """A daemon whose ticks come when the test says so.
+    """A daemon whose ticks are triggered by the test.
 
     Attributes:
-        log: What the operator reads.
+        log: The log for the operator.
     """
 
     def __init__(self) -> None:
@@ -54,29 +54,29 @@ class Stage:
         self.engine.set_time(*self.clock.read())
 
     def client(self) -> Peer:
-        """A client with a session."""
+        """Return a client with a session."""
         peer = Peer(self.engine)
         peer.connect(timeout=TIMEOUT)
         return peer
 
     def tick(self, late: float = 0.0) -> None:
-        """Run the tick *late* seconds late; time has passed accordingly."""
+        """Run a tick that is *late* seconds late; the clock has advanced accordingly."""
         daemon = self.daemon
         daemon.ticked(late)
 
     def ticks(self, count: int) -> None:
-        """Run *count* ticks in time, a second apart."""
+        """Run *count* punctual ticks, a second apart."""
         for _ in range(count):
             self.clock.milliseconds += TICK
             self.tick()
 
     def stand_still(self, milliseconds: int) -> None:
-        """Do not run for so long; the first thing that happens then is the tick that is late."""
+        """Simulate a pause of this length; afterwards the late tick runs first."""
         self.clock.milliseconds += milliseconds
         self.tick(milliseconds / 1000)
 
     def ping(self, peer: Peer) -> None:
-        """Read a ping that has arrived."""
+        """Process a ping that has arrived."""
         self.engine.set_time(*self.clock.read())
         peer.feed(ping())
 
@@ -95,7 +95,7 @@ async def stage() -> AsyncIterator[Stage]:
 # --- a late tick ---
 
 
-async def test_a_tick_that_is_late_ends_no_session(stage: Stage) -> None:
+async def test_late_tick_expires_no_session(stage: Stage) -> None:
     stage.client()
 
     stage.stand_still(60_000)
@@ -103,7 +103,7 @@ async def test_a_tick_that_is_late_ends_no_session(stage: Stage) -> None:
     assert len(stage.alive) == 1
 
 
-async def test_a_late_tick_takes_the_time_out_of_the_clock(stage: Stage) -> None:
+async def test_late_tick_is_subtracted_from_clock(stage: Stage) -> None:
     _, before = stage.clock.read()
 
     stage.stand_still(9_000)
@@ -111,7 +111,7 @@ async def test_a_late_tick_takes_the_time_out_of_the_clock(stage: Stage) -> None
     assert stage.clock.read()[1] - before == pytest.approx(0, abs=50)
 
 
-async def test_a_late_tick_leaves_the_wall_clock_as_it_is() -> None:
+async def test_late_tick_keeps_wall_clock() -> None:
     clock = RealClock()
 
     clock.forgive(60_000)
@@ -119,7 +119,7 @@ async def test_a_late_tick_leaves_the_wall_clock_as_it_is() -> None:
     assert clock.read(lambda: 5_000_000, lambda: 70_000_000_000) == (5, 10_000)
 
 
-async def test_what_came_meanwhile_has_fifty_milliseconds_to_be_read(stage: Stage) -> None:
+async def test_input_during_stall_has_50_ms_to_be_read(stage: Stage) -> None:
     started = stage.daemon.connections.loop.time()
 
     stage.stand_still(9_000)
@@ -129,7 +129,7 @@ async def test_what_came_meanwhile_has_fifty_milliseconds_to_be_read(stage: Stag
     assert stage.daemon.next_tick - started == pytest.approx(RECOVERY, abs=0.02)
 
 
-async def test_the_tick_after_a_late_one_ends_sessions_again(stage: Stage) -> None:
+async def test_tick_after_late_one_expires_sessions(stage: Stage) -> None:
     stage.client()
     stage.stand_still(9_000)
 
@@ -138,7 +138,7 @@ async def test_the_tick_after_a_late_one_ends_sessions_again(stage: Stage) -> No
     assert stage.alive == []
 
 
-async def test_a_client_whose_ping_waited_lives_its_full_timeout_from_then_on(stage: Stage) -> None:
+async def test_client_with_delayed_ping_gets_full_timeout_again(stage: Stage) -> None:
     peer = stage.client()
     stage.ticks(3)
     stage.stand_still(9_000)
@@ -149,7 +149,7 @@ async def test_a_client_whose_ping_waited_lives_its_full_timeout_from_then_on(st
     assert len(stage.alive) == 1
 
 
-async def test_a_dead_client_lives_no_longer_than_its_timeout_a_tick_and_the_stall(stage: Stage) -> None:
+async def test_dead_client_lives_at_most_timeout_tick_and_stall(stage: Stage) -> None:
     stage.client()
     stage.ticks(2)
 
@@ -158,10 +158,10 @@ async def test_a_dead_client_lives_no_longer_than_its_timeout_a_tick_and_the_sta
     before = len(stage.alive)
     stage.ticks(1)
 
-    assert (before, len(stage.alive)) == (1, 0)  # 4 s and up to a tick, the stall not counted
+    assert (before, len(stage.alive)) == (1, 0)  # 4 s plus up to a tick, without the stall
 
 
-async def test_a_session_does_not_end_early_however_often_the_server_is_paused(stage: Stage) -> None:
+async def test_session_does_not_expire_early_under_repeated_pauses(stage: Stage) -> None:
     stage.client()
 
     for _ in range(20):
@@ -171,7 +171,7 @@ async def test_a_session_does_not_end_early_however_often_the_server_is_paused(s
     assert len(stage.alive) == 1
 
 
-async def test_a_second_stall_within_the_recovery_is_taken_out_too(stage: Stage) -> None:
+async def test_second_stall_within_recovery_is_subtracted(stage: Stage) -> None:
     stage.client()
     stage.stand_still(9_000)
 
@@ -181,7 +181,7 @@ async def test_a_second_stall_within_the_recovery_is_taken_out_too(stage: Stage)
     assert stage.engine.metrics.stalls == 2
 
 
-async def test_a_tick_that_is_a_little_late_is_no_stall(stage: Stage) -> None:
+async def test_slightly_late_tick_is_not_a_stall(stage: Stage) -> None:
     stage.clock.milliseconds += TICK
 
     stage.tick(late=STALL * 0.5)
@@ -199,7 +199,7 @@ async def test_ticks_in_time_end_a_dead_session_in_time(stage: Stage) -> None:
     assert (before, len(stage.alive), stage.engine.metrics.stalls) == (1, 0, 0)
 
 
-async def test_a_connection_without_a_session_gets_the_time_too(stage: Stage) -> None:
+async def test_connection_without_session_gets_extra_time(stage: Stage) -> None:
     silent = Peer(stage.engine)
 
     stage.stand_still(60_000)
@@ -223,13 +223,13 @@ async def test_stalls_are_counted_and_added_up(stage: Stage) -> None:
     assert int(figures["zk_zoolet_stalled_ms"]) == pytest.approx(5_000, abs=100)
 
 
-async def test_a_stall_of_a_second_is_logged(stage: Stage) -> None:
+async def test_stall_of_seconds_is_logged(stage: Stage) -> None:
     stage.stand_still(2_500)
 
-    assert stage.log == ["the server was stopped for 2.5 s; sessions are extended by that time"]
+    assert stage.log == ["the server was paused for 2.5 s; sessions are extended by that time"]
 
 
-async def test_a_stall_of_less_is_only_counted(stage: Stage) -> None:
+async def test_short_stall_is_only_counted(stage: Stage) -> None:
     stage.stand_still(500)
 
     assert (stage.log, stage.engine.metrics.stalls) == ([], 1)
@@ -242,7 +242,7 @@ def fail(*_: object) -> None:
     raise RuntimeError("a defect")
 
 
-async def test_ticking_goes_on_after_a_tick_that_failed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ticking_continues_after_failed_tick(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.client()
     with monkeypatch.context() as broken:
         broken.setattr(type(stage.engine), "tick", fail)
@@ -254,7 +254,7 @@ async def test_ticking_goes_on_after_a_tick_that_failed(stage: Stage, monkeypatc
     assert stage.alive == []
 
 
-async def test_a_session_whose_end_failed_keeps_no_other_alive(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_expiry_keeps_no_other_session_alive(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     first = stage.client()
     others = [stage.client() for _ in range(3)]
     assert first.welcome is not None
@@ -279,7 +279,7 @@ async def test_a_session_whose_end_failed_keeps_no_other_alive(stage: Stage, mon
 # --- other clocks ---
 
 
-def test_a_manual_clock_forgives_nothing() -> None:
+def test_manual_clock_forgives_nothing() -> None:
     clock = ManualClock()
     before = clock.read()
 

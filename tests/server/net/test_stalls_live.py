@@ -1,4 +1,4 @@
-"""Time for which a live server was paused: its loop is blocked, or its process stopped."""
+"""Pauses of a live server: its event loop is blocked, or its process is stopped."""
 
 from __future__ import annotations
 
@@ -7,32 +7,41 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
 
 import pytest
 from support.daemon import DaemonProcess
 from support.engine import make_daemon, make_engine
-from support.frames import ping
-from support.socket_client import SocketClient
 from support.waiting import DEADLINE_S
+from support.wire import Wire
 
-from zoolet.protocol.codec import int_at
-from zoolet.protocol.framing import frame
-from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
-from zoolet.server import Server
+from zoolet.protocol.operations import OpCode
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.settings import Settings
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.protocol import ServerProtocol
+from zoolet.testing import Server
+
+
+def session(port: int, timeout: float) -> Wire:
+    """Open a session. Call this in a thread, because the server runs in the event loop."""
+    return Wire(port, timeout).welcomed()
+
+
+def ping_for(client: Wire, seconds: float) -> None:
+    """Block the event loop for *seconds*, and send pings during that time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        client.send(OpCode.PING)
+        time.sleep(0.01)
+
 
 # --- a manual clock ---
 
 
-async def test_with_a_manual_clock_a_session_ends_at_its_moment_whatever_the_loop_did() -> None:
+async def test_manual_clock_expires_session_after_blocked_loop() -> None:
     async with Server(clock="manual") as server:
-        client = SocketClient(await asyncio.to_thread(socket.create_connection, ("127.0.0.1", server.port)))
-        await client.shake_hands(10_000)
+        client = await asyncio.to_thread(session, server.port, 10.0)
         server._runner.daemon.next_tick -= 60
 
         server.advance(9.999)
@@ -40,35 +49,33 @@ async def test_with_a_manual_clock_a_session_ends_at_its_moment_whatever_the_loo
         server.advance(0.001)
 
         assert (before, len(server.sessions())) == (1, 0)
-        client.link.close()
+        client.close()
 
 
-# --- a loop that is blocked ---
+# --- a blocked event loop ---
 
 
-Serve = Callable[..., Awaitable[tuple[Daemon, SocketClient]]]
+Serve = Callable[..., Awaitable[tuple[Daemon, Wire]]]
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """A function that starts a server with short ticks, and a client with a session of so many milliseconds."""
-    started: list[tuple[Daemon, SocketClient]] = []
+    """A function that starts a server with short ticks, and a client with the given session timeout."""
+    started: list[tuple[Daemon, Wire]] = []
 
-    async def start(tick: int, timeout_ms: int) -> tuple[Daemon, SocketClient]:
+    async def start(tick: int, timeout_ms: int) -> tuple[Daemon, Wire]:
         clock = RealClock()
         now, monotonic_ms = clock.read()
         settings = Settings(tick_time=tick, min_session_timeout=1)
         daemon = make_daemon(make_engine(settings, now=now, monotonic_ms=monotonic_ms), clock)
         port = await daemon.start("127.0.0.1", 0)
-        link = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
-        client = SocketClient(link)
+        client = await asyncio.to_thread(session, port, timeout_ms / 1000)
         started.append((daemon, client))
-        await client.shake_hands(timeout_ms)
         return daemon, client
 
     yield start
     for daemon, client in started:
-        client.link.close()
+        client.close()
         await daemon.stop(gracefully=False)
 
 
@@ -88,29 +95,25 @@ async def next_tick(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-async def test_a_blocked_loop_ends_no_session_of_a_client_that_pings(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_blocked_loop_expires_no_pinging_client(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon, client = await serve(100, 200)
 
-    client.ping_for(0.6)
+    ping_for(client, 0.6)
     await next_tick(daemon, monkeypatch)
 
     assert len(daemon.engine.sessions.alive) == 1
     assert daemon.engine.metrics.stalls >= 1
 
 
-async def ping_on(client: SocketClient) -> None:
-    """Ping while the loop runs."""
+async def ping_on(client: Wire) -> None:
+    """Send pings while the event loop runs."""
     while True:
-        client.ping()
+        client.send(OpCode.PING)
         await asyncio.sleep(0.02)
 
 
 @pytest.mark.slow
-async def test_a_block_between_two_ticks_ends_no_session_of_a_client_that_pings(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_block_between_ticks_expires_no_pinging_client(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon, client = await serve(200, 100)
     pinging = asyncio.create_task(ping_on(client))
     await next_tick(daemon, monkeypatch)
@@ -118,7 +121,7 @@ async def test_a_block_between_two_ticks_ends_no_session_of_a_client_that_pings(
     before = len(daemon.engine.sessions.alive)
     left = daemon.next_tick - daemon.connections.loop.time()
 
-    client.ping_for(left + 0.03)
+    ping_for(client, left + 0.03)
     await next_tick(daemon, monkeypatch)
     after = len(daemon.engine.sessions.alive)
     pinging.cancel()
@@ -127,14 +130,12 @@ async def test_a_block_between_two_ticks_ends_no_session_of_a_client_that_pings(
 
 
 def stop_the_loop(seconds: float) -> None:
-    """Keep the loop from running, while all clients are silent."""
+    """Block the event loop while all clients are silent."""
     time.sleep(seconds)
 
 
 @pytest.mark.slow
-async def test_a_dead_client_of_a_loop_that_was_blocked_is_gone_soon(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_dead_client_expires_soon_after_blocked_loop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon, _ = await serve(50, 100)
 
     stop_the_loop(0.4)
@@ -146,7 +147,7 @@ async def test_a_dead_client_of_a_loop_that_was_blocked_is_gone_soon(
     assert time.monotonic() - released < 1.0
 
 
-# --- a process that is stopped ---
+# --- a stopped process ---
 
 
 @pytest.fixture
@@ -155,32 +156,17 @@ def process() -> Iterator[DaemonProcess]:
         yield running
 
 
-def dial(process: DaemonProcess) -> tuple[socket.socket, int]:
-    """Open a session of 400 ms; return its socket and id."""
-    link = socket.create_connection((process.host, process.port), DEADLINE_S)
-    link.sendall(frame(ConnectRequest(timeout_ms=400).encode()))
-    return link, ConnectResponse.decode(link.recv(4096)[4:]).session_id
-
-
 def ask(process: DaemonProcess, word: bytes) -> str:
     with socket.create_connection((process.host, process.port), DEADLINE_S) as link:
         link.sendall(word)
         return b"".join(iter(lambda: link.recv(65536), b"")).decode()
 
 
-def ping_for(link: socket.socket, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        link.sendall(ping())
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
-def test_a_stopped_process_ends_only_the_sessions_of_clients_that_do_not_ping(
+def test_stopped_process_expires_only_silent_sessions(
     process: DaemonProcess,
 ) -> None:
-    pinging, living = dial(process)
-    silent, dead = dial(process)
+    pinging, silent = session(process.port, 0.4), session(process.port, 0.4)
 
     process.process.send_signal(signal.SIGSTOP)
     ping_for(pinging, 1.5)
@@ -189,25 +175,24 @@ def test_a_stopped_process_ends_only_the_sessions_of_clients_that_do_not_ping(
 
     sessions = ask(process, b"dump")
     figures = dict(line.split("\t") for line in ask(process, b"mntr").splitlines())
-    assert f"0x{living:x}" in sessions
-    assert f"0x{dead:x}" not in sessions
-    assert int_at(pinging.recv(4096), 0) == (16,)
+    assert f"0x{pinging.id:x}" in sessions
+    assert f"0x{silent.id:x}" not in sessions
+    assert len(pinging.payload()) == 16
     assert int(figures["zk_zoolet_stalls"]) >= 1
     assert 1_000 <= int(figures["zk_zoolet_stalled_ms"]) <= 3_000
-    with suppress(OSError):
-        pinging.close()
-        silent.close()
+    pinging.close()
+    silent.close()
 
 
 # --- a handshake that outlasts a tick ---
 
 
-async def test_time_passes_for_a_connection_that_opens_after_an_idle_tick() -> None:
+async def test_time_passes_for_connection_after_idle_tick() -> None:
     clock = RealClock()
     now, monotonic_ms = clock.read()
     daemon = make_daemon(make_engine(now=now, monotonic_ms=monotonic_ms), clock)
     client = ClientConnection()
-    daemon.connections.try_accept(client.host)  # as for TLS, before the handshake
+    daemon.connections.try_accept(client.host)  # like for TLS, before the handshake
     daemon.ticked(0.0)
     assert daemon.next_tick is None
 

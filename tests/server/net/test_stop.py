@@ -1,4 +1,4 @@
-"""A stop: replies that are due are sent, sessions live on, and a client that does not read cannot delay it for long."""
+"""Stopping a server: pending replies are sent, sessions survive, and a client that does not read delays it little."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zoolet.testing import Server
 # --- an orderly stop ---
 
 
-async def test_a_stop_sends_the_replies_that_are_due(serve: Serve) -> None:
+async def test_stop_sends_pending_replies(serve: Serve) -> None:
     server = await serve()
     client = await server.dial()
     await client.shake_hands()
@@ -34,7 +34,7 @@ async def test_a_stop_sends_the_replies_that_are_due(serve: Serve) -> None:
     await until(lambda: server.engine.metrics.packets_received >= 1001)
 
     stopping = asyncio.create_task(server.daemon.stop())
-    xids = [await client.xid() for _ in range(1000)]
+    xids = await client.xids(1000)
     rest = await client.rest()
     await client.close()
     await stopping
@@ -42,7 +42,7 @@ async def test_a_stop_sends_the_replies_that_are_due(serve: Serve) -> None:
     assert (xids, rest) == (list(range(1000)), b"")
 
 
-async def test_a_connection_that_the_loop_reports_after_a_stop_is_closed(serve: Serve) -> None:
+async def test_connection_reported_after_stop_is_closed(serve: Serve) -> None:
     server = await serve()
     connections = server.daemon.connections
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -59,7 +59,7 @@ async def test_a_connection_that_the_loop_reports_after_a_stop_is_closed(serve: 
     assert not connections.open
 
 
-async def test_a_stop_sends_a_large_reply_whole(serve: Serve) -> None:
+async def test_stop_sends_large_reply_whole(serve: Serve) -> None:
     server = await serve()
     client = await server.dial()
     await client.shake_hands()
@@ -75,10 +75,8 @@ async def test_a_stop_sends_a_large_reply_whole(serve: Serve) -> None:
     assert (int_at(created), int_at(got)) == ((1,), (2,))
 
 
-async def test_a_stop_does_not_wait_for_a_client_that_keeps_its_side_open(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("zoolet.server.net.protocol.LINGER", 0.01)
+async def test_stop_does_not_wait_for_half_open_client(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.net.lingering.LINGER", 0.01)
     server = await serve()
     client = await server.dial()
     await client.shake_hands()
@@ -89,7 +87,7 @@ async def test_a_stop_does_not_wait_for_a_client_that_keeps_its_side_open(
     assert not server.daemon.connections.open
 
 
-async def test_a_stop_leaves_sessions_as_they_are(serve: Serve) -> None:
+async def test_stop_keeps_sessions(serve: Serve) -> None:
     server = await serve()
     client = await server.dial()
     welcome = await client.shake_hands()
@@ -102,7 +100,7 @@ async def test_a_stop_leaves_sessions_as_they_are(serve: Serve) -> None:
     assert list(server.engine.sessions.alive) == [welcome.session_id]
 
 
-async def test_a_server_that_has_stopped_accepts_nobody(serve: Serve) -> None:
+async def test_stopped_server_refuses_connections(serve: Serve) -> None:
     server = await serve()
 
     await server.daemon.stop()
@@ -111,7 +109,7 @@ async def test_a_server_that_has_stopped_accepts_nobody(serve: Serve) -> None:
         await server.dial()
 
 
-async def test_a_stop_without_connections_ends_at_once(serve: Serve) -> None:
+async def test_stop_without_connections_is_immediate(serve: Serve) -> None:
     server = await serve()
 
     async with asyncio.timeout(DEADLINE_S):
@@ -120,10 +118,10 @@ async def test_a_stop_without_connections_ends_at_once(serve: Serve) -> None:
     assert not server.daemon.connections.open
 
 
-# --- clients that do not help ---
+# --- uncooperative clients ---
 
 
-async def test_a_stop_disconnects_those_that_do_not_read_when_its_time_is_up(
+async def test_stop_disconnects_non_readers_at_its_deadline(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("zoolet.server.net.daemon.STOP_SECONDS", 0.02)
@@ -139,7 +137,7 @@ async def test_a_stop_disconnects_those_that_do_not_read_when_its_time_is_up(
     assert "disconnecting 1 clients that do not read" in caplog.text
 
 
-async def test_a_stop_can_be_cut_short(serve: Serve) -> None:
+async def test_stop_can_be_aborted(serve: Serve) -> None:
     server = await serve()
     server.make_node("/big", 8_000_000)
     await server.dial_without_reading(get(1, "/big"))
@@ -154,7 +152,7 @@ async def test_a_stop_can_be_cut_short(serve: Serve) -> None:
 
 
 def stubborn(daemon: DaemonProcess) -> socket.socket:
-    """Connect, and read nothing of 20 MB."""
+    """Connect, request 20 MB, and do not read the replies."""
     link = socket.socket()
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     link.connect((daemon.host, daemon.port))
@@ -163,12 +161,12 @@ def stubborn(daemon: DaemonProcess) -> socket.socket:
     assert len(link.recv(41, socket.MSG_WAITALL)) == 41
     link.recv(4 + 16 + 4 + 4, socket.MSG_WAITALL)  # the reply to the create
     link.sendall(b"".join(get(xid, "/big") for xid in range(20)))
-    link.recv(20, socket.MSG_WAITALL)  # the head of the first
+    link.recv(20, socket.MSG_WAITALL)  # the header of the first reply
     return link
 
 
 @pytest.mark.slow
-def test_sigterm_ends_the_daemon_in_time_although_a_client_does_not_read() -> None:
+def test_sigterm_stops_daemon_despite_non_reading_client() -> None:
     with DaemonProcess() as daemon, stubborn(daemon):
         started = time.monotonic()
         daemon.process.terminate()
@@ -176,12 +174,12 @@ def test_sigterm_ends_the_daemon_in_time_although_a_client_does_not_read() -> No
         took = time.monotonic() - started
 
     assert code == 0
-    assert took > 1  # it was given time to read
+    assert took > 1  # the server gave the client time to read
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_the_daemon_at_once(second: signal.Signals) -> None:
+def test_second_signal_stops_daemon_immediately(second: signal.Signals) -> None:
     with DaemonProcess() as daemon, stubborn(daemon):
         daemon.process.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
@@ -193,7 +191,7 @@ def test_a_second_signal_ends_the_daemon_at_once(second: signal.Signals) -> None
 
 
 @pytest.mark.parametrize("rounds", range(5))
-async def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(rounds: int) -> None:
+async def test_connection_accepted_during_stop_is_closed(rounds: int) -> None:
     with ExitStack() as stack:
         async with Server() as server:
             links = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(50)]

@@ -1,4 +1,4 @@
-"""TLS as a user starts it: clients, ready lines, and what is refused at the start."""
+"""TLS in a daemon started by a user: clients, ready lines, and errors at startup."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from support.waiting import DEADLINE_S
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, acl
 from zoolet.protocol.acl import ACL, Id
 from zoolet.protocol.errors import InvalidACLError, SessionClosedRequireAuthError
-from zoolet.server.testing.run.certificates import Authority
+from zoolet.testing.run.certificates import Authority
 
 
 @contextmanager
 def daemon(*options: str) -> Iterator[int]:
-    """Return the TLS port of a daemon."""
-    command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "--secure-port", "0", *options]
+    """Run a daemon; yield its TLS port."""
+    command = [sys.executable, "-m", "zoolet", "serve", "--port", "0", "--secure-port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -47,7 +47,7 @@ def daemon(*options: str) -> Iterator[int]:
 # --- clients ---
 
 
-async def test_a_client_speaks_tls() -> None:
+async def test_client_speaks_tls() -> None:
     with daemon(*CERTIFICATE) as port:
         async with Client(f"127.0.0.1:{port}", tls=trusting()) as zk:
             await zk.create("/a", b"x" * 100_000)
@@ -68,11 +68,11 @@ async def test_with_an_authority_a_client_must_show_a_certificate() -> None:
         async with Client(f"127.0.0.1:{port}", tls=trusting(certificate=True)) as zk:
             assert await zk.children("/") == ["zookeeper"]
 
-        with pytest.raises(ConnectionLossError, match="it may want another certificate of this client"):
+        with pytest.raises(ConnectionLossError, match="require a different certificate"):
             await Client(f"127.0.0.1:{port}", 0.5, tls=trusting()).start()
 
 
-async def test_a_client_s_certificate_is_its_identity() -> None:
+async def test_client_certificate_is_its_identity() -> None:
     with daemon(*CERTIFICATE, *AUTHORITY, "-Dzookeeper.ssl.clientAuth=want") as port:
         hosts = f"127.0.0.1:{port}"
         async with Client(hosts, tls=trusting(certificate=True)) as known, Client(hosts, tls=trusting()) as other:
@@ -93,18 +93,18 @@ async def test_a_client_s_certificate_is_its_identity() -> None:
                 await other.add_auth("x509", b"")
 
 
-async def test_a_certificate_that_says_nothing_is_no_identity(authority: Authority) -> None:
+async def test_certificate_without_subject_gives_no_identity(authority: Authority) -> None:
     nameless, named = authority.issue(""), authority.issue("somebody")
     server = authority.issue("server")
     with daemon("--tls-cert", str(server), "--tls-ca", str(authority.path)) as port:
         for path, shown in ((nameless, set()), (named, {"CN=somebody"})):
-            tls = ssl.create_default_context(cafile=str(authority.path))
+            tls = trusting(authority.path)
             tls.load_cert_chain(path)
             async with Client(f"127.0.0.1:{port}", tls=tls) as zk:
                 assert {who.user for who in await zk.who_am_i() if who.scheme == "x509"} == shown
 
 
-async def test_the_certificate_of_the_super_user_may_do_everything() -> None:
+async def test_certificate_of_super_user_passes_all_acls() -> None:
     options = ("-Dzookeeper.ssl.clientAuth=want", "-Dzookeeper.X509AuthenticationProvider.superUser=CN=client")
     with daemon(*CERTIFICATE, *AUTHORITY, *options) as port:
         hosts = f"127.0.0.1:{port}"
@@ -116,7 +116,7 @@ async def test_the_certificate_of_the_super_user_may_do_everything() -> None:
                 await other.get("/theirs")
 
 
-async def test_a_client_without_a_certificate_can_be_refused_every_request() -> None:
+async def test_client_without_certificate_can_be_refused() -> None:
     options = ("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=x509")
     with daemon(*CERTIFICATE, *AUTHORITY, "-Dzookeeper.ssl.clientAuth=want", *options) as port:
         hosts = f"127.0.0.1:{port}"
@@ -127,13 +127,13 @@ async def test_a_client_without_a_certificate_can_be_refused_every_request() -> 
                 await other.exists("/")
 
 
-async def test_a_server_that_is_not_trusted_is_not_spoken_to() -> None:
+async def test_client_refuses_untrusted_server() -> None:
     with daemon(*CERTIFICATE) as port:
         with pytest.raises(ConnectionLossError, match="certificate"):
             await Client(f"127.0.0.1:{port}", 0.5, tls=ssl.create_default_context()).start()
 
 
-async def test_plain_text_at_the_tls_port_gets_nothing() -> None:
+async def test_plain_text_at_tls_port_gets_no_answer() -> None:
     with daemon(*CERTIFICATE) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"ruok")
@@ -146,7 +146,7 @@ async def test_plain_text_at_the_tls_port_gets_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_the_ready_line_for_tls_follows_that_of_the_plain_port() -> None:
+def test_ready_line_for_tls_follows_that_of_plain_port() -> None:
     with running("--port", "0", "--secure-port", "0", *CERTIFICATE) as server:
         lines = [server.read_line(1), server.read_line(1)]
 
@@ -155,7 +155,7 @@ def test_the_ready_line_for_tls_follows_that_of_the_plain_port() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_listens_on_several_addresses_with_one_port() -> None:
+def test_server_listens_on_several_addresses_with_one_port() -> None:
     options = ("--host", "127.0.0.1, [::1]", "--port", "0", "--secure-port", "0", *CERTIFICATE)
     with running(*options) as server:
         lines = [server.read_line(1) for _ in range(4)]
@@ -176,17 +176,17 @@ def test_a_server_listens_on_several_addresses_with_one_port() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hosts", ["127.0.0.1,0.0.0.0", "127.0.0.1,127.0.0.2,0.0.0.0"])
-def test_addresses_that_overlap_are_refused(hosts: str) -> None:
-    command = [sys.executable, "-m", "zoolet.server", "serve", "--host", hosts, "--port", "0"]
+def test_overlapping_addresses_are_refused(hosts: str) -> None:
+    command = [sys.executable, "-m", "zoolet", "serve", "--host", hosts, "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
     assert done.returncode == 1
-    assert done.stderr.startswith("zoolet: cannot listen on 127.0.0.1:0, ")
+    assert done.stderr.startswith("zoolet serve: cannot listen on 127.0.0.1:0, ")
     assert done.stderr.endswith(": Address already in use\n")
 
 
 @pytest.mark.slow
-def test_without_tls_there_is_no_line_for_it() -> None:
+def test_ready_line_for_tls_is_absent_without_tls() -> None:
     with running("--port", "0") as server:
         server.port()
         server.process.terminate()
@@ -195,7 +195,7 @@ def test_without_tls_there_is_no_line_for_it() -> None:
 
 
 def listening_ports(pid: int) -> set[int]:
-    """Return the TCP ports on which a process listens."""
+    """Return the TCP ports that a process listens on."""
     inodes = {os.readlink(entry).partition("[")[2].rstrip("]") for entry in Path(f"/proc/{pid}/fd").iterdir()}
     rows = [
         row.split()
@@ -207,7 +207,7 @@ def listening_ports(pid: int) -> set[int]:
 
 
 @pytest.mark.slow
-def test_a_secure_port_alone_is_the_only_one_that_listens(tmp_path: Path, authority: Authority) -> None:
+def test_secure_port_alone_is_only_listening_port(tmp_path: Path, authority: Authority) -> None:
     certificate = authority.issue("server")
     (tmp_path / "zoo.cfg").write_text(f"secureClientPort=0\nssl.keyStore.location={certificate}\n")
     with running(str(tmp_path / "zoo.cfg")) as server:
@@ -219,7 +219,7 @@ def test_a_secure_port_alone_is_the_only_one_that_listens(tmp_path: Path, author
 
 
 @pytest.mark.slow
-def test_a_host_on_the_command_line_goes_for_a_file_without_tls(tmp_path: Path) -> None:
+def test_host_option_applies_to_file_without_tls(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_text("clientPort=0\n")
 
     with running(str(tmp_path / "zoo.cfg"), "--host", "127.0.0.1") as server:
@@ -228,13 +228,13 @@ def test_a_host_on_the_command_line_goes_for_a_file_without_tls(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["-Dzookeeper.secureClientPort=0", "-DsecureClientPort=0"])
-def test_a_host_on_the_command_line_goes_for_a_secure_port_that_is_a_property(option: str) -> None:
+def test_host_option_applies_to_secure_port_property(option: str) -> None:
     with running("--host", "127.0.0.1", option, *CERTIFICATE) as server:
         assert server.read_line(1).startswith("zoolet ready for TLS on 127.0.0.1:")
 
 
 @pytest.mark.slow
-def test_tls_listens_where_it_is_configured(tmp_path: Path, authority: Authority) -> None:
+def test_tls_listens_on_configured_address(tmp_path: Path, authority: Authority) -> None:
     certificate = authority.issue("server")
     (tmp_path / "zoo.cfg").write_text(
         f"secureClientPort=0\nsecureClientPortAddress=127.0.0.5\nssl.keyStore.location={certificate}\n"
@@ -244,15 +244,15 @@ def test_tls_listens_where_it_is_configured(tmp_path: Path, authority: Authority
         assert server.read_line(1).startswith("zoolet ready for TLS on 127.0.0.5:")
 
 
-# --- what is refused at the start ---
+# --- errors at startup ---
 
 
-def test_a_secure_port_that_is_taken_is_reported_in_one_line() -> None:
+def test_occupied_secure_port_is_reported_in_one_line() -> None:
     with daemon(*CERTIFICATE) as port:
         command = [
             sys.executable,
             "-m",
-            "zoolet.server",
+            "zoolet",
             "serve",
             "--port",
             "0",
@@ -264,21 +264,21 @@ def test_a_secure_port_that_is_taken_is_reported_in_one_line() -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
     assert done.returncode == 1
-    assert done.stderr == f"zoolet: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    assert done.stderr == f"zoolet serve: cannot listen on 127.0.0.1:{port}: Address already in use\n"
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ((), "--secure-port needs ssl.keyStore.location (--tls-cert)."),
-        (("--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: /nowhere.pem: No such file"),
+        ((), "--secure-port requires --tls-cert\n"),
+        (("--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: No such file"),
         (("--tls-cert", str(FILES / "ca.pem")), "ca.pem for TLS"),
         (("--tls-cert", "/key.jks"), "cannot use /key.jks for TLS: No such file"),
         (("--tls-cert", "/key.bcfks"), "BCFKS cannot be read"),
     ],
 )
-def test_what_tls_lacks_is_reported_in_one_line(options: tuple[str, ...], reason: str) -> None:
-    command = [sys.executable, "-m", "zoolet.server", "serve", "--port", "0", "--secure-port", "0", *options]
+def test_missing_tls_setting_is_reported_in_one_line(options: tuple[str, ...], reason: str) -> None:
+    command = [sys.executable, "-m", "zoolet", "serve", "--port", "0", "--secure-port", "0", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
     assert done.returncode in (1, 2)
@@ -290,14 +290,14 @@ def test_what_tls_lacks_is_reported_in_one_line(options: tuple[str, ...], reason
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (CERTIFICATE, "--tls-cert needs secureClientPort (--secure-port)"),
-        (AUTHORITY, "--tls-ca needs secureClientPort (--secure-port)"),
-        (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.clientAuth=need"), "needs ssl.trustStore.location"),
-        (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.clientAuth=want"), "needs ssl.trustStore.location"),
+        (CERTIFICATE, "--tls-cert requires --secure-port"),
+        (AUTHORITY, "--tls-ca requires --secure-port"),
+        (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.clientAuth=need"), "requires ssl.trustStore.location"),
+        (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.clientAuth=want"), "requires ssl.trustStore.location"),
         (("-Dzookeeper.ssl.crl=true",), "-Dzookeeper.ssl.crl=true is not supported"),
         (("-Dzookeeper.ssl.ocsp=true",), "-Dzookeeper.ssl.ocsp=true is not supported"),
         (("-Dzookeeper.client.portUnification=true",), "-Dzookeeper.client.portUnification=true is not supported"),
-        (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x",), "superUser needs ssl.trustStore.location"),
+        (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x",), "superUser requires ssl.trustStore.location"),
         (("-Dzookeeper.X509AuthenticationProvider.superUser=x",), "superUser must be a distinguished name"),
         (("-Dzookeeper.X509AuthenticationProvider.superUser=CN=x, O=y",), "superUser must be a distinguished name"),
         (
@@ -313,9 +313,7 @@ def test_what_tls_lacks_is_reported_in_one_line(options: tuple[str, ...], reason
         (("--secure-port", "0", *CERTIFICATE, "--tls-ca", str(FILES / "server-key.pem")), "server-key.pem for TLS"),
     ],
 )
-def test_security_that_cannot_be_had_is_reported_in_one_line_and_exit_code_2(
-    options: tuple[str, ...], reason: str
-) -> None:
+def test_invalid_tls_options_exit_2_with_one_line(options: tuple[str, ...], reason: str) -> None:
     assert reason in refused("--port", "0", *options)
 
 
@@ -326,14 +324,14 @@ def test_zoolet_run_does_not_pass_over_options_for_tls(option: str) -> None:
         f"-Dzookeeper.ssl.keyStore.location={FILES / 'server.pem'}",
         f"-Dzookeeper.ssl.keyStore.key.location={FILES / 'server-key.pem'}",
     )
-    command = [sys.executable, "-m", "zoolet.server", "run", option, *store, "--", "echo", "served in plain text"]
+    command = [sys.executable, "-m", "zoolet", "run", option, *store, "--", "echo", "served in plain text"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
 
 
 @pytest.mark.slow
-def test_an_unknown_key_is_warned_of_with_the_nearest_known_one(tmp_path: Path) -> None:
+def test_unknown_key_is_warned_of_with_nearest_key(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_text("clientPort=0\nclientPortAddress=127.0.0.1\nmaxClientCnxn=1\n")
 
     with running(str(tmp_path / "zoo.cfg")) as server:

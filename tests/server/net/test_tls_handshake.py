@@ -1,4 +1,4 @@
-"""TLS handshakes: a connection counts from when it is accepted, and one that never finishes keeps no place for long."""
+"""TLS handshakes: a connection counts from its accept, and an unfinished handshake does not occupy a place for long."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.frames import HELLO
 from support.live_server import LiveServer, Serve
-from support.raw_client import reset_at_once
 from support.tls_clients import CERTIFICATE_SETTINGS, trusting
 from support.waiting import DEADLINE_S, until
+from support.wire import reset_at_once
 
 from zoolet.server.core.settings import Settings
 from zoolet.server.net import tls
@@ -20,7 +20,7 @@ from zoolet.server.net import tls
 
 @pytest.fixture
 async def serve(serve: Serve) -> Serve:
-    """A function that starts a server with a plain port and one for TLS; takes fields of its Config."""
+    """A function that starts a server with a plain port and a TLS port; its arguments are fields of Config."""
 
     async def start(**config: Any) -> LiveServer:
         server = await serve(**config)
@@ -59,7 +59,7 @@ async def test_silent_connections_count_when_they_are_accepted(serve: Serve) -> 
     assert len(silent) == 2
 
 
-async def test_silent_connections_take_nothing_from_another_host(serve: Serve) -> None:
+async def test_silent_connections_do_not_affect_other_host(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1)
     await live.dial_secure()
     await live.dial_secure()
@@ -67,7 +67,7 @@ async def test_silent_connections_take_nothing_from_another_host(serve: Serve) -
     assert await lets_in(live, "127.0.0.2")
 
 
-async def test_silent_connections_count_together_with_the_plain_ones(serve: Serve) -> None:
+async def test_silent_and_plain_connections_count_together(serve: Serve) -> None:
     live = await serve(max_client_cnxns=2)
     await live.session()
     await live.dial_secure()
@@ -75,7 +75,7 @@ async def test_silent_connections_count_together_with_the_plain_ones(serve: Serv
     assert not await lets_in(live)
 
 
-async def test_one_connection_too_many_is_closed_before_its_handshake(serve: Serve) -> None:
+async def test_connection_above_limit_is_closed_before_handshake(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1)
     await live.dial_secure()
 
@@ -84,7 +84,7 @@ async def test_one_connection_too_many_is_closed_before_its_handshake(serve: Ser
     assert await silent.closed() == b""
 
 
-async def test_all_connections_together_are_counted_when_they_are_accepted(serve: Serve) -> None:
+async def test_tls_connections_are_counted_in_total_on_accept(serve: Serve) -> None:
     live = await serve(max_cnxns=2, max_client_cnxns=0)
     await live.dial_secure("127.0.0.3")
     await live.dial_secure("127.0.0.4")
@@ -92,7 +92,7 @@ async def test_all_connections_together_are_counted_when_they_are_accepted(serve
     assert not await lets_in(live)
 
 
-async def test_a_silent_connection_is_closed_when_its_time_is_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_connection_is_closed_in_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 0.05)
     live = await serve(max_client_cnxns=1)
     silent = await live.dial_secure()
@@ -112,12 +112,12 @@ async def test_half_a_hello_gives_no_more_time(serve: Serve, monkeypatch: pytest
     assert await lets_in_at_last(live)
 
 
-def test_a_handshake_has_ten_seconds() -> None:
+def test_handshake_has_ten_seconds() -> None:
     assert tls.HANDSHAKE_SECONDS == 10.0
 
 
 @pytest.mark.parametrize("data", [b"ruok", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(100), HELLO])
-async def test_a_handshake_that_fails_gives_its_place_back(serve: Serve, data: bytes) -> None:
+async def test_failed_handshake_returns_its_place(serve: Serve, data: bytes) -> None:
     live = await serve(max_client_cnxns=1)
     silent = await live.dial_secure()
     silent.send(data)
@@ -127,7 +127,7 @@ async def test_a_handshake_that_fails_gives_its_place_back(serve: Serve, data: b
     assert await lets_in_at_last(live)
 
 
-async def test_a_handshake_that_is_reset_gives_its_place_back(serve: Serve) -> None:
+async def test_reset_handshake_returns_its_place(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1)
     silent = await live.dial_secure()
     assert not await lets_in(live)
@@ -137,7 +137,7 @@ async def test_a_handshake_that_is_reset_gives_its_place_back(serve: Serve) -> N
     assert await lets_in_at_last(live)
 
 
-async def test_a_client_that_ends_its_tls_gives_its_place_back(serve: Serve) -> None:
+async def test_client_closing_tls_returns_its_place(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1)
     client = await live.dial_secure(context=trusting())
     await client.shake_hands()
@@ -162,7 +162,7 @@ async def test_no_place_is_given_back_twice(serve: Serve) -> None:
     assert kept is not None
 
 
-async def test_tls_connections_that_are_reset_before_they_are_accepted_leave_nothing(serve: Serve) -> None:
+async def test_tls_connections_reset_before_accept_leave_nothing(serve: Serve) -> None:
     live = await serve(max_client_cnxns=2, max_cnxns=2)
     resets = [reset_at_once(live.daemon.secure_port) for _ in range(50)]
 
@@ -177,7 +177,7 @@ async def test_tls_connections_that_are_reset_before_they_are_accepted_leave_not
 # --- after the handshake ---
 
 
-async def test_silence_after_the_handshake_is_ended_like_any_other(serve: Serve) -> None:
+async def test_silence_after_handshake_is_closed_in_time(serve: Serve) -> None:
     live = await serve(settings=Settings(tick_time=20, sessionless_timeout=40))
     silent = await live.dial_secure(context=trusting())
 
@@ -185,7 +185,7 @@ async def test_silence_after_the_handshake_is_ended_like_any_other(serve: Serve)
 
 
 def open_and_send_nonsense(port: int) -> ssl.SSLSocket:
-    """Shake hands, and send what no frame begins with; nothing is ever read, so no close is ever answered."""
+    """Shake hands, and send an invalid frame. The client never reads, so it never answers a close."""
     context = trusting()
     plain = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
     secure = context.wrap_socket(plain, server_hostname="127.0.0.1")
@@ -194,7 +194,7 @@ def open_and_send_nonsense(port: int) -> ssl.SSLSocket:
 
 
 @pytest.mark.slow
-async def test_a_tls_client_that_does_not_answer_a_close_is_dropped_as_soon_as_a_plain_one(serve: Serve) -> None:
+async def test_tls_client_ignoring_close_is_dropped_like_plain_one(serve: Serve) -> None:
     live = await serve()
     connection = await asyncio.to_thread(open_and_send_nonsense, live.daemon.secure_port)
     await until(lambda: not live.engine.connections)
@@ -208,11 +208,11 @@ async def test_a_tls_client_that_does_not_answer_a_close_is_dropped_as_soon_as_a
 # --- a stop ---
 
 
-async def test_a_stop_ends_the_handshakes_under_way(serve: Serve) -> None:
+async def test_stop_aborts_unfinished_handshakes(serve: Serve) -> None:
     live = await serve()
     silent = [await live.dial_secure() for _ in range(3)]
     silent[2].send(b"\x16\x03\x01\x02\x00\x01")
-    await live.dial_secure(context=trusting())  # by now those before it have been accepted
+    await live.dial_secure(context=trusting())  # by now the earlier ones have been accepted
 
     async with asyncio.timeout(2.0):
         await live.stop(gracefully=False)
@@ -220,7 +220,7 @@ async def test_a_stop_ends_the_handshakes_under_way(serve: Serve) -> None:
     assert [await client.closed() for client in silent] == [b"", b"", b""]
 
 
-async def test_a_patient_stop_does_not_wait_for_handshakes(serve: Serve) -> None:
+async def test_graceful_stop_does_not_wait_for_handshakes(serve: Serve) -> None:
     live = await serve()
     silent = [await live.dial_secure() for _ in range(3)]
     await live.session("127.0.0.2")
@@ -232,7 +232,7 @@ async def test_a_patient_stop_does_not_wait_for_handshakes(serve: Serve) -> None
     assert [await client.closed() for client in silent] == [b"", b"", b""]
 
 
-async def test_a_stopped_server_has_no_port_for_tls(serve: Serve) -> None:
+async def test_stopped_server_has_no_tls_port(serve: Serve) -> None:
     live = await serve()
 
     async with asyncio.timeout(2.0):

@@ -1,4 +1,4 @@
-"""SIGHUP: certificates are read again for new connections."""
+"""SIGHUP: certificates are reloaded for new connections."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from support.key_stores import Stores, needs_keytool
 from support.tls_clients import common_name, lets_in, shake
 from support.waiting import DEADLINE_S
 
-from zoolet.server.testing.run.certificates import Authority
+from zoolet.testing.run.certificates import Authority
 
 
 @pytest.mark.slow
-def test_sighup_reads_the_certificate_again_for_new_connections(authority: Authority) -> None:
+def test_sighup_reloads_certificate_for_new_connections(authority: Authority) -> None:
     path, renewed = authority.issue("old"), authority.issue("new")
     with running("--secure-port", "0", "--tls-cert", str(path)) as server:
         port = server.port()
@@ -35,7 +35,7 @@ def test_sighup_reads_the_certificate_again_for_new_connections(authority: Autho
 
 
 @pytest.mark.slow
-def test_a_certificate_that_ends_soon_is_a_figure_and_a_warning(authority: Authority) -> None:
+def test_certificate_expiring_soon_has_metric_and_warning(authority: Authority) -> None:
     path, renewed = authority.issue("old", days=3), authority.issue("new", days=30)
     options = ("--secure-port", "0", "--tls-cert", str(path), "-Dzookeeper.4lw.commands.whitelist=mntr")
     with running("--port", "0", *options) as server:
@@ -47,13 +47,13 @@ def test_a_certificate_that_ends_soon_is_a_figure_and_a_warning(authority: Autho
         server.log_until("SIGHUP")
         later = ends(port)
 
-    assert f"{path} ends" in warning
+    assert f"{path} expires on " in warning
     assert 2 < (soon - time.time()) / 86_400 < 3
     assert 29 < (later - time.time()) / 86_400 < 30
 
 
 def ends(port: int) -> float:
-    """Return the figure that says when the certificate ends."""
+    """Return the metric with the expiry time of the certificate."""
     found = re.search(r"^zk_zoolet_certificate_end_time_seconds\t(\S+)$", ask(port, b"mntr").decode(), re.MULTILINE)
     assert found is not None
     return float(found[1])
@@ -71,14 +71,12 @@ def test_sighup_leaves_connections_alone(authority: Authority) -> None:
             connection.sendall(b"\0\0\0\x08\xff\xff\xff\xfe\0\0\0\x0b")
             answer = connection.recv(1000)
 
-    assert answer[4:8] == b"\xff\xff\xff\xfe"  # a ping's
+    assert answer[4:8] == b"\xff\xff\xff\xfe"  # the xid of a ping
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
-def test_after_sighup_the_old_certificate_stays_when_the_new_one_cannot_be_read(
-    authority: Authority, content: bytes | None
-) -> None:
+def test_sighup_keeps_old_certificate_if_new_is_unreadable(authority: Authority, content: bytes | None) -> None:
     path = authority.issue("old")
     with running("--secure-port", "0", "--tls-cert", str(path)) as server:
         port = server.port()
@@ -93,7 +91,7 @@ def test_after_sighup_the_old_certificate_stays_when_the_new_one_cannot_be_read(
 
 
 @pytest.mark.slow
-def test_after_sighup_a_certificate_that_is_fixed_is_taken(authority: Authority) -> None:
+def test_sighup_loads_repaired_certificate(authority: Authority) -> None:
     path, renewed = authority.issue("old"), authority.issue("new")
     with running("--secure-port", "0", "--tls-cert", str(path)) as server:
         port = server.port()
@@ -108,7 +106,7 @@ def test_after_sighup_a_certificate_that_is_fixed_is_taken(authority: Authority)
 
 
 @pytest.mark.slow
-def test_sighup_reads_the_authorities_again(tmp_path: Path, authority: Authority) -> None:
+def test_sighup_reloads_authorities(tmp_path: Path, authority: Authority) -> None:
     other = Authority(tmp_path, "other-authority")
     certificate, trusted, client = authority.issue("server"), tmp_path / "trusted.pem", other.issue("client")
     trusted.write_bytes(authority.path.read_bytes())
@@ -125,7 +123,7 @@ def test_sighup_reads_the_authorities_again(tmp_path: Path, authority: Authority
 
 @needs_keytool
 @pytest.mark.slow
-def test_sighup_with_a_key_that_cannot_be_unlocked_keeps_the_old_certificate(stores: Stores, tmp_path: Path) -> None:
+def test_sighup_keeps_old_certificate_if_key_is_locked(stores: Stores, tmp_path: Path) -> None:
     path = tmp_path / "server.jks"
     shutil.copy(stores["server.jks"], path)
     options = ("--secure-port", "0", "--tls-cert", str(path), "-Dzookeeper.ssl.keyStore.password=changeit")
@@ -134,11 +132,11 @@ def test_sighup_with_a_key_that_cannot_be_unlocked_keeps_the_old_certificate(sto
         shutil.copy(stores["locked.jks"], path)
         server.process.send_signal(signal.SIGHUP)
 
-        assert "the certificates stay as they are" in server.log_until("SIGHUP")
+        assert "cannot reload the certificates, keeping the present ones" in server.log_until("SIGHUP")
 
 
 @pytest.mark.slow
-def test_sighup_reads_the_password_file_again(tmp_path: Path, authority: Authority) -> None:
+def test_sighup_reloads_password_file(tmp_path: Path, authority: Authority) -> None:
     path, password = tmp_path / "key.pem", tmp_path / "password"
     authority.issue("old", b"first").replace(path)
     password.write_text("first\n")
@@ -154,7 +152,7 @@ def test_sighup_reads_the_password_file_again(tmp_path: Path, authority: Authori
 
 
 @pytest.mark.slow
-def test_sighup_does_not_end_a_daemon_without_tls() -> None:
+def test_sighup_does_not_stop_daemon_without_tls() -> None:
     with running("--port", "0") as server:
         port = server.port()
         server.process.send_signal(signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""TLS settings: whose certificates are asked for, versions, cipher suites, and PEM files."""
+"""TLS settings: client certificates, versions, cipher suites, and PEM files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from support.tls_server import Served
 
 from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
-from zoolet.server.testing.run.certificates import Authority
+from zoolet.testing.run.certificates import Authority
 
-# --- whose certificates are asked for ---
+# --- client certificates ---
 
 
 BOTH_VERSIONS: Final = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
@@ -28,7 +28,7 @@ BOTH_VERSIONS: Final = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
     ("demand", "let_in"),
     [("none", [True, True, True]), ("want", [True, True, False]), ("need", [False, True, False])],
 )
-async def test_a_demand_for_certificates_is_kept(
+async def test_demand_for_certificates_is_enforced(
     tmp_path: Path, authority: Authority, demand: str, let_in: list[bool], version: ssl.TLSVersion
 ) -> None:
     settings = TlsSettings(str(authority.issue("server")), trust_store=str(authority.path), client_auth=demand)
@@ -43,7 +43,7 @@ async def test_a_demand_for_certificates_is_kept(
 
 
 @pytest.mark.slow
-def test_with_an_authority_a_certificate_is_needed_by_default(authority: Authority) -> None:
+def test_authority_requires_client_certificate_by_default(authority: Authority) -> None:
     options = ("--tls-cert", str(authority.issue("server")), "--tls-ca", str(authority.path))
     with running("--secure-port", "0", *options) as server:
         port = server.port()
@@ -57,7 +57,7 @@ def test_with_an_authority_a_certificate_is_needed_by_default(authority: Authori
 
 @pytest.mark.parametrize("version", BOTH_VERSIONS)
 @pytest.mark.parametrize("spoken", ["TLSv1.2", "TLSv1.3"])
-async def test_only_the_enabled_versions_are_spoken(authority: Authority, spoken: str, version: ssl.TLSVersion) -> None:
+async def test_only_enabled_versions_are_spoken(authority: Authority, spoken: str, version: ssl.TLSVersion) -> None:
     settings = TlsSettings(str(authority.issue("server")), protocols=frozenset({spoken}))
     async with Served(settings) as port:
         outcome = await asyncio.to_thread(lets_in, port, authority.path, None, version)
@@ -70,7 +70,7 @@ OPENSSL_NAME: Final = "ECDHE-ECDSA-AES256-GCM-SHA384"
 
 
 @pytest.mark.parametrize("name", [JAVA_NAME, OPENSSL_NAME])
-async def test_only_the_suites_that_are_named_are_offered(authority: Authority, name: str) -> None:
+async def test_only_named_suites_are_offered(authority: Authority, name: str) -> None:
     settings = TlsSettings(str(authority.issue("server")), cipher_suites=(name,))
     async with Served(settings) as port:
         connection, _ = await asyncio.to_thread(shake, port, authority.path)
@@ -92,9 +92,7 @@ MODERN: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_
         ((JAVA_NAME, *MODERN), ("TLSv1_2", "TLSv1_3")),
     ],
 )
-def test_the_suites_decide_on_the_versions_too(
-    authority: Authority, suites: tuple[str, ...], versions: tuple[str, str]
-) -> None:
+def test_suites_limit_versions(authority: Authority, suites: tuple[str, ...], versions: tuple[str, str]) -> None:
     made = tls.context(TlsSettings(str(authority.issue("server")), cipher_suites=suites))
 
     assert (made.minimum_version.name, made.maximum_version.name) == versions
@@ -114,7 +112,7 @@ def test_the_suites_decide_on_the_versions_too(
         ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
     ],
 )
-def test_a_suite_has_a_name_in_java_and_one_in_openssl(java: str, openssl: str) -> None:
+def test_suite_has_names_of_java_and_openssl(java: str, openssl: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     context.set_ciphers(tls.openssl_name(java))
@@ -129,7 +127,7 @@ def test_a_suite_has_a_name_in_java_and_one_in_openssl(java: str, openssl: str) 
     [
         (("TLS_MADE_UP",), "TLS_MADE_UP is unknown"),
         ((JAVA_NAME, "TLS_ECDHE_RSA_WITH_ROT13_SHA"), "TLS_ECDHE_RSA_WITH_ROT13_SHA is unknown"),
-        ((MODERN[0],), "can only be offered together"),
+        ((MODERN[0],), "can only be enabled together"),
         ((JAVA_NAME, *MODERN[1:]), f"add {MODERN[0]}"),
         (("ALL",), "ALL"),
         (("HIGH:aNULL",), "HIGH:aNULL"),
@@ -138,42 +136,38 @@ def test_a_suite_has_a_name_in_java_and_one_in_openssl(java: str, openssl: str) 
         ((f"{OPENSSL_NAME}:eNULL@SECLEVEL=0",), "eNULL"),
     ],
 )
-def test_suites_that_cannot_be_had_are_refused(authority: Authority, suites: tuple[str, ...], message: str) -> None:
+def test_unavailable_suites_are_refused(authority: Authority, suites: tuple[str, ...], message: str) -> None:
     with pytest.raises(tls.TlsError, match=re.escape(message)):
         tls.context(TlsSettings(str(authority.issue("server")), cipher_suites=suites))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "suites"), [("TLSv1.3", (JAVA_NAME,)), ("TLSv1.2", MODERN)])
-def test_suites_of_a_version_that_is_not_enabled_are_refused(
-    authority: Authority, protocol: str, suites: tuple[str, ...]
-) -> None:
+def test_suites_of_disabled_version_are_refused(authority: Authority, protocol: str, suites: tuple[str, ...]) -> None:
     settings = TlsSettings(str(authority.issue("server")), protocols=frozenset({protocol}), cipher_suites=suites)
 
-    with pytest.raises(tls.TlsError, match=r"ssl\.ciphersuites names no suite"):
+    with pytest.raises(tls.TlsError, match=r"ssl\.ciphersuites has no TLS 1\.\d suite"):
         tls.context(settings)
 
 
 # --- PEM files ---
 
 
-def test_the_key_of_a_pem_file_may_be_locked(authority: Authority) -> None:
+def test_key_of_pem_file_may_be_encrypted(authority: Authority) -> None:
     path = authority.issue("server", b"geheim")
 
     assert tls.context(TlsSettings(str(path), key_store_password="geheim"))
 
 
 @pytest.mark.parametrize("password", [None, "", "wrong"])
-def test_a_wrong_password_of_a_pem_file_is_refused_and_nobody_is_asked(
-    authority: Authority, password: str | None
-) -> None:
+def test_wrong_password_of_pem_file_is_refused_without_prompt(authority: Authority, password: str | None) -> None:
     path = authority.issue("server", b"geheim")
 
     with pytest.raises(tls.TlsError, match=re.escape(f"cannot use {path} for TLS: the key in {path} is encrypted")):
         tls.context(TlsSettings(str(path), key_store_password=password))
 
 
-def test_a_file_that_is_truncated_is_refused_as_such(authority: Authority) -> None:
+def test_truncated_file_is_reported_as_such(authority: Authority) -> None:
     path = authority.issue("server")
     whole = path.read_bytes()
     path.write_bytes(
@@ -185,18 +179,22 @@ def test_a_file_that_is_truncated_is_refused_as_such(authority: Authority) -> No
 
 
 @pytest.mark.slow
-def test_the_key_of_another_certificate_is_refused(authority: Authority) -> None:
+def test_key_of_other_certificate_is_refused(authority: Authority) -> None:
     mine, other = authority.issue("server"), authority.issue("other")
 
-    with pytest.raises(tls.TlsError, match=r"cannot use .* is not that of the certificate"):
+    with pytest.raises(tls.TlsError, match=r"cannot use .* does not match the certificate"):
         tls.context(TlsSettings(str(mine), key=str(other)))
 
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(None, "No such file or directory"), (b"no PEM", "has no certificate in PEM"), (b"", "has no certificate in PEM")],
+    [
+        (None, "No such file or directory"),
+        (b"no PEM", "contains no PEM certificate"),
+        (b"", "contains no PEM certificate"),
+    ],
 )
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None, problem: str) -> None:
+def test_unusable_file_is_named(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "server.pem"
     if content is not None:
         path.write_bytes(content)
@@ -205,7 +203,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | No
         tls.context(TlsSettings(str(path)))
 
 
-def test_the_end_of_a_chain_is_that_of_its_first_certificate_to_end(authority: Authority) -> None:
+def test_end_of_chain_is_that_of_earliest_certificate(authority: Authority) -> None:
     path, between = authority.issue("server", days=30), authority.issue("between", days=3)
     alone = tls.context(TlsSettings(str(path))).certificate_ends
     path.write_text(path.read_text() + between.read_text().partition("-----BEGIN PRIVATE")[0])

@@ -1,6 +1,6 @@
-"""Turns of several connections: nobody keeps the server for long, and nothing is lost, answered twice or out of order.
+"""Turns of several connections: none occupies the server for long, and no request is lost, repeated or reordered.
 
-Turns are so short that a turn is one request; or the server is so busy that everybody has to queue.
+Either turns are so short that each has only one request, or the server is so busy that all connections have to queue.
 """
 
 from __future__ import annotations
@@ -14,21 +14,25 @@ import pytest
 from support.engine import make_daemon, make_engine
 from support.frames import HELLO, create, exists, get, request, set_data
 from support.live_server import Dial, LiveServer
-from support.raw_client import RawClient
 from support.waiting import DEADLINE_S, until
+from support.wire import StreamWire
 
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.framing import Frames
+from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
-from zoolet.server import Server
+from zoolet.server.net import protocol
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
+from zoolet.testing import Server
 
 MANY: Final = 121
-"""Replies of 100,000 bytes that are more than what Linux buffers for a client that does not read."""
+"""Number of replies of 100,000 bytes that exceed the Linux buffers for a client that does not read."""
+LARGE: Final = request(1, OpCode.MULTI, encode_operations([(OpCode.SET_DATA, r.SetDataRequest("/", b"", -1))] * 2000))
+"""A transaction that takes milliseconds."""
 TINY: Final = 1e-5
-"""A turn that is over about as soon as it has begun: one costly request, or eight kilobytes of replies."""
+"""The length of a turn that ends almost immediately: after one costly request, or eight kilobytes of replies."""
 
 
 # --- several connections ---
@@ -36,7 +40,7 @@ TINY: Final = 1e-5
 
 @pytest.fixture(params=["tiny turns", "always busy"])
 def _busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server whose turns are tiny; or one that has always been busy too, so that all have to queue."""
+    """Make turns tiny, and in one variant the server always busy, which makes all connections queue."""
     monkeypatch.setattr("zoolet.server.net.protocol.SHORT_TURN", TINY)
     if request.param == "always busy":
         monkeypatch.setattr("zoolet.server.net.protocol.PAUSE", 1e12)
@@ -56,10 +60,10 @@ async def daemon(_busy: None) -> AsyncIterator[Daemon]:
 
 @pytest.fixture
 async def dial(daemon: Daemon) -> AsyncIterator[Dial]:
-    """A function that connects; by default it opens a session, too."""
+    """A function that connects and, by default, also opens a session."""
     server = LiveServer(daemon)
 
-    async def connect(*, session: bool = True, room: int = 0) -> RawClient:
+    async def connect(*, session: bool = True, room: int = 0) -> StreamWire:
         client = await server.dial(room=room)
         if session:
             await client.shake_hands()
@@ -71,12 +75,12 @@ async def dial(daemon: Daemon) -> AsyncIterator[Dial]:
 
 
 class Pipeline:
-    """Random requests of one client that works on a node of its own, and what their replies have to say.
+    """Random requests of one client on its own node, and their correct replies.
 
     Args:
-        name: The node.
-        random: The source of randomness.
-        count: How many requests, the create of the node included.
+        name: Path of the node.
+        rng: Source of randomness.
+        count: Number of requests, including the create of the node.
     """
 
     def __init__(self, name: str, rng: Random, count: int) -> None:
@@ -92,7 +96,7 @@ class Pipeline:
             self.expected.append((xid, version))
 
     def pieces(self, rng: Random) -> Iterator[bytes]:
-        """The bytes, cut anywhere."""
+        """Yield the bytes, cut at random places."""
         data = b"".join(self.requests)
         at = 0
         while at < len(data):
@@ -102,12 +106,12 @@ class Pipeline:
 
 
 def version_of(body: bytes) -> int:
-    """The version in the Stat of a reply; 0 for one to a create."""
+    """Return the version in the Stat of a reply; 0 for a reply to a create."""
     return r.Stat.decode(body).version if len(body) == 68 else 0
 
 
-async def talk(client: RawClient, pipeline: Pipeline, rng: Random) -> list[tuple[int, int]]:
-    """Send a pipeline piece by piece, with pauses, while reading; return what came, as ``expected`` has it."""
+async def talk(client: StreamWire, pipeline: Pipeline, rng: Random) -> list[tuple[int, int]]:
+    """Send a pipeline in pieces, with pauses, while reading; return the replies in the form of ``expected``."""
 
     async def send() -> None:
         for piece in pipeline.pieces(rng):
@@ -121,7 +125,7 @@ async def talk(client: RawClient, pipeline: Pipeline, rng: Random) -> list[tuple
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_random_pipelines_of_several_clients_are_answered_in_order_and_once(dial: Dial, seed: int) -> None:
+async def test_random_pipelines_are_answered_in_order_and_once(dial: Dial, seed: int) -> None:
     rng = Random(seed)
     clients = [await dial() for _ in range(5)]
     pipelines = [Pipeline(f"/n{number}", rng, 150) for number in range(5)]
@@ -132,7 +136,7 @@ async def test_random_pipelines_of_several_clients_are_answered_in_order_and_onc
     assert answers == [pipeline.expected for pipeline in pipelines]
 
 
-async def test_a_handshake_and_a_pipeline_in_one_piece_are_answered(dial: Dial) -> None:
+async def test_handshake_and_pipeline_in_one_piece_are_answered(dial: Dial) -> None:
     client = await dial(session=False)
 
     client.send(HELLO + create(1, "/a") + b"".join(set_data(xid, "/a") for xid in range(2, 102)))
@@ -141,7 +145,7 @@ async def test_a_handshake_and_a_pipeline_in_one_piece_are_answered(dial: Dial) 
     assert await client.xids(101) == list(range(1, 102))
 
 
-async def test_one_who_asks_for_little_does_not_wait_for_one_who_asks_for_much(daemon: Daemon, dial: Dial) -> None:
+async def test_small_request_does_not_wait_for_large_ones(daemon: Daemon, dial: Dial) -> None:
     greedy, modest = await dial(), await dial()
 
     greedy.send(b"".join(create(xid, f"/n{xid}") for xid in range(1_000)))
@@ -153,7 +157,67 @@ async def test_one_who_asks_for_little_does_not_wait_for_one_who_asks_for_much(d
     assert await greedy.xids(1_000) == list(range(1_000))
 
 
-async def test_those_who_ask_for_much_are_served_by_turns(daemon: Daemon, dial: Dial) -> None:
+async def test_small_request_does_not_wait_for_many_heavy_ones() -> None:
+    clock = RealClock()
+    daemon = make_daemon(make_engine(monotonic_ms=clock.read()[1]), clock, max_per_host=0)
+    port = await daemon.start("127.0.0.1", 0)
+    *many, modest = [StreamWire(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(21)]
+    for client in (*many, modest):
+        await client.shake_hands()
+        for xid in range(5):  # short turns, so the server serves the connection without a queue
+            client.send(exists(xid))
+            await client.xids(1)
+    for client in many:
+        client.send(LARGE[:-1])
+    await until(lambda: daemon.engine.partial_requests == 20 * (len(LARGE) - 1))
+
+    for client in many:
+        client.send(LARGE[-1:])
+    modest.send(exists(9))
+    await modest.xids(1)
+    done_before = daemon.engine.metrics.packets_received
+    answers = [await client.xids(1) for client in many]
+    done_after = daemon.engine.metrics.packets_received
+    for client in (*many, modest):
+        await client.close()
+    await daemon.stop(gracefully=False)
+
+    assert done_after - done_before > 10
+    assert answers == [[1]] * 20
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        exists(1),
+        get(1, "/a"),
+        create(1, "/a", bytes(900)),
+        set_data(1, "/a"),
+        request(1, OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest("/a", -1))])),
+    ],
+    ids=["exists", "get", "create", "set", "multi"],
+)
+def test_single_short_request_is_small(data: bytes) -> None:
+    assert protocol._is_small(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        exists(1)[:-1],
+        exists(1) + exists(2),
+        create(1, "/a", bytes(1000)),
+        request(1, OpCode.MULTI_READ, encode_operations([(OpCode.GET_DATA, r.GetDataRequest("/a", False))])),
+        request(1, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest("/")),
+    ],
+    ids=["nothing", "part", "two", "long", "multiRead", "getEphemerals"],
+)
+def test_request_is_not_small(data: bytes) -> None:
+    assert not protocol._is_small(data)
+
+
+async def test_busy_clients_are_served_in_turns(daemon: Daemon, dial: Dial) -> None:
     clients = [await dial() for _ in range(3)]
 
     for number, client in enumerate(clients):
@@ -166,7 +230,7 @@ async def test_those_who_ask_for_much_are_served_by_turns(daemon: Daemon, dial: 
     assert [order[:first_to_end].count(number) >= 100 for number in "012"] == [True] * 3
 
 
-async def test_a_client_that_closes_its_side_gets_all_its_answers(dial: Dial) -> None:
+async def test_half_closed_client_gets_all_answers(dial: Dial) -> None:
     client = await dial()
     data = create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 300))
 
@@ -177,11 +241,9 @@ async def test_a_client_that_closes_its_side_gets_all_its_answers(dial: Dial) ->
     assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(300))
 
 
-async def test_a_client_that_closes_its_side_is_sent_no_events_any_more(
-    dial: Dial, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_half_closed_client_gets_no_more_events(dial: Dial, caplog: pytest.LogCaptureFixture) -> None:
     watcher, other, *crowd = [await dial() for _ in range(12)]
-    for client in crowd:  # the watcher's end is seen before its turn comes
+    for client in crowd:  # the watcher's disconnect is noticed before its turn
         client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 20)))
     watcher.send(request(0, OpCode.ADD_WATCH, r.AddWatchRequest("/b", 0).encode()) * 2)
     watcher.end()
@@ -193,7 +255,7 @@ async def test_a_client_that_closes_its_side_is_sent_no_events_any_more(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers(daemon: Daemon, dial: Dial) -> None:
+async def test_half_closed_client_reading_late_gets_all_replies(daemon: Daemon, dial: Dial) -> None:
     client = await dial(room=16 << 10)
     client.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, MANY)))
     client.end()
@@ -204,7 +266,7 @@ async def test_a_client_that_closes_its_side_and_reads_late_gets_all_its_answers
     assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(MANY))
 
 
-async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_does(daemon: Daemon, dial: Dial) -> None:
+async def test_non_reading_client_gets_replies_in_order_later(daemon: Daemon, dial: Dial) -> None:
     slow, other = await dial(room=16 << 10), await dial()
     slow.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, MANY)))
     await until(lambda: any(protocol.write_paused for protocol in daemon.connections.open.values()))
@@ -214,7 +276,7 @@ async def test_a_client_that_does_not_read_gets_its_answers_in_order_once_it_doe
     assert await slow.xids(MANY) == list(range(MANY))
 
 
-async def test_what_is_behind_the_end_of_a_session_is_not_done(daemon: Daemon, dial: Dial) -> None:
+async def test_requests_after_session_end_are_not_done(daemon: Daemon, dial: Dial) -> None:
     client = await dial()
     before = b"".join(create(xid, f"/n{xid}") for xid in range(50))
 
@@ -225,7 +287,7 @@ async def test_what_is_behind_the_end_of_a_session_is_not_done(daemon: Daemon, d
     assert daemon.engine.tree.get("/late") is None
 
 
-async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(daemon: Daemon, dial: Dial) -> None:
+async def test_client_crashing_in_queue_leaves_nothing(daemon: Daemon, dial: Dial) -> None:
     crashing, other = await dial(), await dial()
     crashing.send(b"".join(create(xid, f"/n{xid}") for xid in range(2_000)))
     await until(lambda: daemon.connections.turns.queued)
@@ -238,7 +300,7 @@ async def test_a_client_that_crashes_while_it_waits_for_its_turn_leaves_nothing(
     assert (list(daemon.connections.turns.queued), daemon.engine.partial_requests) == ([], 0)
 
 
-async def test_a_stop_while_connections_wait_for_their_turns_ends(daemon: Daemon, dial: Dial) -> None:
+async def test_stop_works_while_connections_wait_for_turns(daemon: Daemon, dial: Dial) -> None:
     clients = [await dial() for _ in range(3)]
     for client in clients:
         client.send(b"".join(exists(xid) for xid in range(5_000)))
@@ -251,7 +313,7 @@ async def test_a_stop_while_connections_wait_for_their_turns_ends(daemon: Daemon
 
 
 @pytest.mark.parametrize("word", [b"ruok", b"srvr", b"mntr", b"wchp"])
-async def test_a_four_letter_word_is_answered_while_others_keep_the_server_busy(dial: Dial, word: bytes) -> None:
+async def test_four_letter_word_is_answered_on_busy_server(dial: Dial, word: bytes) -> None:
     greedy, asker = await dial(), await dial(session=False)
 
     greedy.send(b"".join(create(xid, f"/n{xid}") for xid in range(300)))
@@ -261,7 +323,7 @@ async def test_a_four_letter_word_is_answered_while_others_keep_the_server_busy(
     assert await greedy.xids(300) == list(range(300))
 
 
-async def test_a_four_letter_word_in_pieces_is_answered(dial: Dial) -> None:
+async def test_four_letter_word_in_pieces_is_answered(dial: Dial) -> None:
     asker = await dial(session=False)
 
     for letter in (b"r", b"u", b"o", b"k"):
@@ -271,7 +333,7 @@ async def test_a_four_letter_word_in_pieces_is_answered(dial: Dial) -> None:
     assert await asker.rest() == b"imok"
 
 
-async def test_events_come_before_the_reply_behind_them_also_to_those_who_queue(dial: Dial) -> None:
+async def test_events_precede_reply_for_queued_clients(dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     watcher.send(request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode()))
     await watcher.xids(1)
@@ -283,7 +345,7 @@ async def test_events_come_before_the_reply_behind_them_also_to_those_who_queue(
     assert await watcher.xids(101) == [-1] * 100 + [2]
 
 
-async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
+async def test_internal_error_in_turn_closes_only_its_connection(
     daemon: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, other = await dial(), await dial()
@@ -292,8 +354,8 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
     def fail(*_: object) -> bytes:
         raise RuntimeError("a defect")
 
-    decode, _, costly = daemon.engine.dispatch[op]
-    monkeypatch.setitem(daemon.engine.dispatch, op, (decode, fail, costly))
+    decode, _, costly, _ = daemon.engine.dispatch[op]
+    monkeypatch.setitem(daemon.engine.dispatch, op, (decode, fail, costly, None))
 
     broken.send(exists(1) + request(2, op, r.GetACLRequest("/").encode()) + exists(3))
     answer = await broken.rest()
@@ -304,10 +366,10 @@ async def test_an_internal_error_in_a_turn_costs_that_connection_alone(
     assert "internal error" in caplog.text
 
 
-async def test_turns_shorter_than_a_look_at_the_clock_are_turns_all_the_same() -> None:
+async def test_turns_shorter_than_clock_reading_are_turns() -> None:
     clock = RealClock()
     daemon = make_daemon(make_engine(monotonic_ms=clock.read()[1]), clock, turn=1e-9)
-    client = RawClient(*await asyncio.open_connection("127.0.0.1", await daemon.start("127.0.0.1", 0)))
+    client = StreamWire(*await asyncio.open_connection("127.0.0.1", await daemon.start("127.0.0.1", 0)))
     await client.shake_hands()
 
     client.send(b"".join(create(xid, f"/n{xid}") for xid in range(100)))
@@ -329,8 +391,8 @@ async def server(_busy: None) -> AsyncIterator[Server]:
         yield running
 
 
-async def test_a_client_that_is_paused_and_resumed_gets_all_its_answers_in_order(server: Server) -> None:
-    client = RawClient(*await asyncio.open_connection("127.0.0.1", server.port))
+async def test_paused_and_resumed_client_gets_all_replies_in_order(server: Server) -> None:
+    client = StreamWire(*await asyncio.open_connection("127.0.0.1", server.port))
     welcome = await client.shake_hands()
     client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 300)))
     before = await client.xids(10)
@@ -346,8 +408,8 @@ async def test_a_client_that_is_paused_and_resumed_gets_all_its_answers_in_order
     await client.close()
 
 
-async def test_pauses_and_resumes_without_end_lose_and_repeat_nothing(server: Server) -> None:
-    client = RawClient(*await asyncio.open_connection("127.0.0.1", server.port))
+async def test_repeated_pauses_lose_and_repeat_nothing(server: Server) -> None:
+    client = StreamWire(*await asyncio.open_connection("127.0.0.1", server.port))
     welcome = await client.shake_hands()
     client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 300)))
     reading = asyncio.create_task(client.xids(300))

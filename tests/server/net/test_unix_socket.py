@@ -1,4 +1,4 @@
-"""A server on a unix socket: clients and commands, who a client is there, the file, and a socket that is in use."""
+"""A server on a Unix socket: clients and commands, the identity of clients, the file, and a socket in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.engine import assemble_daemon
 
 from zoolet.client import Client
 from zoolet.client import acl as acls
-from zoolet.client.cli.four_letters import ask
+from zoolet.client.four_letters import ask
 from zoolet.client.wire.hosts import Hosts
 from zoolet.protocol.errors import NoAuthError
 from zoolet.server.config import Config
@@ -29,7 +29,7 @@ async def daemon() -> AsyncIterator[Daemon]:
     await daemon.stop(gracefully=False)
 
 
-async def test_a_client_works_over_it(daemon: Daemon, tmp_path: Path) -> None:
+async def test_client_works_over_unix_socket(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
     await daemon.start_unix(path)
 
@@ -39,7 +39,7 @@ async def test_a_client_works_over_it(daemon: Daemon, tmp_path: Path) -> None:
             assert (await anext(aiter(events))).path == "/a"
 
 
-async def test_a_client_there_has_no_address(daemon: Daemon, tmp_path: Path) -> None:
+async def test_client_on_unix_socket_has_no_address(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
     await daemon.start_unix(path)
 
@@ -50,7 +50,7 @@ async def test_a_client_there_has_no_address(daemon: Daemon, tmp_path: Path) -> 
         assert "unix:0" in await ask(Hosts.parse(f"unix:{path}").addresses[0], "cons", 5)
 
 
-async def test_the_file_is_its_owner_s_and_goes_with_the_server(tmp_path: Path) -> None:
+async def test_socket_file_is_private_and_removed_by_stop(tmp_path: Path) -> None:
     path = tmp_path / "zoolet.sock"
     daemon = assemble_daemon(Config())
     await daemon.start_unix(str(path))
@@ -63,7 +63,7 @@ async def test_the_file_is_its_owner_s_and_goes_with_the_server(tmp_path: Path) 
     assert not path.exists()
 
 
-async def test_what_a_killed_server_has_left_is_replaced(daemon: Daemon, tmp_path: Path) -> None:
+async def test_socket_of_killed_server_is_replaced(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
     left = assemble_daemon(Config())
     await left.start_unix(path)
@@ -71,7 +71,7 @@ async def test_what_a_killed_server_has_left_is_replaced(daemon: Daemon, tmp_pat
 
     with pytest.raises(OSError, match="in use"):
         await daemon.start_unix(path)
-    os.rename(path, f"{path}.kept")  # the file of a killed server stays
+    os.rename(path, f"{path}.kept")  # like the file of a killed server, which stays
     await left.stop(gracefully=False)
     os.rename(f"{path}.kept", path)
     await daemon.start_unix(path)
@@ -80,7 +80,7 @@ async def test_what_a_killed_server_has_left_is_replaced(daemon: Daemon, tmp_pat
         await zk.create("/a", b"")
 
 
-async def test_a_socket_of_another_kind_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+async def test_socket_of_other_kind_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/datagrams"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(path)
@@ -91,7 +91,7 @@ async def test_a_socket_of_another_kind_is_not_replaced(daemon: Daemon, tmp_path
         assert stat.S_ISSOCK(os.lstat(path).st_mode)
 
 
-async def test_a_server_that_does_not_accept_is_a_server(daemon: Daemon, tmp_path: Path) -> None:
+async def test_socket_of_non_accepting_server_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/stopped"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other, ExitStack() as waiting:
         other.bind(path)
@@ -105,7 +105,7 @@ async def test_a_server_that_does_not_accept_is_a_server(daemon: Daemon, tmp_pat
             await daemon.start_unix(path)
 
 
-async def test_the_file_of_the_next_server_stays(daemon: Daemon, tmp_path: Path) -> None:
+async def test_stop_keeps_socket_file_of_next_server(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
     first = assemble_daemon(Config())
     await first.start_unix(path)
@@ -128,7 +128,7 @@ async def test_any_number_of_clients_may_connect(tmp_path: Path) -> None:
     await daemon.stop(gracefully=False)
 
 
-async def test_another_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+async def test_other_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("mine")
 
@@ -138,8 +138,8 @@ async def test_another_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> N
     assert path.read_text() == "mine"
 
 
-def test_a_unix_socket_stands_alone() -> None:
+def test_unix_socket_is_only_address_of_hosts() -> None:
     (address,) = Hosts.parse("unix:/run/a,b.sock").addresses
 
     assert (address.path, str(address)) == ("/run/a,b.sock", "unix:/run/a,b.sock")
-    assert Hosts.parse("unix:2181").addresses[0].path == ""  # a host of that name
+    assert Hosts.parse("unix:2181").addresses[0].path == ""  # a host called unix

@@ -1,4 +1,4 @@
-"""What clients leave unread: how it is counted, and who is disconnected when it is too much in all."""
+"""Unread bytes of clients: the count, and the client that is disconnected when the total is too large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.settings import Settings
 
 
-async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: Serve) -> None:
+async def test_single_client_may_leave_large_reply_unread(serve: Serve) -> None:
     server = await serve(settings=Settings(max_unread_bytes_total=1_000))
     server.make_node("/big", 8_000_000)
 
@@ -25,9 +25,7 @@ async def test_one_client_alone_may_leave_a_reply_unread_however_large(serve: Se
     assert server.engine.metrics.refused["unread_total"] == 0
 
 
-async def test_of_those_that_do_not_read_the_one_with_most_is_disconnected(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_non_reader_with_most_bytes_is_disconnected(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     server = await serve(settings=Settings(max_unread_bytes_total=1_000_000))
     server.make_node("/big", 10_000_000)
     server.make_node("/small", 8_000_000)
@@ -44,7 +42,7 @@ async def test_of_those_that_do_not_read_the_one_with_most_is_disconnected(
     assert server.engine.metrics.refused["unread_total"] == 1
 
 
-async def test_what_was_read_after_all_is_counted_no_more(serve: Serve) -> None:
+async def test_bytes_read_late_are_not_counted(serve: Serve) -> None:
     server = await serve()
     server.make_node("/big", 8_000_000)
     client = await server.dial_without_reading(get(1, "/big"))
@@ -57,7 +55,7 @@ async def test_what_was_read_after_all_is_counted_no_more(serve: Serve) -> None:
     assert server.daemon.connections.unread.total == 0
 
 
-async def test_what_a_client_that_is_gone_did_not_read_is_counted_no_more(serve: Serve) -> None:
+async def test_unread_bytes_of_closed_client_are_not_counted(serve: Serve) -> None:
     server = await serve()
     server.make_node("/big", 8_000_000)
     client = await server.dial_without_reading(get(1, "/big"))
@@ -69,7 +67,7 @@ async def test_what_a_client_that_is_gone_did_not_read_is_counted_no_more(serve:
 
 
 @pytest.mark.slow
-async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: Serve) -> None:
+async def test_reply_above_64_mib_reaches_reading_client(serve: Serve) -> None:
     server = await serve(settings=Settings(max_unread_bytes_total=1 << 20, max_unread_bytes=1 << 20))
     tree = server.engine.tree
     for number in range(70):
@@ -84,7 +82,7 @@ async def test_a_reply_of_more_than_64_mib_reaches_a_client_that_reads(serve: Se
     assert len(r.GetChildrenResponse.decode(reply[16:]).children) == 71
 
 
-async def test_a_client_that_leaves_too_many_events_unread_is_counted(serve: Serve) -> None:
+async def test_client_with_too_many_unread_events_is_counted(serve: Serve) -> None:
     server = await serve(settings=Settings(max_unread_bytes=100_000))
     server.make_node("/big", 8_000_000)
     watch = request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode())
@@ -95,7 +93,7 @@ async def test_a_client_that_leaves_too_many_events_unread_is_counted(serve: Ser
     for xid in range(100):
         path = f"/{xid:03}" + "n" * 5_000
         writer.send(request(xid, OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0).encode()))
-        await writer.xid()
+        await writer.answer()
     await until(lambda: len(server.daemon.connections.open) == 1)
 
     assert server.engine.metrics.refused["unread"] == 1

@@ -1,4 +1,4 @@
-"""A copy of a data directory: whole, while a server writes, cuts logs and purges, and a server starts from it."""
+"""A copy of a data directory: complete even while a server writes, cuts logs and purges, and usable by a server."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from pathlib import Path
 import pytest
 from support.daemon import DaemonProcess
 
+from zoolet.__main__ import main
+from zoolet.cli import datadir
 from zoolet.client.blocking import Client
 from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.storage import backup, layout
 from zoolet.server.storage.backup import back_up
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
+from zoolet.server.storage.lock import Lock
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 from zoolet.server.storage.txnlog import encode as encode_entries
 from zoolet.server.storage.txnlog import encode_header
 
 
 @pytest.mark.slow
-def test_a_copy_made_while_the_server_writes_has_what_was_acknowledged_before(tmp_path: Path) -> None:
+def test_copy_of_running_server_has_acknowledged_writes(tmp_path: Path) -> None:
     options = ("--data-dir", str(tmp_path / "data"), "-DsnapCount=200", "-DpreAllocSize=64")
     with DaemonProcess(*options) as daemon, Client(daemon.hosts) as zk:
         acknowledged: list[str] = []
@@ -46,14 +49,14 @@ def test_a_copy_made_while_the_server_writes_has_what_was_acknowledged_before(tm
             writer.join()
 
     for before, made in copies:
-        assert made.nodes >= before + 4
+        assert made.nodes >= before + 5
     with DaemonProcess("--data-dir", str(tmp_path / "copy-7")) as daemon, Client(daemon.hosts) as zk:
         found = set(zk.children("/"))
         assert zk.exists(zk.create("/later", b"")).czxid >> 32 > copies[-1][1].zxid >> 32  # a new epoch
         assert {path[1:] for path in acknowledged[: copies[-1][0]]} <= found
 
 
-def test_a_copy_has_no_log_that_the_snapshot_does_not_need(tmp_path: Path) -> None:
+def test_copy_omits_logs_before_snapshot(tmp_path: Path) -> None:
     inner = tmp_path / "data" / "version-2"
     inner.mkdir(parents=True)
     root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -67,22 +70,79 @@ def test_a_copy_has_no_log_that_the_snapshot_does_not_need(tmp_path: Path) -> No
     assert {file.name for file in (tmp_path / "copy" / "version-2").glob("*.?")} == {"snapshot.5", "log.5"}
 
 
-def test_a_target_with_something_in_it_is_refused(tmp_path: Path) -> None:
+def _data_with_a_commit_that_is_being_written(path: Path) -> None:
+    inner = path / "version-2"
+    inner.mkdir(parents=True)
+    root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    (inner / "snapshot.5").write_bytes(b"".join(encode(Snapshot(5, [root]))))
+    entries = [encode_entries([(0, 0, zxid, 5, -1, ErrorTxn(0))]) for zxid in (6, 7)]
+    torn = entries[1][:-7].ljust(8192, b"\0")
+    (inner / "log.6").write_bytes(encode_header() + entries[0] + torn)
+
+
+def test_copy_omits_unfinished_commit(tmp_path: Path) -> None:
+    _data_with_a_commit_that_is_being_written(tmp_path / "data")
+
+    made = back_up(tmp_path / "data", tmp_path / "copy")
+
+    assert made.zxid == 6
+    assert made.left_out > 0
+    assert back_up(tmp_path / "copy", tmp_path / "copy of the copy").left_out == 0
+
+
+def test_commit_in_progress_is_not_damage_on_running_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _data_with_a_commit_that_is_being_written(tmp_path / "data")
+
+    stopped = main(["datadir", "verify", str(tmp_path / "data")])
+    stopped_output = capsys.readouterr().out
+    lock = Lock(tmp_path / "data" / "version-2")
+    try:
+        running = main(["datadir", "verify", str(tmp_path / "data")])
+    finally:
+        lock.release()
+
+    assert stopped == 1
+    assert "INVALID" in stopped_output
+    assert running == 0
+    assert "1 transactions, 0x6 to 0x6; a server is writing this log" in capsys.readouterr().out
+
+
+def test_files_purged_during_verification_are_not_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = tmp_path / "data" / "version-2"
+    inner.mkdir(parents=True)
+    root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    for zxid in (5, 6):
+        (inner / f"snapshot.{zxid}").write_bytes(b"".join(encode(Snapshot(zxid, [root]))))
+    read = datadir.read
+
+    def read_and_purge(path: Path) -> bytes:
+        (inner / "snapshot.5").unlink(missing_ok=True)
+        return read(path)
+
+    monkeypatch.setattr(datadir, "read", read_and_purge)
+
+    code = main(["datadir", "verify", str(tmp_path / "data")])
+
+    assert code == 0
+    assert f"{inner}/snapshot.5: deleted while this command ran" in capsys.readouterr().out
+
+
+def test_nonempty_target_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data" / "version-2").mkdir(parents=True)
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "file").touch()
 
-    with pytest.raises(StorageError, match="it has no snapshot"):
+    with pytest.raises(StorageError, match="the directory contains no snapshot"):
         back_up(tmp_path / "data", tmp_path / "other")
     assert not (tmp_path / "other").exists()
     with DaemonProcess("--data-dir", str(tmp_path / "data")):
-        with pytest.raises(StorageError, match="this is not empty"):
+        with pytest.raises(StorageError, match=r"^target directory \S+ is not empty$"):
             back_up(tmp_path / "data", tmp_path / "target")
 
 
-def test_a_copy_that_fails_leaves_nothing_and_can_be_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_copy_leaves_nothing_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")):
         pass
 
@@ -96,10 +156,10 @@ def test_a_copy_that_fails_leaves_nothing_and_can_be_tried_again(
     assert caught.value.filename == str(tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
-    assert back_up(tmp_path / "data", tmp_path / "copy").nodes == 4
+    assert back_up(tmp_path / "data", tmp_path / "copy").nodes == 5
 
 
-def test_a_copy_begins_again_when_a_file_was_purged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_restarts_after_purge_of_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
         zk.create("/a", b"")
     real, copied = backup._copy, []
@@ -111,11 +171,11 @@ def test_a_copy_begins_again_when_a_file_was_purged(tmp_path: Path, monkeypatch:
         real(source, target)
 
     monkeypatch.setattr(backup, "_copy", copy)
-    assert back_up(tmp_path / "data", tmp_path / "copy").nodes == 5
+    assert back_up(tmp_path / "data", tmp_path / "copy").nodes == 6
     assert copied[:3] == ["snapshot", "log", "snapshot"]
 
 
-def test_the_key_of_passwords_is_copied_from_beside_the_folder_of_the_files(tmp_path: Path) -> None:
+def test_key_of_passwords_is_copied_with_files(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data"), "-Dzoolet.keyedPasswords=true"):
         pass
 
@@ -124,21 +184,21 @@ def test_the_key_of_passwords_is_copied_from_beside_the_folder_of_the_files(tmp_
     assert (tmp_path / "copy" / layout.KEY).read_bytes() == (tmp_path / "data" / layout.KEY).read_bytes()
 
 
-def test_the_command_says_what_the_copy_has(tmp_path: Path) -> None:
+def test_backup_command_reports_its_copy(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
         zk.create("/a", b"")
         command = [sys.executable, "-m", "zoolet", "backup", str(tmp_path / "data"), str(tmp_path / "copy")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{tmp_path}/copy: 5 nodes up to zxid 0x")
+    assert done.stdout.startswith(f"{tmp_path}/copy: 6 nodes up to zxid 0x")
     for file in (tmp_path / "copy" / "version-2").iterdir():
         assert file.stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path / "copy") == ["version-2"]
 
 
 @pytest.mark.slow
-def test_the_names_of_a_copy_outlive_a_loss_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_copy_survive_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(Disk, "sync_folder", lambda self, path: synced.append(path))
     with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
@@ -150,7 +210,7 @@ def test_the_names_of_a_copy_outlive_a_loss_of_power(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_copy_leaves_no_file_open(tmp_path: Path) -> None:
+def test_copy_leaves_no_file_open(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
         zk.create("/a")
     before = len(os.listdir("/proc/self/fd"))

@@ -1,4 +1,4 @@
-"""Syncs that fail: nothing counts that needs what may not be on the disk, and each file is closed once."""
+"""Failed syncs: files that depend on unsynced data do not count, and each file is closed once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from zoolet.server.storage.disk import Disk
 
 
 class BadLog(Disk):
-    """A disk on which one sync of a log fails, one of a snapshot, or one write of a log."""
+    """A disk where one sync of a log, one sync of a snapshot, or one write of a log fails."""
 
     def __init__(self) -> None:
         self.fails = self.fails_snapshot = self.fails_write = False
         self.syncs_snapshot, self.may_sync = threading.Event(), threading.Event()
 
     def sync(self, descriptor: int) -> None:
-        """Sync, or fail once; a snapshot when it may."""
+        """Sync, or fail once; a snapshot waits for permission."""
         path = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
         if self.fails and "log" in path:
             self.fails = False
@@ -51,7 +51,7 @@ class BadLog(Disk):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize("during", ["the end of the log", "the sync before the snapshot counts"])
-async def test_a_log_that_a_snapshot_could_not_sync_is_replaced_by_a_snapshot(tmp_path: Path, during: str) -> None:
+async def test_unsynced_log_is_replaced_by_snapshot(tmp_path: Path, during: str) -> None:
     disk = BadLog()
     disk.may_sync.set()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
@@ -78,7 +78,7 @@ async def test_a_log_that_a_snapshot_could_not_sync_is_replaced_by_a_snapshot(tm
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again soon, and sync often."""
+    """Shorten the intervals of retries and syncs."""
     monkeypatch.setattr(group_commit, "RETRY", 0.01)
     monkeypatch.setattr(group_commit, "SYNC_INTERVAL", 0.01)
 
@@ -86,9 +86,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize("snapshot_fails", [False, True])
-async def test_a_snapshot_that_needs_a_log_which_could_not_be_synced_does_not_count(
-    tmp_path: Path, snapshot_fails: bool
-) -> None:
+async def test_snapshot_needing_unsynced_log_does_not_count(tmp_path: Path, snapshot_fails: bool) -> None:
     disk = BadLog()
     disk.may_sync.set()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
@@ -100,7 +98,7 @@ async def test_a_snapshot_that_needs_a_log_which_could_not_be_synced_does_not_co
         begun = server.engine.zxid
         server.store.snapshot_soon()
         await until(disk.syncs_snapshot.is_set)
-        await client.set("/a", b"1")  # the new log has begun
+        await client.set("/a", b"1")  # the new log has been started
         disk.fails = True
         await client.set("/a", b"2")
         await until(lambda: server.store.doubtful_zxid > begun)
@@ -110,13 +108,13 @@ async def test_a_snapshot_that_needs_a_log_which_could_not_be_synced_does_not_co
         await until(lambda: max(DataDir.find(tmp_path).snapshots) >= last)
 
         assert begun not in DataDir.find(tmp_path).snapshots
-        await until(lambda: not list(tmp_path.rglob("zoolet-snapshot.tmp")))  # another one may be under way
+        await until(lambda: not list(tmp_path.rglob("zoolet-snapshot.tmp")))  # another snapshot may be in progress
         await client.aclose()
 
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-async def test_a_log_whose_sync_fails_after_a_failed_write_is_replaced_by_a_snapshot(tmp_path: Path) -> None:
+async def test_log_failing_write_and_sync_is_replaced_by_snapshot(tmp_path: Path) -> None:
     disk = BadLog()
     disk.may_sync.set()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
@@ -134,7 +132,7 @@ async def test_a_log_whose_sync_fails_after_a_failed_write_is_replaced_by_a_snap
 
 
 class StrictDisk(SlowDisk):
-    """A slow disk that remembers what was done with a file that was closed."""
+    """A slow disk that records operations on closed files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +140,7 @@ class StrictDisk(SlowDisk):
         self.misused: list[str] = []
 
     def create(self, path: Path) -> int:
-        """Create a file, whose descriptor may be that of an earlier one."""
+        """Create a file, whose descriptor may have been used before."""
         descriptor = super().create(path)
         self.closed.discard(descriptor)
         return descriptor
@@ -171,7 +169,7 @@ class StrictDisk(SlowDisk):
         super().close(descriptor)
 
 
-async def test_a_stop_during_a_sync_closes_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_during_sync_closes_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.02)
     monkeypatch.setattr(group_commit, "RETRY", 0.01)
     disk = StrictDisk()
@@ -183,15 +181,13 @@ async def test_a_stop_during_a_sync_closes_each_file_once(tmp_path: Path, monkey
         await until(lambda: disk.syncing > disk.synced)
         asyncio.get_running_loop().call_later(0.1, disk.may_sync.set)
         await server.daemon.stop()
-    with suppress(ZooKeeperError):  # it was logged in the end, or not
+    with suppress(ZooKeeperError):  # the write may or may not have been logged at the end
         await pending
     await client.aclose()
     assert disk.misused == []
 
 
-async def test_a_stop_does_not_wait_for_a_snapshot_that_cannot_be_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_does_not_wait_for_unfinishable_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.05)
     disk = GatedDisk(tmp_path)
     async with StoredServer(tmp_path, disk) as server:
@@ -213,7 +209,7 @@ async def test_a_stop_does_not_wait_for_a_snapshot_that_cannot_be_finished(
 
 
 @pytest.mark.parametrize("fsync", ["interval", "never"])
-async def test_a_sync_that_fails_at_the_end_is_no_clean_end(tmp_path: Path, fsync: str) -> None:
+async def test_failed_sync_at_stop_is_unclean(tmp_path: Path, fsync: str) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk, fsync=fsync) as server:
         client = await client_of(server)
@@ -227,7 +223,7 @@ async def test_a_sync_that_fails_at_the_end_is_no_clean_end(tmp_path: Path, fsyn
 
 
 @pytest.mark.parametrize("fsync", ["always", "interval"])
-async def test_a_full_log_whose_last_sync_fails_is_closed_once(
+async def test_full_log_with_failed_last_sync_is_closed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str
 ) -> None:
     monkeypatch.setattr(group_commit, "RETRY", 0.01)
@@ -258,7 +254,7 @@ async def test_a_full_log_whose_last_sync_fails_is_closed_once(
     assert disk.misused == []
 
 
-async def test_a_stop_that_gave_up_logs_no_more(
+async def test_stop_after_timeout_logs_no_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.02)

@@ -1,8 +1,7 @@
-"""A daemon that is killed at random moments, and now and then stopped: what it has acknowledged is there, and sessions
-go on.
+"""A daemon that is killed at random moments, and sometimes stopped: acknowledged writes and sessions survive.
 
-``ZOOLET_KILLS=1000`` makes it a long run, in which Apache 3.8.0 and 3.9.4 read what each kill leaves; ``make kills``
-does.
+``ZOOLET_KILLS=1000`` selects a long run, where Apache 3.8.0 and 3.9.4 read the files after each kill; ``make kills``
+sets it.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from zoolet.protocol.operations import OpCode
 KILLS: Final = int(os.environ.get("ZOOLET_KILLS", "4"))
 WRITERS: Final = 4
 DEPTH: Final = 8
-"""Writes of one writer in flight."""
+"""Number of writes in flight of one writer."""
 ALIVE: Final = 50
 
 
 def request(writer: int, number: int) -> tuple[OpCode, r.CreateRequest | r.DeleteRequest]:
-    """Return the write with a number: every other one is a create, the others delete what was created ALIVE before."""
+    """Return write *number*: in turn a create, and a delete of the node that was created ALIVE creates earlier."""
     if number % 2 and number // 2 >= ALIVE:
         return OpCode.DELETE, r.DeleteRequest(f"/w{writer}-{number // 2 - ALIVE}", -1)
     path = f"/w{writer}-{number // 2}" + "x" * (number % 2)
@@ -47,17 +46,17 @@ def request(writer: int, number: int) -> tuple[OpCode, r.CreateRequest | r.Delet
 
 
 def model(writer: int, count: int) -> set[str]:
-    """Return the nodes that there are after the first *count* writes."""
+    """Return the nodes that exist after the first *count* writes."""
     early = {f"/w{writer}-{number}x" for number in range(min(count // 2, ALIVE))}
     deleted = max(0, count // 2 - ALIVE)
     return early | {f"/w{writer}-{number}" for number in range(deleted, (count + 1) // 2)}
 
 
 class Writer(threading.Thread):
-    """Makes writes one behind the other, several in flight, in one session that outlives the servers.
+    """Makes a sequence of writes, several of them in flight, in one session that survives the servers.
 
     Args:
-        number: Its number, which is in the paths.
+        number: Its number, which is part of the paths.
         port: The port of all servers.
     """
 
@@ -68,9 +67,9 @@ class Writer(threading.Thread):
         self.session = 0
         self.password = bytes(16)
         self.sent = self.acknowledged = 0
-        """How many writes were sent, and how many are certain."""
+        """The number of sent writes, and of acknowledged writes."""
         self.most = 0
-        """How many may have been executed."""
+        """The number of writes that may have been executed."""
         self.expired = 0
         self.stopping = False
         self.unexpected: list[str] = []
@@ -100,7 +99,7 @@ class Writer(threading.Thread):
             mine = r.CreateRequest(f"/mine{self.number}", b"", OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL)
             link.sendall(frame(r.RequestHeader(1, OpCode.CREATE).encode() + mine.encode()))
             self._frame(stream)
-        self.sent = self.acknowledged  # what was in flight is asked for again
+        self.sent = self.acknowledged  # requests in flight are sent again
         while not self.stopping:
             while self.sent < self.acknowledged + DEPTH:
                 op, body = request(self.number, self.sent)
@@ -108,7 +107,7 @@ class Writer(threading.Thread):
                 self.most = max(self.most, self.sent)
                 link.sendall(frame(r.RequestHeader(self.sent, op).encode() + body.encode()))
             header, _ = r.ReplyHeader.read_from(self._frame(stream), 0, 16)
-            if header.err not in (0, -101, -110):  # it was executed before the server was killed
+            if header.err not in (0, -101, -110):  # it may have been executed before the server was killed
                 self.unexpected.append(f"/w{self.number}-{self.acknowledged}: {header.err}")
             self.acknowledged += 1
 
@@ -125,7 +124,7 @@ class Writer(threading.Thread):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("releases", [("3.8", "3.9")] if KILLS > 4 else [()], ids=lambda releases: "+".join(releases))
-def test_a_daemon_that_is_killed_loses_nothing_that_it_has_acknowledged(
+def test_killed_daemon_loses_no_acknowledged_write(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, releases: tuple[str, ...]
 ) -> None:
     with ExitStack() as stack:
@@ -150,7 +149,7 @@ def _kill_again_and_again(tmp_path: Path, work: Path, loaders: list[ApacheLoader
         server.process.send_signal(signal.SIGTERM if turn % 5 == 4 else signal.SIGKILL)
         server.process.communicate()
         engine = recovered(tmp_path)
-        for loader in loaders:  # Apache starts on what is left, and sees the same nodes
+        for loader in loaders:  # Apache starts with the remaining files, and sees the same nodes
             assert loader.load(tmp_path, work) == sum(1 for _ in engine.tree.walk())
         for writer, count in zip(writers, acknowledged, strict=True):
             names = {path for path, _ in engine.tree.walk() if path.startswith(f"/w{writer.number}-")}

@@ -1,8 +1,9 @@
-"""Snapshots of a server that goes on serving: exact with the log behind them, and never in its way."""
+"""Snapshots of a running server: exact together with the following log, and without blocking the server."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import sys
 from contextlib import suppress
@@ -26,7 +27,7 @@ from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.snapshot import StoredNode
 
 
-async def test_snapshots_are_written_while_the_tree_changes_and_old_files_are_deleted(tmp_path: Path) -> None:
+async def test_snapshots_are_written_while_tree_changes(tmp_path: Path) -> None:
     async with StoredServer(tmp_path, snap_count=50) as server:
         client = await client_of(server)
         for number in range(400):
@@ -35,21 +36,19 @@ async def test_snapshots_are_written_while_the_tree_changes_and_old_files_are_de
                 await client.delete(f"/n{(number - 40) % 40}-{number - 40}")
         await server.store.snapshot_written()
         expected = state_of(server.engine)
-        # The next log is there, and has no name, if nothing was written after the last snapshot had begun.
+        # The next log exists without a name if nothing was written after the start of the last snapshot.
         names = sorted(path.name for path in (tmp_path / "version-2").iterdir() if path.suffix != ".tmp")
         await client.aclose()
         snapshots = [name for name in names if name.startswith("snapshot.")]
         assert len(snapshots) == 3
         assert len(names) <= 8  # with four logs and the lock
-        # Each of those that are kept leads to the same state, the oldest with the most of the log.
+        # Each kept snapshot leads to the same state; the oldest one needs the most of the log.
         for name in reversed(snapshots):
             assert state_of(recovered(tmp_path))["nodes"] == expected["nodes"]
             (tmp_path / "version-2" / name).unlink()
 
 
-async def test_a_snapshot_that_cannot_be_written_is_reported_and_harmless(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_snapshot_is_reported_and_harmless(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
@@ -57,7 +56,7 @@ async def test_a_snapshot_that_cannot_be_written_is_reported_and_harmless(
         disk.writes = False
         await server.store.snapshot_soon()
         disk.writes = True
-        assert "could not be written: [Errno 28]" in caplog.text
+        assert re.search(r"could not write the snapshot of zxid 0x\S+: \[Errno 28\]", caplog.text)
         await client.create("/b", b"")
         assert state_of(recovered(tmp_path)) == state_of(server.engine)
         await client.aclose()
@@ -65,7 +64,7 @@ async def test_a_snapshot_that_cannot_be_written_is_reported_and_harmless(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize("fsync", ["always", "interval", "never"])
-async def test_a_snapshot_counts_once_what_it_has_seen_is_on_the_disk(tmp_path: Path, fsync: str) -> None:
+async def test_snapshot_counts_once_its_changes_are_on_disk(tmp_path: Path, fsync: str) -> None:
     disk = GatedDisk(tmp_path)
     async with StoredServer(tmp_path, disk, fsync=fsync) as server:
         client = await client_of(server)
@@ -91,7 +90,7 @@ async def test_a_snapshot_counts_once_what_it_has_seen_is_on_the_disk(tmp_path: 
     assert any(step.what == "sync" and step.file == steps[written].file for step in steps[written:named])
 
 
-async def test_what_a_killed_server_has_written_is_synced_before_more_is_logged(tmp_path: Path) -> None:
+async def test_writes_of_killed_server_are_synced_before_logging(tmp_path: Path) -> None:
     async with StoredServer(tmp_path, fsync="never") as server:
         client = await client_of(server)
         await client.create("/a")
@@ -105,14 +104,14 @@ async def test_what_a_killed_server_has_written_is_synced_before_more_is_logged(
     assert synced < next(at for at, step in enumerate(disk.steps) if step.what == "rename")
 
 
-def test_a_growing_snapshot_has_no_digest() -> None:
+def test_growing_snapshot_has_no_digest() -> None:
     tables = live.tables_of(Engine(build().settings, rng=Random(0)))
     data = b"".join(snapshots.encode_growing(tables, [StoredNode("", b"", -1, *([0] * 9))], lambda: tables.zxid))
 
     assert snapshots.parse(data, tables.zxid).digest is None
 
 
-async def test_a_start_with_transactions_begins_a_snapshot(tmp_path: Path) -> None:
+async def test_start_with_transactions_writes_snapshot(tmp_path: Path) -> None:
     for expected in (False, True, True):
         async with StoredServer(tmp_path) as server:
             assert (server.store.snapshots.task is not None) is expected
@@ -120,7 +119,7 @@ async def test_a_start_with_transactions_begins_a_snapshot(tmp_path: Path) -> No
             await client.aclose()
 
 
-def test_a_growing_snapshot_has_no_younger_node_and_no_unknown_list() -> None:
+def test_growing_snapshot_has_no_newer_node_or_unknown_list() -> None:
     engine = Engine(build().settings, rng=Random(0))
     for number, path in enumerate(("/a", "/b"), 1):
         engine.zxid = number
@@ -160,14 +159,14 @@ async def test_snapshots_are_written_under_constant_load(tmp_path: Path) -> None
             await client.aclose()
 
 
-async def test_a_snapshot_does_not_take_the_space_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_snapshot_does_not_take_space_of_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
         await client.create("/a", b"")
         disk.reserves = False  # nearly full: the next log cannot be reserved
         await server.store.snapshot_soon()
-        assert "could not be written: [Errno 28]" in caplog.text
+        assert re.search(r"could not write the snapshot of zxid 0x\S+: \[Errno 28\]", caplog.text)
         assert not server.engine.refusal
         await client.set("/a", b"goes on")
         assert not list(tmp_path.rglob("zoolet-*.tmp"))  # noqa: ASYNC240
@@ -176,7 +175,7 @@ async def test_a_snapshot_does_not_take_the_space_of_the_log(tmp_path: Path, cap
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_snapshot_of_a_changing_tree_and_its_log_are_the_state(tmp_path: Path, seed: int) -> None:
+async def test_snapshot_of_changing_tree_and_log_give_state(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     async with StoredServer(tmp_path) as server:
         clients = [await client_of(server) for _ in range(2)]
@@ -202,7 +201,7 @@ async def test_a_snapshot_of_a_changing_tree_and_its_log_are_the_state(tmp_path:
 
 
 class Changes:
-    """Random changes of all kinds, those that fail included."""
+    """Random changes of all kinds, including changes that fail."""
 
     def __init__(self, server: StoredServer, clients: list[Client], random: Random) -> None:
         self._server = server

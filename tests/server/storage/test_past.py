@@ -1,23 +1,29 @@
-"""Transactions that are found again in the logs: of a node, of a session, before a zxid, the last one first."""
+"""Searches for transactions in the logs: of a node, of a session, before a zxid, the latest first."""
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.stored import StoredServer, client_of
 
 from zoolet.protocol.operations import OpCode
+from zoolet.protocol.txns import CloseSessionTxn, DeleteTxn, SetDataTxn
 from zoolet.server.admin.history import entry_of_log
+from zoolet.server.storage import past as module
 from zoolet.server.storage.directory import DataDir
-from zoolet.server.storage.past import Past, past
+from zoolet.server.storage.past import past
+from zoolet.server.storage.txnlog import Log, encode, encode_header
 
 
-def kinds(found: list[Past]) -> list[str]:
-    return [entry_of_log(*each).kind for each in found]
+def kinds(found: list[Any]) -> list[str]:
+    return [entry_of_log(each).kind for each in found]
 
 
-async def test_a_node_is_followed_through_all_logs(tmp_path: Path) -> None:
+async def test_node_is_followed_through_all_logs(tmp_path: Path) -> None:
     async with StoredServer(tmp_path, snap_count=3, purge=0) as server:
         client = await client_of(server)
         session = client.session_id
@@ -36,9 +42,9 @@ async def test_a_node_is_followed_through_all_logs(tmp_path: Path) -> None:
 
     assert len(directory.logs) > 1
     assert kinds(of_a) == ["multi", "set", "create"]
-    assert [change.op for change in entry_of_log(*of_a[0]).changes] == ["create", "delete"]
-    assert entry_of_log(*of_a[1]).changes[0].size == 2
-    assert kinds(past(directory, "/a", None, of_a[0][1], 1)) == ["set"]
+    assert [change.op for change in entry_of_log(of_a[0]).changes] == ["create", "delete"]
+    assert entry_of_log(of_a[1]).changes[0].size == 2
+    assert kinds(past(directory, "/a", None, of_a[0][2], 1)) == ["set"]
     assert kinds(past(directory, "/e", None, 0, 100)) == ["ended", "create"]
     assert past(directory, "/nothing", None, 0, 100) == []
     life = past(directory, None, session, 0, 1000)
@@ -46,7 +52,7 @@ async def test_a_node_is_followed_through_all_logs(tmp_path: Path) -> None:
     assert len(past(directory, None, None, 0, 5)) == 5
 
 
-async def test_what_comes_before_damage_is_found(tmp_path: Path) -> None:
+async def test_transactions_before_damage_are_found(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         await client.create("/a", b"")
@@ -63,12 +69,58 @@ async def test_what_comes_before_damage_is_found(tmp_path: Path) -> None:
     assert past(directory, "/c", None, 0, 10) == []
 
 
-@pytest.mark.parametrize("count", [5, 2000])
-def test_a_close_with_many_nodes_is_shown_in_part(count: int) -> None:
-    from zoolet.protocol.txns import CloseSessionTxn
+def logged(folder: Path, *transactions: Any) -> DataDir:
+    """Return a data directory with one log."""
+    (folder / "version-2").mkdir()
+    (folder / "version-2" / "log.1").write_bytes(encode_header() + encode(transactions))
+    return DataDir.find(folder)
 
-    record = CloseSessionTxn([f"/{number}" for number in range(count)])
-    entry = entry_of_log(5, 7, 1000, OpCode.CLOSE_SESSION, [(OpCode.CLOSE_SESSION, record)])
 
-    assert len(entry.changes) + entry.left_out == count
-    assert len(entry.changes) <= 1000
+def test_log_truncated_while_read_gives_its_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = logged(tmp_path, *((1, 1, zxid, 1, OpCode.DELETE, DeleteTxn(f"/{zxid}")) for zxid in range(1, 4)))
+    log = directory.logs[1]
+    size = log.stat().st_size
+    os.truncate(log, size + 1000)  # the server has reserved some space
+    opened = Log.open(log)
+    monkeypatch.setattr(Log, "open", lambda path: opened)
+    os.truncate(log, size)
+
+    assert [zxid for _, _, zxid, *_ in past(directory, None, None, 0, 10)] == [3, 2, 1]
+
+
+def test_data_of_found_transactions_is_not_kept(tmp_path: Path) -> None:
+    data = bytes(100_000)
+    writes = ((1, 1, zxid, 1, OpCode.SET_DATA, SetDataTxn("/a", data, 1)) for zxid in range(1, 31))
+    directory = logged(tmp_path, *writes)
+
+    tracemalloc.start()
+    found = past(directory, None, None, 0, 500)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert [changes for *_, changes in found] == [[(OpCode.SET_DATA, "/a", len(data))]] * 30
+    assert kept < len(data)
+
+
+def test_fewer_transactions_are_returned_with_long_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 10_000)
+    paths = {zxid: "/" + "x" * (20_000 if zxid < 3 else 2_000) for zxid in range(1, 20)}
+    writes = ((1, 1, zxid, 1, OpCode.DELETE, DeleteTxn(path)) for zxid, path in paths.items())
+    directory = logged(tmp_path, *writes)
+
+    assert [zxid for _, _, zxid, *_ in past(directory, None, None, 0, 500)] == [19, 18, 17, 16]
+    assert [zxid for _, _, zxid, *_ in past(directory, None, None, 2, 500)] == [1]
+
+
+def test_closed_session_with_one_short_path_is_read(tmp_path: Path) -> None:
+    directory = logged(tmp_path, (5, 1, 7, 1, OpCode.CLOSE_SESSION, CloseSessionTxn(["/b/c"])))
+
+    assert [changes for *_, changes in past(directory, None, None, 0, 10)] == [[(OpCode.DELETE, "/b/c", -1)]]
+
+
+def test_only_transactions_with_a_property_are_returned(tmp_path: Path) -> None:
+    directory = logged(tmp_path, *((1, 1, zxid, zxid, OpCode.DELETE, DeleteTxn(f"/{zxid}")) for zxid in range(1, 9)))
+
+    found = past(directory, None, None, 0, 2, lambda transaction: transaction[2] < 6)
+
+    assert [zxid for _, _, zxid, *_ in found] == [5, 4]

@@ -1,4 +1,4 @@
-"""What a data directory promises at the edges: purges, failing disks, ends that were not clean, clocks that go back."""
+"""Guarantees of a data directory in special cases: purges, failing disks, unclean shutdowns, clocks that go back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from support.stored import FullDisk, StoredServer, client_of, recovered
+from support.stored import FullDisk, RememberingDisk, StoredServer, client_of, recovered
 from support.waiting import until
 
 from zoolet.client import Client, NotReadOnlyError
@@ -33,7 +33,7 @@ from zoolet.server.storage.settings import StorageSettings
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try disks that fail again soon."""
+    """Shorten the retry intervals for failing disks."""
     monkeypatch.setattr(group_commit, "RETRY", 0.02)
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.2)
 
@@ -44,7 +44,7 @@ def names(folder: Path) -> set[str]:
 
 
 async def write(folder: Path, *paths: str, snapshots: int = 0, **settings: object) -> None:
-    """Create nodes with a server, and write snapshots after each."""
+    """Create nodes with a server, and write snapshots after each node."""
     async with StoredServer(folder, **settings) as server, Client(server.hosts, timeout=20.0) as client:
         for path in paths:
             await client.create(path, b"")
@@ -57,7 +57,7 @@ async def write(folder: Path, *paths: str, snapshots: int = 0, **settings: objec
 
 
 @pytest.mark.parametrize("junk", [b"\x82SNAPPY\0", b"ZKSN" + bytes(40)], ids=["snappy", "damaged"])
-async def test_snapshots_that_cannot_be_used_do_not_count_when_others_are_deleted(tmp_path: Path, junk: bytes) -> None:
+async def test_unusable_snapshots_do_not_count_in_purge(tmp_path: Path, junk: bytes) -> None:
     await write(tmp_path, "/a", "/b")
     newest = recovered(tmp_path).zxid + (1 << 33)
     for number in range(3):
@@ -72,7 +72,7 @@ async def test_snapshots_that_cannot_be_used_do_not_count_when_others_are_delete
     assert len([name for name in names(tmp_path) if name.startswith("snapshot")]) >= 3
 
 
-async def test_nothing_is_deleted_while_there_are_fewer_valid_snapshots_than_are_kept(tmp_path: Path) -> None:
+async def test_purge_keeps_all_with_too_few_valid_snapshots(tmp_path: Path) -> None:
     await write(tmp_path, "/a", "/b", snapshots=1)
     middle = sorted((tmp_path / "version-2").glob("snapshot.*"))[1]
     middle.write_bytes(middle.read_bytes()[:-1] + b"x")
@@ -83,7 +83,7 @@ async def test_nothing_is_deleted_while_there_are_fewer_valid_snapshots_than_are
     assert before < names(tmp_path)
 
 
-async def test_a_snapshot_is_written_when_so_much_was_logged(tmp_path: Path) -> None:
+async def test_snapshot_is_written_once_log_is_large(tmp_path: Path) -> None:
     async with StoredServer(tmp_path, log_size=64) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/a", b"")
         for _ in range(10):
@@ -95,7 +95,7 @@ async def test_a_snapshot_is_written_when_so_much_was_logged(tmp_path: Path) -> 
 
 
 class NameFails(FullDisk):
-    """A disk on which the names of a folder cannot be synced."""
+    """A disk that cannot sync the names of a folder."""
 
     named = True
 
@@ -106,24 +106,22 @@ class NameFails(FullDisk):
         super().sync_folder(path)
 
 
-async def test_writes_are_accepted_again_once_the_name_of_a_log_can_be_synced(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_writes_resume_once_log_name_is_synced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = NameFails()
     async with StoredServer(tmp_path, disk) as server:
         disk.named = False
         client = Client(server.hosts, timeout=20.0)
-        client.begin()
+        await client.start(wait=False)
         await until(lambda: "Input/output error" in server.engine.refusal)
         disk.named = True
         await client.create("/a", b"")
         await client.aclose()
     assert recovered(tmp_path).tree.get("/a") is not None
-    assert caplog.text.count("the log cannot be written") == 1
+    assert caplog.text.count("cannot write the log") == 1
 
 
 @pytest.mark.parametrize("how", ["expires", "closes"])
-async def test_no_session_ends_while_that_cannot_be_logged(tmp_path: Path, how: str) -> None:
+async def test_no_session_expires_while_log_cannot_be_written(tmp_path: Path, how: str) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         first, second, third = [await client_of(server) for _ in range(3)]
@@ -149,7 +147,7 @@ async def test_no_session_ends_while_that_cannot_be_logged(tmp_path: Path, how: 
             await client.aclose()
 
 
-async def test_nobody_sees_the_end_of_a_session_that_could_not_be_logged(tmp_path: Path) -> None:
+async def test_unlogged_end_of_session_is_invisible(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         owner, reader = await client_of(server), await client_of(server)
@@ -159,7 +157,7 @@ async def test_nobody_sees_the_end_of_a_session_that_could_not_be_logged(tmp_pat
         server.daemon.connections.deliver()
         await until(lambda: server.engine.frozen)
         read = reader.exists("/lock")
-        await until(lambda: server.store._waiting)  # the reply, until the end of the session is logged
+        await until(lambda: server.store._waiting)  # the reply waits until the end of the session is logged
 
         assert not read.done()
         disk.syncs = True
@@ -168,7 +166,7 @@ async def test_nobody_sees_the_end_of_a_session_that_could_not_be_logged(tmp_pat
     await owner.aclose()
 
 
-async def test_nobody_waits_for_a_zxid_that_nothing_has(tmp_path: Path) -> None:
+async def test_zxid_without_transaction_is_not_waited_for(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         await client.create("/a")
@@ -178,7 +176,7 @@ async def test_nobody_waits_for_a_zxid_that_nothing_has(tmp_path: Path) -> None:
         await client.aclose()
 
 
-async def test_a_probe_is_answered_while_a_change_of_the_server_s_cannot_be_logged(tmp_path: Path) -> None:
+async def test_probe_is_answered_while_server_change_is_unlogged(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
@@ -195,14 +193,14 @@ async def test_a_probe_is_answered_while_a_change_of_the_server_s_cannot_be_logg
         await client.aclose()
 
 
-async def test_a_directory_that_was_deleted_is_not_written_to(tmp_path: Path) -> None:
+async def test_deleted_directory_is_not_written_to(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     async with StoredServer(folder) as server:
         client, other = await client_of(server), await client_of(server)
         await client.create("/a")
         shutil.rmtree(folder)
         pending = client.create("/b")
-        await until(lambda: "has gone" in server.engine.refusal)
+        await until(lambda: "has been removed" in server.engine.refusal)
         assert not pending.done()
         with pytest.raises(NotReadOnlyError):
             await other.create("/c")
@@ -212,7 +210,7 @@ async def test_a_directory_that_was_deleted_is_not_written_to(tmp_path: Path) ->
     await other.aclose()
 
 
-async def test_what_is_refused_is_shown_to_those_who_watch(tmp_path: Path) -> None:
+async def test_refusal_of_writes_is_shown(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         asking = ClientConnection("127.0.0.1", 1)
@@ -224,7 +222,7 @@ async def test_what_is_refused_is_shown_to_those_who_watch(tmp_path: Path) -> No
 
         assert isro(Observed(server.engine), asking) == "ro"
         assert "Mode: read-only\n" in srvr(Observed(server.engine), asking)
-        assert "Writes refused: no space for 64 kilobytes (preAllocSize) more of the log\n" in srvr(
+        assert "Writes refused: less than 64 kB free for the log (preAllocSize)\n" in srvr(
             Observed(server.engine), asking
         )
         assert "zk_zoolet_writes_refused\t1\n" in mntr(Observed(server.engine), asking)
@@ -235,10 +233,10 @@ async def test_what_is_refused_is_shown_to_those_who_watch(tmp_path: Path) -> No
         await client.aclose()
 
 
-# --- ends and beginnings ---
+# --- shutdown and startup ---
 
 
-async def test_a_log_that_is_gone_after_a_clean_end_is_noticed(tmp_path: Path) -> None:
+async def test_log_missing_after_clean_stop_is_noticed(tmp_path: Path) -> None:
     await write(tmp_path, "/a")
     log = next((tmp_path / "version-2").glob("log.*"))
     whole = log.read_bytes()
@@ -252,13 +250,13 @@ async def test_a_log_that_is_gone_after_a_clean_end_is_noticed(tmp_path: Path) -
     await write(tmp_path, "/b")
 
 
-async def test_logs_on_a_disk_that_is_not_mounted_are_missed_and_nothing_is_created(tmp_path: Path) -> None:
+async def test_logs_on_unmounted_disk_are_missed_and_not_created(tmp_path: Path) -> None:
     data, logs = tmp_path / "data", tmp_path / "logs"
     await write(data, "/a", log_dir=str(logs))
     mounted = logs.rename(tmp_path / "elsewhere")
     logs.mkdir()
 
-    with pytest.raises(StorageError, match="is it mounted"):
+    with pytest.raises(StorageError, match="check that it is mounted"):
         async with StoredServer(data, log_dir=str(logs)):
             pass
 
@@ -268,7 +266,7 @@ async def test_logs_on_a_disk_that_is_not_mounted_are_missed_and_nothing_is_crea
     await write(data, "/b", log_dir=str(logs))
 
 
-async def test_a_file_that_is_purged_while_the_directory_is_looked_at_does_not_count(tmp_path: Path) -> None:
+async def test_file_purged_during_listing_does_not_count(tmp_path: Path) -> None:
     async with StoredServer(tmp_path):
         pass
     data = OpenDirectory(StorageSettings(str(tmp_path)))
@@ -276,14 +274,63 @@ async def test_a_file_that_is_purged_while_the_directory_is_looked_at_does_not_c
     sizes = data.configuration()
     purged = snapshot.with_name("snapshot.7ffffe0000000000")
 
-    purged.symlink_to(tmp_path / "nowhere")  # listed, and not there
+    purged.symlink_to(tmp_path / "nowhere")  # listed, but missing
 
     assert data.configuration() == sizes
     assert data.last_snapshot() == (int(snapshot.name[9:], 16), int(snapshot.stat().st_mtime))
     data.release()
 
 
-async def test_an_id_of_a_closed_session_is_given_to_nobody_after_the_clock_was_set_back(
+class NotingDisk(RememberingDisk):
+    """A disk that keeps the synced content of the lock file at the time when the last snapshot got its name."""
+
+    noted = b""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename."""
+        if target.name.startswith("snapshot."):
+            self.noted = self.lock
+        super().rename(source, target)
+
+
+async def test_session_id_is_noted_before_snapshot_has_name(tmp_path: Path) -> None:
+    """A purge after the snapshot may remove the only log of a session. After a power loss its id must not be reused."""
+    disk = NotingDisk(tmp_path)
+    async with StoredServer(tmp_path, disk) as server:
+        closed = await client_of(server)
+        last = closed.session_id
+        await closed.aclose()
+        await server.store.snapshot_soon()
+
+    assert b"session %d\n" % last in disk.noted
+
+
+class UnnotableDisk(Disk):
+    """A disk that cannot sync the lock file once the server runs."""
+
+    fails = False
+
+    def sync(self, descriptor: int) -> None:
+        """Sync, or fail."""
+        if self.fails and os.readlink(f"/proc/self/fd/{descriptor}").endswith("zoolet.lock"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(descriptor)
+
+
+async def test_snapshot_without_noted_session_is_discarded(tmp_path: Path) -> None:
+    disk = UnnotableDisk()
+    async with StoredServer(tmp_path, disk) as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/a", b"")
+        before = {name for name in os.listdir(tmp_path / "version-2") if "snapshot" in name}
+        disk.fails = True
+        await server.store.snapshot_soon()
+
+        assert {name for name in os.listdir(tmp_path / "version-2") if "snapshot" in name} == before
+        assert server.engine.metrics.snapshot_errors == 1
+        disk.fails = False
+
+
+async def test_id_of_closed_session_is_not_reused_after_clock_change(
     tmp_path: Path,
 ) -> None:
     async with StoredServer(tmp_path) as server:
@@ -301,24 +348,24 @@ async def test_an_id_of_a_closed_session_is_given_to_nobody_after_the_clock_was_
     lock = tmp_path / "version-2" / "zoolet.lock"
     noted = lock.read_text()
     lock.write_text("pid 1\n")
-    assert next_id() > last  # of the log
+    assert next_id() > last  # the last id in the log
     for path in (tmp_path / "version-2").glob("log.*"):
         path.unlink()
     lock.write_text(f"pid 1\n{noted.splitlines()[1]}\n")
-    assert next_id() > last  # of what the server has noted
+    assert next_id() > last  # the last id that the server has noted
 
 
-async def test_a_start_that_is_killed_after_each_step_leaves_a_directory_that_starts(tmp_path: Path) -> None:
+async def test_start_killed_at_any_step_leaves_startable_directory(tmp_path: Path) -> None:
     await write(tmp_path / "whole", "/a", "/b")
     (tmp_path / "whole" / "version-2" / "zoolet.lock").write_text("pid 1\n")
     log = next((tmp_path / "whole" / "version-2").glob("log.*"))
-    log.write_bytes(log.read_bytes()[:-70])  # a tail that has to be cut
+    log.write_bytes(log.read_bytes()[:-70])  # a tail that recovery has to cut
 
     class Killed(BaseException):
-        """The process ends here."""
+        """Raised in place of the death of the process."""
 
     class Dying(FullDisk):
-        """A disk that ends the process at the n-th operation."""
+        """A disk that kills the process at the n-th operation."""
 
         def __init__(self, left: int) -> None:
             super().__init__()
@@ -352,7 +399,7 @@ async def test_a_start_that_is_killed_after_each_step_leaves_a_directory_that_st
     assert steps > 10
 
 
-async def test_a_directory_may_have_other_files(tmp_path: Path) -> None:
+async def test_directory_may_have_other_files(tmp_path: Path) -> None:
     for name in ("zoo.cfg", "zookeeper.log", ".keep"):
         (tmp_path / name).write_text("")
 
@@ -361,7 +408,7 @@ async def test_a_directory_may_have_other_files(tmp_path: Path) -> None:
     assert recovered(tmp_path).tree.get("/a") is not None
 
 
-async def test_the_epochs_of_a_member_of_an_ensemble_go_on_with_the_files(tmp_path: Path) -> None:
+async def test_epochs_of_ensemble_member_continue_with_files(tmp_path: Path) -> None:
     await write(tmp_path, "/a")
     inner = tmp_path / "version-2"
     for name in ("acceptedEpoch", "currentEpoch"):
@@ -374,7 +421,7 @@ async def test_the_epochs_of_a_member_of_an_ensemble_go_on_with_the_files(tmp_pa
     assert (inner / "acceptedEpoch").read_text() == (inner / "currentEpoch").read_text() == epoch
 
 
-def test_a_snapshot_that_appears_broken_keeps_what_older_ones_need(tmp_path: Path) -> None:
+def test_broken_snapshot_keeps_files_of_older_ones(tmp_path: Path) -> None:
     folder = tmp_path / "version-2"
     folder.mkdir()
     engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))

@@ -1,4 +1,4 @@
-"""Recovery: the newest snapshot and what the logs have after it, also of a real ZooKeeper."""
+"""Recovery from the newest snapshot and the logs after it, including files of a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from support.apache import ApacheZooKeeper, require_apache
 from zoolet.protocol import txns as t
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
-from zoolet.server import Server
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
+from zoolet.server.core.journal import RECORDS
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage import txnlog
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.live import snapshot_of
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
-from zoolet.server.testing import Znode
-from zoolet.server.testing.control.values import tree_of
+from zoolet.testing import Server, Znode
+from zoolet.testing.control.values import tree_of
 
 SESSION: Final = 0x100000000000001
 ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-TYPES: Final = {kind: code for code, kind in reversed(txnlog.RECORDS.items())}
+TYPES: Final = {kind: code for code, kind in reversed(RECORDS.items())}
 
 
 def engine() -> Engine:
@@ -47,7 +47,7 @@ def header(zxid: int, record: Record, session: int = SESSION) -> t.TxnHeader:
 
 
 def entry(zxid: int, record: Record) -> bytes:
-    """Return an entry of a log, with a digest of the tree as ZooKeeper writes it since 3.6."""
+    """Return an entry of a log with a tree digest, like ZooKeeper since 3.6."""
     body = header(zxid, record).encode() + record.encode() + struct.pack(">iQ", 2, 7)
     return struct.pack(">qi", zlib.adler32(body), len(body)) + body + b"B"
 
@@ -58,7 +58,7 @@ def create(path: str, count: int = 1, *, ephemeral: bool = False) -> t.CreateTxn
 
 
 def write(folder: Path, *records: Record, snapshot: Snapshot | None = None, first: int = 1) -> Path:
-    """Write a snapshot, and a log with records from a zxid on; return the log."""
+    """Write a snapshot, and a log with records starting at a zxid; return the log."""
     inner = folder / "version-2"
     inner.mkdir(exist_ok=True)
     snapshot = snapshot or Snapshot(0, [ROOT])
@@ -102,20 +102,20 @@ def test_transactions_are_applied_with_their_zxids_and_times(tmp_path: Path) -> 
     assert (server.now, server.monotonic_ms) == (5, 5)
 
 
-def test_only_what_is_after_the_snapshot_is_applied_and_twice_is_once(tmp_path: Path) -> None:
+def test_only_newer_transactions_are_applied_and_once(tmp_path: Path) -> None:
     nodes = [ROOT._replace(creates=2, pzxid=3), StoredNode("/a", b"new", -1, 1, 3, 0, 0, 2, 0, 0, 0, 1)]
-    fuzzy = Snapshot(1, nodes)  # it has what is in transaction 3 already
+    fuzzy = Snapshot(1, nodes)  # it already contains transaction 3
     write(tmp_path, create("/a"), create("/b", 2), t.SetDataTxn("/a", b"new", 2), create("/a", 2), snapshot=fuzzy)
 
     server, result = recovered(tmp_path)
 
     assert result.transactions == 3
     assert server.tree.find("/a").data == b"new"
-    assert (server.tree.root.creates, server.tree.root.pzxid) == (2, 3)  # as the snapshot has counted
+    assert (server.tree.root.creates, server.tree.root.pzxid) == (2, 3)  # the counts of the snapshot
     assert server.tree.get("/b") is not None
 
 
-def test_counters_grow_as_the_log_says(tmp_path: Path) -> None:
+def test_counters_grow_with_log(tmp_path: Path) -> None:
     snapshot = Snapshot(5, [ROOT._replace(creates=2, pzxid=5)])
     write(tmp_path, create("/a", 7), create("/b", -1), t.DeleteTxn("/gone"), snapshot=snapshot, first=6)
 
@@ -124,7 +124,7 @@ def test_counters_grow_as_the_log_says(tmp_path: Path) -> None:
     assert (server.tree.root.creates, server.tree.root.pzxid) == (8, 8)
 
 
-def test_a_delete_that_a_fuzzy_snapshot_has_seen_does_not_take_its_counters_back(tmp_path: Path) -> None:
+def test_delete_seen_by_fuzzy_snapshot_keeps_counters(tmp_path: Path) -> None:
     later = [t.ErrorTxn(-101)] * 3
     write(tmp_path, t.DeleteTxn("/gone"), *later, snapshot=Snapshot(5, [ROOT._replace(creates=2, pzxid=9)]), first=6)
 
@@ -133,7 +133,7 @@ def test_a_delete_that_a_fuzzy_snapshot_has_seen_does_not_take_its_counters_back
     assert (server.tree.root.creates, server.tree.root.pzxid) == (2, 9)
 
 
-def test_a_multi_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_multi_is_applied_whole_or_not_at_all(tmp_path: Path) -> None:
     def part(record: Record) -> t.Txn:
         return t.Txn(TYPES[type(record)], record.encode())
 
@@ -148,7 +148,7 @@ def test_a_multi_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("digest", [b"", struct.pack(">iQ", 2, 7)], ids=["without a digest", "with one"])
-def test_the_end_of_a_session_may_have_no_record_as_before_3_6(digest: bytes) -> None:
+def test_session_close_before_3_6_may_have_no_record(digest: bytes) -> None:
     ended = header(1, t.CloseSessionTxn([]))
     body = ended.encode() + digest
     data = txnlog.encode_header() + struct.pack(">qi", zlib.adler32(body), len(body)) + body + b"B"
@@ -156,7 +156,7 @@ def test_the_end_of_a_session_may_have_no_record_as_before_3_6(digest: bytes) ->
     assert list(txnlog.Log(data)) == [txnlog.LogEntry(ended, (t.CloseSessionTxn([]),))]
 
 
-def test_ephemerals_of_sessions_that_are_closed_or_unknown_are_deleted(tmp_path: Path) -> None:
+def test_ephemerals_of_closed_or_unknown_sessions_are_deleted(tmp_path: Path) -> None:
     nodes = [ROOT, StoredNode("/unknown", b"", -1, 1, 1, 0, 0, 0, 0, 0, 99, 1)]
     write(
         tmp_path,
@@ -172,9 +172,7 @@ def test_ephemerals_of_sessions_that_are_closed_or_unknown_are_deleted(tmp_path:
 
 
 @pytest.mark.parametrize("later", [(), (t.DeleteTxn("/a/b"), t.DeleteTxn("/a"))], ids=["no more", "deletes"])
-def test_what_no_server_writes_below_an_ephemeral_node_is_deleted_with_it(
-    tmp_path: Path, later: tuple[Record, ...]
-) -> None:
+def test_impossible_child_of_ephemeral_is_deleted_with_it(tmp_path: Path, later: tuple[Record, ...]) -> None:
     children = create("/a/b"), create("/a/c", ephemeral=True)
     write(
         tmp_path, t.CreateSessionTxn(30_000), create("/a", ephemeral=True), *children, t.CloseSessionTxn(["/a"]), *later
@@ -186,7 +184,7 @@ def test_what_no_server_writes_below_an_ephemeral_node_is_deleted_with_it(
     assert (server.tree.size, dict(server.tree.ephemerals)) == (4, {})
 
 
-def test_a_last_transaction_that_was_not_written_completely_is_left_out(tmp_path: Path) -> None:
+def test_incomplete_last_transaction_is_left_out(tmp_path: Path) -> None:
     log = write(tmp_path, create("/a"), create("/b", 2))
     data = log.read_bytes().rstrip(b"\0")
     first = txnlog.encode_header() + entry(1, create("/a"))
@@ -196,12 +194,12 @@ def test_a_last_transaction_that_was_not_written_completely_is_left_out(tmp_path
         try:
             transactions = recover(server, tmp_path).transactions
         except StorageError:
-            assert end < 4  # not even the magic number
+            assert end < 4  # not even the magic number is complete
             continue
         assert transactions == (1 if end >= len(first) else 0)
 
 
-def test_a_byte_that_is_wrong_is_found_or_ends_the_log(tmp_path: Path) -> None:
+def test_wrong_byte_of_log_is_found_or_stops_reading(tmp_path: Path) -> None:
     log = write(tmp_path, create("/a"), create("/b", 2))
     data = log.read_bytes().rstrip(b"\0")
     for place in range(16, len(data)):
@@ -211,21 +209,21 @@ def test_a_byte_that_is_wrong_is_found_or_ends_the_log(tmp_path: Path) -> None:
         server = engine()
         with suppress(StorageError):
             recover(server, tmp_path)
-        assert server.tree.size in (4, 5)  # never the second node: it is damaged, or behind the damage
+        assert server.tree.size in (4, 5)  # never the second node: it is damaged, or after the damage
         assert server.tree.get("/b") is None
 
 
-def test_a_log_without_a_snapshot_is_refused_and_no_files_are_an_empty_server(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="neither snapshots nor logs"):
+def test_log_without_snapshot_is_refused_and_no_files_are_empty(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no snapshots or transaction logs in"):
         recovered(tmp_path)
     log = write(tmp_path, create("/a"))
     (log.parent / "snapshot.0").unlink()
-    with pytest.raises(StorageError, match="there is a log but no snapshot"):
+    with pytest.raises(StorageError, match="found a log but no snapshot"):
         recovered(tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"ZKSN" + bytes(20), b"hello"])
-def test_another_log_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_foreign_log_is_refused(tmp_path: Path, data: bytes) -> None:
     write(tmp_path).write_bytes(data)
 
     with pytest.raises(StorageError, match=r"log\.1: "):
@@ -236,7 +234,7 @@ def test_another_log_is_refused(tmp_path: Path, data: bytes) -> None:
 
 
 def fill(hosts: str) -> dict[str, Any]:
-    """Make nodes of all kinds; return what a client sees of them."""
+    """Create nodes of all kinds; return a client's view of them."""
     zk = KazooClient(hosts)
     zk.start()
     rng = Random(5)
@@ -260,7 +258,7 @@ def fill(hosts: str) -> dict[str, Any]:
 
 
 def look(zk: KazooClient) -> dict[str, Any]:
-    """Return data and Stat of all nodes."""
+    """Return the data and Stat of all nodes."""
     seen, pending = {}, ["/"]
     while pending:
         path = pending.pop()
@@ -271,7 +269,7 @@ def look(zk: KazooClient) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_what_apache_has_written_is_recovered(tmp_path: Path) -> None:
+def test_files_of_apache_are_recovered(tmp_path: Path) -> None:
     require_apache()
     with ApacheZooKeeper(config={"dataDir": str(tmp_path)}) as apache:
         seen = fill(apache.hosts)
@@ -287,7 +285,7 @@ def test_what_apache_has_written_is_recovered(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_apache_begins_with_what_is_written_here(tmp_path: Path) -> None:
+def test_apache_starts_with_files_of_zoolet(tmp_path: Path) -> None:
     require_apache()
     with Server(seed=1) as server:
         seen = fill(server.hosts)
@@ -313,25 +311,26 @@ def test_apache_begins_with_what_is_written_here(tmp_path: Path) -> None:
 
 def datadir(*words: object) -> subprocess.CompletedProcess[str]:
     """Run ``zoolet datadir``."""
-    command = [sys.executable, "-m", "zoolet.server", "datadir", *map(str, words)]
+    command = [sys.executable, "-m", "zoolet", "datadir", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
 @pytest.mark.slow
-def test_the_command_shows_verifies_and_exports(tmp_path: Path) -> None:
+def test_datadir_command_shows_verifies_and_exports(tmp_path: Path) -> None:
     log = write(tmp_path, t.CreateSessionTxn(5000), create("/a"), create("/a/e", ephemeral=True))
 
     shown = datadir("show", tmp_path)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "zxid            0x3\n" in shown.stdout
-    assert "nodes           6, of which 1 ephemeral, 0 container or TTL\n" in shown.stdout
-    assert datadir("export", tmp_path).stderr == "zoolet: 1 ephemeral nodes are left out\n"
+    assert "nodes           7, of which 1 ephemeral, 0 container or TTL\n" in shown.stdout
+    assert datadir("export", tmp_path).stderr == "zoolet datadir: 1 ephemeral node left out\n"
     assert dict(tree_of(json.loads(datadir("export", tmp_path).stdout))) == {"/a": Znode(b"x", children_created=1)}
     assert "log.1: 3 transactions, 0x1 to 0x3" in datadir("verify", tmp_path).stdout
 
     log.write_bytes(log.read_bytes().replace(b"/a/e", b"/a/f"))
     verified = datadir("verify", tmp_path)
     assert verified.returncode == 1
-    assert "WRONG: 2 transactions, then 102 bytes that are not, from byte 177" in verified.stdout
+    assert "INVALID: 2 transactions, then 102 invalid bytes from byte 177" in verified.stdout
     assert datadir("show", tmp_path).returncode == 1
-    assert datadir("show", "/nowhere").stderr == "zoolet: /nowhere: this is not a directory\n"
+    nowhere = datadir("show", "/nowhere")
+    assert (nowhere.returncode, nowhere.stderr) == (2, "zoolet datadir: /nowhere does not exist\n")

@@ -1,4 +1,4 @@
-"""``zoolet datadir repair``: what it sets aside, what it gives up, and that it changes nothing of what is whole."""
+"""``zoolet datadir repair``: the data that it sets aside and gives up, and that it never changes intact files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from zoolet.server.storage.repair import repair
 from zoolet.server.storage.txnlog import Log
 
 
-async def test_repair_sets_aside_what_follows_a_damage_and_a_server_starts(
+async def test_repair_sets_aside_rest_after_damage_and_server_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, log = await files_with(tmp_path)
     log.write_bytes(log.read_bytes().replace(b"/n3", b"/x3"))
-    with pytest.raises(StorageError, match="valid ones follow"):
+    with pytest.raises(StorageError, match="a valid one follows at byte"):
         recover_leniently(tmp_path)
 
     assert main(["datadir", "repair", str(tmp_path)]) == 0
 
-    assert f"{log}: cut at byte" in capsys.readouterr().out
+    assert f"{log}: truncated at byte" in capsys.readouterr().out
     async with StoredServer(tmp_path) as server:
         assert writes_in(server.engine) == 3
     assert b"/n4" in next(log.parent.glob("zoolet-remainder-*")).read_bytes()
@@ -34,7 +34,7 @@ async def test_repair_sets_aside_what_follows_a_damage_and_a_server_starts(
     assert "need no repair" in capsys.readouterr().out
 
 
-async def test_what_a_repair_gives_up_gives_its_zxids_up_too(tmp_path: Path) -> None:
+async def test_repair_gives_up_zxids_of_lost_transactions(tmp_path: Path) -> None:
     _, log = await files_with(tmp_path)
     whole, taken = log.read_bytes(), Log.open(log).last_zxid() or 0
     at = whole.index(b"/n2")
@@ -49,7 +49,7 @@ async def test_what_a_repair_gives_up_gives_its_zxids_up_too(tmp_path: Path) -> 
         assert stat.czxid >> 32 == (taken >> 32) + 1
 
 
-async def test_a_repair_that_finds_nothing_leaves_a_clean_end_clean(tmp_path: Path) -> None:
+async def test_repair_without_damage_keeps_clean_stop(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/a", b"")
     lock = tmp_path / "version-2" / "zoolet.lock"
@@ -61,7 +61,7 @@ async def test_a_repair_that_finds_nothing_leaves_a_clean_end_clean(tmp_path: Pa
     assert lock.read_bytes() == before
 
 
-def test_a_repair_that_fails_leaves_the_lock_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_repair_keeps_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve() -> None:
         async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
             await client.create("/a")
@@ -81,3 +81,9 @@ def test_a_repair_that_fails_leaves_the_lock_file_as_it_was(tmp_path: Path, monk
     lock = Lock(file.parent)
     assert lock.was_clean
     lock.release()
+
+
+@pytest.mark.parametrize("action", ["show", "verify", "export", "repair"])
+def test_directory_without_data_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
+    assert main(["datadir", action, str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"zoolet datadir: no snapshots or transaction logs in {tmp_path}\n"

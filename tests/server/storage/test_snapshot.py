@@ -1,4 +1,4 @@
-"""Snapshots: what is written is read, every damage is found, and a real ZooKeeper agrees."""
+"""Snapshots: round trips, detection of every damage, and agreement with a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoolet.protocol.acl import ACL, Id
-from zoolet.server import Server
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir, read
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.live import snapshot_of
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
-from zoolet.server.testing import Znode
+from zoolet.testing import Server, Znode
 
 ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 1, 0, 0, 0)
 SOME: Final = Snapshot(
@@ -51,7 +50,7 @@ ints = st.integers(-(2**31), 2**31 - 1)
     sessions=st.dictionaries(longs, ints),
     zxid=st.integers(0, 2**63 - 1),
 )
-def test_what_is_written_is_read(nodes: list[Any], sessions: dict[int, int], zxid: int) -> None:
+def test_written_snapshot_is_read(nodes: list[Any], sessions: dict[int, int], zxid: int) -> None:
     stored = [StoredNode(f"/{number}", fields[0], -1, *fields[1:]) for number, fields in enumerate(nodes)]
     snapshot = Snapshot(zxid, [ROOT, *stored], sessions)
 
@@ -77,13 +76,13 @@ def test_sections_of_later_releases_may_be_missing(options: dict[str, bool]) -> 
     ],
     ids=["sessions", "lists", "ACLs"],
 )
-def test_as_many_as_fit_into_the_file_are_read(snapshot: Snapshot) -> None:
+def test_thousand_sessions_lists_or_entries_are_read(snapshot: Snapshot) -> None:
     again = snapshots.parse(encoded(snapshot, digest=False, last_zxid=False), 1)
 
     assert (again.sessions, again.acls) == (snapshot.sessions, snapshot.acls)
 
 
-def test_the_first_bytes_are_as_they_are_specified() -> None:
+def test_first_bytes_are_as_specified() -> None:
     data = encoded(Snapshot(0, [ROOT]), digest=False, last_zxid=False)
 
     body = b"ZKSN" + b"\0\0\0\2" + b"\xff" * 8 + bytes(4) + bytes(4)
@@ -91,7 +90,7 @@ def test_the_first_bytes_are_as_they_are_specified() -> None:
     assert data == body + zlib.adler32(body).to_bytes(8, "big") + b"\0\0\0\1/"
 
 
-def test_every_byte_that_is_wrong_is_found() -> None:
+def test_every_wrong_byte_is_found() -> None:
     data = encoded()
 
     for place in range(len(data)):
@@ -102,7 +101,7 @@ def test_every_byte_that_is_wrong_is_found() -> None:
                 snapshots.parse(bytes(damaged), SOME.zxid, "file")
 
 
-def test_every_missing_end_is_found_but_that_of_a_section() -> None:
+def test_truncation_is_found_except_at_section_end() -> None:
     data = encoded()
     complete = {len(encoded(digest=False, last_zxid=False)), len(encoded(last_zxid=False)), len(data)}
 
@@ -115,20 +114,20 @@ def test_every_missing_end_is_found_but_that_of_a_section() -> None:
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
-        ([ROOT, ROOT], "/ is there twice"),
-        ([SOME.nodes[1]], "/a: its parent is not before it"),
-        ([ROOT, SOME.nodes[2]], "/a/ü: its parent is not before it"),
-        ([ROOT, SOME.nodes[1]._replace(acl=7)], "/a: its ACL list, number 7, is missing"),
-        ([], "the root is missing"),
+        ([ROOT, ROOT], "duplicate node /"),
+        ([SOME.nodes[1]], "node /a does not follow its parent"),
+        ([ROOT, SOME.nodes[2]], "node /a/ü does not follow its parent"),
+        ([ROOT, SOME.nodes[1]._replace(acl=7)], "node /a refers to ACL list 7, which is missing"),
+        ([], "the root node is missing"),
     ],
 )
-def test_a_tree_that_cannot_be_is_refused(nodes: list[StoredNode], reason: str) -> None:
+def test_impossible_tree_is_refused(nodes: list[StoredNode], reason: str) -> None:
     with pytest.raises(StorageError, match=f"^file: {re.escape(reason)}"):
         snapshots.parse(encoded(Snapshot(1, nodes, {}, SOME.acls)), 1, "file")
 
 
 @pytest.mark.parametrize("data", [b"", b"ZK", b"ZKLG" + bytes(12), b"\x1f\x8b", b"ZKSN" + b"\x7f" * 100])
-def test_another_file_is_refused(data: bytes) -> None:
+def test_foreign_file_is_refused(data: bytes) -> None:
     with pytest.raises(StorageError, match=r"^file: "):
         snapshots.parse(data, 1, "file")
 
@@ -144,7 +143,7 @@ def write(folder: Path, snapshot: Snapshot) -> Path:
     return path
 
 
-def test_the_newest_valid_one_is_used(tmp_path: Path) -> None:
+def test_newest_valid_snapshot_is_used(tmp_path: Path) -> None:
     write(tmp_path, Snapshot(5, SOME.nodes, SOME.sessions, SOME.acls))
     newest = write(tmp_path, Snapshot(0x10, SOME.nodes, SOME.sessions, SOME.acls))
     newest.write_bytes(newest.read_bytes()[:-100])
@@ -158,15 +157,15 @@ def test_the_newest_valid_one_is_used(tmp_path: Path) -> None:
     assert str(newest) in directory.problems[0]
 
 
-def test_none_that_is_valid_is_an_error(tmp_path: Path) -> None:
+def test_missing_valid_snapshot_is_error(tmp_path: Path) -> None:
     write(tmp_path, Snapshot(5, [])).write_bytes(b"ZKSN")
     with pytest.raises(StorageError, match="no snapshot can be used"):
         DataDir.find(tmp_path).snapshot()
-    with pytest.raises(StorageError, match="this is not a directory"):
+    with pytest.raises(StorageError, match="does not exist"):
         DataDir.find(tmp_path / "nowhere")
 
 
-def test_one_that_is_compressed_is_read(tmp_path: Path) -> None:
+def test_compressed_snapshot_is_read(tmp_path: Path) -> None:
     packed = tmp_path / "snapshot.5.gz"
     packed.write_bytes(gzip.compress(encoded()))
     assert read(packed) == encoded()
@@ -182,7 +181,7 @@ def test_one_that_is_compressed_is_read(tmp_path: Path) -> None:
 # --- in a server ---
 
 
-def test_a_test_server_begins_with_it(tmp_path: Path) -> None:
+def test_server_starts_with_snapshot(tmp_path: Path) -> None:
     rng = Random(1)
     with Server(seed=1) as server:
         server.populate({"/app": {f"n{number}": rng.randbytes(20) for number in range(100)}})
@@ -195,7 +194,7 @@ def test_a_test_server_begins_with_it(tmp_path: Path) -> None:
         write(tmp_path, server._runner.call(lambda: snapshot_of(server._engine)))
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
-    with Server(begin_from=tmp_path) as again:
+    with Server(initial_data=tmp_path) as again:
         assert dict(again.tree()) == before
         assert again.zxid() == zxid
         again.set("/app/n1", b"changed")
@@ -205,9 +204,9 @@ def test_a_test_server_begins_with_it(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
-def test_a_directory_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="begin_from is '/nowhere'"):
-        Server(begin_from="/nowhere")
+def test_unusable_directory_is_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="initial_data must be a directory with ZooKeeper's files, not '/nowhere'"):
+        Server(initial_data="/nowhere")
     write(tmp_path, Snapshot(5, [])).write_bytes(b"x")
     with pytest.raises(ValueError, match="no snapshot can be used"):
-        Server(begin_from=tmp_path).start()
+        Server(initial_data=tmp_path).start()

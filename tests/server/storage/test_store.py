@@ -1,4 +1,4 @@
-"""The files of a running server: nothing is shown before it is logged, and nothing that was shown is lost."""
+"""The files of a running server: no change is visible before it is logged, and no visible change is lost."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
 from zoolet.server.storage import group_commit
+from zoolet.server.storage.backup import back_up
 from zoolet.server.storage.directory import DataDir
+from zoolet.server.storage.disk import Disk
+from zoolet.testing.state.clock import MANUAL_CLOCK_START, ManualClock
 
 
-async def test_what_was_acknowledged_is_there_after_the_end_of_the_process(tmp_path: Path) -> None:
+async def test_acknowledged_writes_survive_end_of_process(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         await client.create("/a", b"1", acl=acls.READ_ONLY)
@@ -48,12 +51,12 @@ async def test_what_was_acknowledged_is_there_after_the_end_of_the_process(tmp_p
         after = recovered(tmp_path)
 
         assert state_of(after) == before
-        assert after.zxid == zxid  # that of the delete that failed
+        assert after.zxid == zxid  # the zxid of the failed delete
         await client.aclose()
     assert recovered(tmp_path).sessions.alive == {}
 
 
-async def test_a_server_that_begins_again_goes_on(tmp_path: Path) -> None:
+async def test_restarted_server_keeps_state_and_sessions(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         await client.create("/q", b"")
@@ -68,7 +71,7 @@ async def test_a_server_that_begins_again_goes_on(tmp_path: Path) -> None:
     await client.aclose()
 
 
-async def test_output_waits_until_what_it_shows_is_synced(tmp_path: Path) -> None:
+async def test_output_waits_for_sync_of_its_changes(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
         writer, reader = await client_of(server), await client_of(server)
@@ -91,7 +94,7 @@ async def test_output_waits_until_what_it_shows_is_synced(tmp_path: Path) -> Non
         await reader.aclose()
 
 
-async def test_one_sync_is_for_all_that_arrived_during_the_one_before(tmp_path: Path) -> None:
+async def test_one_sync_covers_writes_during_previous_one(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
         clients = [await client_of(server) for _ in range(10)]
@@ -112,7 +115,15 @@ async def test_one_sync_is_for_all_that_arrived_during_the_one_before(tmp_path: 
             await client.aclose()
 
 
-# --- trouble ---
+# --- failing disks ---
+
+
+def test_reserve_beyond_free_space_allocates_nothing(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        with pytest.raises(OSError, match="No space left"):
+            Disk().reserve(file.fileno(), 0, 1 << 50)
+
+        assert os.fstat(file.fileno()).st_blocks == 0
 
 
 async def test_writes_are_refused_while_no_space_can_be_reserved(
@@ -133,19 +144,19 @@ async def test_writes_are_refused_while_no_space_can_be_reserved(
         else:
             pytest.fail("no write was refused")
 
-        assert "no space for 64 kilobytes (preAllocSize) more of the log" in caplog.text
+        assert "refusing writes: less than 64 kB free for the log (preAllocSize)" in caplog.text
         assert (await client.get("/a"))[0] == bytes(4000)
-        other = await client_of(server)  # a session needs an entry of the log, for which there is room
+        other = await client_of(server)  # the log has room for the entry of a new session
         await other.aclose()
         tried = server.store._reserve_timer
         await until(lambda: server.store._reserve_timer not in (tried, None))
-        assert "writes are accepted again" not in caplog.text
+        assert "accepting writes again" not in caplog.text
 
         disk.reserves = True
         await until(lambda: not server.engine.refusal)
         await client.set("/a", b"after")
-        assert caplog.text.count("writes are accepted again") == 1
-        assert caplog.text.count("no space for") == 1
+        assert caplog.text.count("accepting writes again") == 1
+        assert caplog.text.count("refusing writes: less than") == 1
         expected = state_of(server.engine)
         assert state_of(recovered(tmp_path)) == expected
         await client.aclose()
@@ -153,7 +164,7 @@ async def test_writes_are_refused_while_no_space_can_be_reserved(
 
 @pytest.mark.parametrize("fsync", ["always", "interval"])
 @pytest.mark.parametrize("preallocated", [0, 64, 1024])
-async def test_a_log_that_may_not_grow_is_followed_by_another(
+async def test_log_at_maximum_size_is_followed_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preallocated: int, fsync: str
 ) -> None:
     monkeypatch.setattr(group_commit, "RETRY", 0.01)
@@ -170,7 +181,7 @@ async def test_a_log_that_may_not_grow_is_followed_by_another(
     assert state_of(recovered(tmp_path)) == expected
 
 
-async def test_a_snapshot_is_begun_when_nothing_follows_the_present_commit(tmp_path: Path) -> None:
+async def test_snapshot_starts_when_nothing_follows_commit(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
@@ -183,7 +194,7 @@ async def test_a_snapshot_is_begun_when_nothing_follows_the_present_commit(tmp_p
         writes.append(asyncio.ensure_future(client.set("/a", b"2")))
         await until(lambda: server.engine.tree.find("/a").version == 2)
         writing = server.store.snapshot_soon()
-        await until(lambda: server.store._log_thread._work_queue.qsize() > 0)  # the next log is to be created
+        await until(lambda: server.store._log_thread._work_queue.qsize() > 0)  # the next log is about to be created
         disk.may_sync.set()
         await asyncio.gather(*writes)
         await asyncio.wait_for(writing, 10)
@@ -191,7 +202,7 @@ async def test_a_snapshot_is_begun_when_nothing_follows_the_present_commit(tmp_p
 
 
 @pytest.mark.parametrize("fails", ["writes", "syncs"])
-async def test_a_write_that_cannot_be_logged_is_answered_once_it_is(
+async def test_unloggable_write_is_answered_once_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str
 ) -> None:
     monkeypatch.setattr(group_commit, "RETRY", 0.02)
@@ -204,14 +215,14 @@ async def test_a_write_that_cannot_be_logged_is_answered_once_it_is(
         write = asyncio.create_task(writer.set("/a", b"new"))
         await until(lambda: server.engine.refusal)
 
-        assert "writes are refused: the log cannot be written" in caplog.text
+        assert "refusing writes: cannot write the log" in caplog.text
         assert await reader.exists("/a")
         with pytest.raises(NotReadOnlyError):
             await reader.set("/a", b"other")
         later = asyncio.create_task(writer.exists("/a"))
         await asyncio.sleep(0.05)
         assert not write.done()
-        assert not later.done()  # it does not overtake
+        assert not later.done()  # later writes do not overtake
 
         setattr(disk, fails, True)
         await write
@@ -222,7 +233,7 @@ async def test_a_write_that_cannot_be_logged_is_answered_once_it_is(
         await reader.aclose()
 
 
-async def test_a_server_whose_disk_stays_full_stops_and_says_what_is_lost(
+async def test_server_with_full_disk_stops_and_reports_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.05)
@@ -233,14 +244,14 @@ async def test_a_server_whose_disk_stays_full_stops_and_says_what_is_lost(
         disk.writes = False
         write = asyncio.create_task(client.set("/a", b"1"))
         await until(lambda: server.engine.refusal)
-        assert not await server.daemon.stop()  # the exit code is 1 then
+        assert not await server.daemon.stop()  # the exit code is then 1
     write.cancel()
-    assert "1 transactions could not be logged before the end" in caplog.text
+    assert "could not log 1 transactions before the server stopped" in caplog.text
     assert recovered(tmp_path).tree.find("/a").data == b""
     await client.aclose()
 
 
-async def test_a_client_that_sends_nothing_more_gets_its_replies(tmp_path: Path) -> None:
+async def test_half_closed_client_gets_its_replies(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
         disk.may_sync.clear()
@@ -268,14 +279,12 @@ LIVES, STATES, WRITES = 3, 60, 60
 @pytest.mark.slow
 @pytest.mark.parametrize("fsync", ["always", "interval"])
 @pytest.mark.parametrize("seed", range(LOSSES))
-async def test_kills_and_losses_of_power_lose_nothing_that_was_acknowledged(
-    tmp_path: Path, seed: int, fsync: str
-) -> None:
-    """With ``interval`` the last writes may be lost, but none before one that is there, and no half of a multi."""
+async def test_kills_and_power_losses_lose_no_acknowledged_write(tmp_path: Path, seed: int, fsync: str) -> None:
+    """With ``interval`` the last writes may be lost, but none before a surviving write, and no part of a multi."""
     random, folder, there = Random(seed), tmp_path / "begin", 0
-    for life in range(LIVES):  # each begins with what a loss of power has left of the one before
+    for life in range(LIVES):  # each life starts with the files that a power loss has left of the previous one
         disk = RememberingDisk(folder)
-        acknowledged: list[int] = []  # how many steps there were when each write was acknowledged
+        acknowledged: list[int] = []  # number of steps at the acknowledgement of each write
         async with StoredServer(folder, disk, snap_count=20, retained=3, fsync=fsync) as server:
             client = await client_of(server)
             for number in range(there, there + WRITES):
@@ -304,10 +313,10 @@ async def test_kills_and_losses_of_power_lose_nothing_that_was_acknowledged(
         there = len(numbers)
 
 
-# --- what independent readers found ---
+# --- regressions ---
 
 
-async def test_a_stop_answers_only_what_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_answers_only_logged_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "STOP_SECONDS", 0.05)
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
@@ -324,7 +333,7 @@ async def test_a_stop_answers_only_what_is_logged(tmp_path: Path, monkeypatch: p
         await client.aclose()
 
 
-async def test_a_graceful_stop_under_load_loses_nothing(tmp_path: Path) -> None:
+async def test_graceful_stop_under_load_loses_nothing(tmp_path: Path) -> None:
     acknowledged: list[str] = []
 
     async def write(client: Client, number: int) -> None:
@@ -346,7 +355,7 @@ async def test_a_graceful_stop_under_load_loses_nothing(tmp_path: Path) -> None:
         await client.aclose()
 
 
-async def test_a_failed_sync_with_interval_abandons_the_log(
+async def test_failed_sync_with_interval_abandons_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(group_commit, "SYNC_INTERVAL", 0.01)
@@ -358,7 +367,7 @@ async def test_a_failed_sync_with_interval_abandons_the_log(
         before = max(DataDir.find(tmp_path).snapshots)
         disk.syncs = False
         await client.set("/a", b"1")
-        await until(lambda: "the log could not be synced" in caplog.text)
+        await until(lambda: "could not sync the log" in caplog.text)
         disk.syncs = True
         await server.store.snapshot_soon()
         assert max(DataDir.find(tmp_path).snapshots) > before
@@ -381,20 +390,36 @@ async def test_interval_syncs_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await client.aclose()
 
 
-async def test_a_new_epoch_begins_where_zxids_may_be_lost(tmp_path: Path) -> None:
+async def test_new_epoch_starts_after_possible_loss_of_zxids(tmp_path: Path) -> None:
     async def zxid_after_start(**settings: str) -> int:
         async with StoredServer(tmp_path, **settings) as server:
             return server.engine.zxid
 
     first = await zxid_after_start()
-    assert await zxid_after_start() == first  # after a clean end
+    assert await zxid_after_start() == first  # after a clean shutdown
     (tmp_path / "version-2" / "zoolet.lock").write_text("1234\n")
     second = await zxid_after_start()
     assert second == (((first >> 32) + 1) << 32) + 1
-    assert await zxid_after_start(fsync="interval") == second  # after a clean end everything is synced
+    assert await zxid_after_start(fsync="interval") == second  # after a clean shutdown everything is synced
 
 
-async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) -> None:
+async def test_restored_copy_repeats_no_zxid_of_lost_server(tmp_path: Path) -> None:
+    """The server crashed after the backup, so it used the next epoch before it was lost."""
+    minute, data, copy = 60_000, tmp_path / "data", tmp_path / "copy"
+
+    async def highest_zxid(folder: Path, now: int) -> int:
+        async with StoredServer(folder, clock=ManualClock(now)) as server, Client(server.hosts) as client:
+            return (await client.create_and_stat("/n", b"", sequential=True))[1].czxid
+
+    await highest_zxid(data, MANUAL_CLOCK_START)
+    back_up(data, copy)
+    (data / "version-2" / "zoolet.lock").write_text("1234\n")
+    lost = await highest_zxid(data, MANUAL_CLOCK_START + minute)
+
+    assert await highest_zxid(copy, MANUAL_CLOCK_START + 2 * minute) > lost
+
+
+async def test_client_that_is_not_read_from_does_not_expire(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
@@ -408,7 +433,7 @@ async def test_a_client_that_is_not_read_from_does_not_expire(tmp_path: Path) ->
             await until(lambda count=count: server.engine.tree.find("/a").version >= count or server.store.paused())
         assert len(server.store.paused()) == 1
         session = server.engine.sessions.alive[client.session_id]
-        server.engine.sessions.expiry.touch(session, 0, 1)  # its deadline is long past
+        server.engine.sessions.expiry.touch(session, 0, 1)  # its deadline is far in the past
 
         server.daemon.tick()
 

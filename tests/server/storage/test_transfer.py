@@ -1,4 +1,4 @@
-"""The whole state of a server that serves, given away as of one moment, and replaced by another one."""
+"""Export and import of the whole state of a running server, consistent at one zxid."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ROOT = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def transfer(engine: Engine) -> StateTransfer:
-    """Return the transfer of an engine without files, clock and sockets."""
+    """Return a transfer for an engine without files, clock and sockets."""
     return StateTransfer(engine, None, lambda: None, lambda: None)
 
 
 def transfer_of(server: StoredServer) -> StateTransfer:
-    """Return the transfer of a server with files."""
+    """Return a transfer for a server with files."""
     connections = server.daemon.connections
     return StateTransfer(server.engine, server.store, connections.set_time, connections.deliver)
 
@@ -58,10 +58,10 @@ def filled(**settings: Any) -> Engine:
     return engine
 
 
-# --- away ---
+# --- export ---
 
 
-async def test_a_snapshot_is_that_of_the_moment_at_which_it_was_begun() -> None:
+async def test_snapshot_shows_its_start() -> None:
     engine = filled()
     peer = connected(engine)
     before, zxid = list(encoded(engine)), engine.zxid
@@ -75,7 +75,7 @@ async def test_a_snapshot_is_that_of_the_moment_at_which_it_was_begun() -> None:
     assert process.zxid == zxid < engine.zxid
 
 
-async def test_a_process_that_is_given_up_is_ended_at_once() -> None:
+async def test_abandoned_process_is_killed_immediately() -> None:
     process = SnapshotProcess(filled())
     await process.size()
 
@@ -86,11 +86,11 @@ async def test_a_process_that_is_given_up_is_ended_at_once() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-async def test_a_process_keeps_no_descriptor_of_the_server_s_but_its_pipe() -> None:
+async def test_snapshot_process_keeps_only_its_pipe() -> None:
     engine = filled()
-    connected(engine).create("/large", bytes(300_000))  # more than a pipe takes, so that it waits
+    connected(engine).create("/large", bytes(300_000))  # more than fits into a pipe, which makes the process wait
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
-    for descriptor in held[-3:-1]:  # for the pipe, right below one of the server's
+    for descriptor in held[-3:-1]:  # for the pipe, right below a descriptor of the server
         os.close(descriptor)
     process = SnapshotProcess(engine)
     try:
@@ -101,7 +101,7 @@ async def test_a_process_keeps_no_descriptor_of_the_server_s_but_its_pipe() -> N
             os.close(descriptor)
 
 
-async def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.storage.transfer._encode", lambda engine, pipe: signal.pause())
     process = SnapshotProcess(filled())
     try:
@@ -111,22 +111,22 @@ async def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) ->
             os.kill(process.pid, signal.SIGKILL)
 
 
-async def test_a_process_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dying_process_is_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "zoolet.server.storage.transfer._encode", lambda engine, pipe: signal.pause()
-    )  # it is not to be done before
+    )  # the process must not finish first
     process = SnapshotProcess(filled())
     os.kill(process.pid, signal.SIGKILL)
 
-    with pytest.raises(OSError, match="has ended"):
+    with pytest.raises(OSError, match="the snapshot process exited"):
         await process.size()
     await process.end()
 
 
-# --- back ---
+# --- import ---
 
 
-async def test_a_restore_replaces_nodes_sessions_and_lists() -> None:
+async def test_restore_replaces_nodes_sessions_and_lists() -> None:
     source = filled()
     target = engine_with()
     peer = connected(target)
@@ -144,7 +144,7 @@ async def test_a_restore_replaces_nodes_sessions_and_lists() -> None:
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-async def test_zxids_go_on_above_those_of_both_states(ahead: bool) -> None:
+async def test_zxids_continue_above_both_states(ahead: bool) -> None:
     source, target = filled(), filled()
     (source if ahead else target).zxid += 1000
     connected(source).create("/newest", b"")
@@ -155,7 +155,7 @@ async def test_zxids_go_on_above_those_of_both_states(ahead: bool) -> None:
     assert zxid == target.zxid > highest
 
 
-async def test_what_quotas_limit_is_counted_again() -> None:
+async def test_quota_counts_are_recomputed() -> None:
     source = filled(enforce_quota=True)
     peer = connected(source)
     for path in ("/zookeeper/quota/a", "/zookeeper/quota/a/zookeeper_stats"):
@@ -171,7 +171,7 @@ async def test_what_quotas_limit_is_counted_again() -> None:
     assert stats.startswith(b"count=3,")  # /a, the ephemeral one, and the new one
 
 
-async def test_ephemeral_nodes_of_sessions_that_are_not_there_are_deleted() -> None:
+async def test_ephemeral_nodes_of_missing_sessions_are_deleted() -> None:
     engine = make_engine()
     orphan = StoredNode("/o", b"", -1, 5, 5, 0, 0, 0, 0, 0, 0x1234, 5)
 
@@ -185,7 +185,7 @@ async def test_ephemeral_nodes_of_sessions_that_are_not_there_are_deleted() -> N
     [
         (b"junk", "not a snapshot"),
         (b"", "not a snapshot"),
-        (Snapshot(1, [ROOT, ROOT._replace(path="/a//b")]), "its parent is not before it"),
+        (Snapshot(1, [ROOT, ROOT._replace(path="/a//b")]), "node /a//b does not follow its parent"),
         (Snapshot(1, [ROOT, ROOT._replace(path="/a"), ROOT._replace(path="/a/")]), "path '/a/'"),
         (Snapshot(1, [ROOT, ROOT._replace(path="/a\0")]), r"/a\\x00"),
         (Snapshot(1, [ROOT._replace(mzxid=1 << 62)]), "zxid"),
@@ -193,12 +193,13 @@ async def test_ephemeral_nodes_of_sessions_that_are_not_there_are_deleted() -> N
         (Snapshot(1, [ROOT], sessions={0: 1000}), "session"),
         (Snapshot(1, [ROOT], sessions={(1 << 63) - 1: 1000}), "session"),
         (Snapshot(1, [ROOT, ROOT._replace(path="/e", owner=5), ROOT._replace(path="/e/c")]), "below an ephemeral"),
-        (b"".join(snapshots.encode(Snapshot(1, [ROOT]))) + b"JUNK", "more behind"),
+        (b"".join(snapshots.encode(Snapshot(1, [ROOT]))) + b"JUNK", "unexpected data after the end"),
+        (2 * b"".join(snapshots.encode(Snapshot(1, [ROOT]))), "unexpected data after the end"),
         (Snapshot(1, [ROOT], sessions={5: 0}), "timeout of 0"),
         (Snapshot(1, [ROOT._replace(acl=9)]), "ACL list"),
     ],
 )
-async def test_what_no_server_writes_is_refused_and_changes_nothing(content: Snapshot | bytes, reason: str) -> None:
+async def test_invalid_snapshot_is_refused_and_changes_nothing(content: Snapshot | bytes, reason: str) -> None:
     data = content if isinstance(content, bytes) else b"".join(snapshots.encode(content))
     engine = filled()
     before, sessions = state_of(engine), dict(engine.sessions.alive)
@@ -233,7 +234,7 @@ async def test_every_cut_of_a_snapshot_is_refused() -> None:
 # --- with files ---
 
 
-async def test_clients_and_the_next_start_find_the_restored_state(tmp_path: Path) -> None:
+async def test_restored_state_is_seen_by_clients_and_after_restart(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         await client.create("/a", b"1")
@@ -243,7 +244,7 @@ async def test_clients_and_the_next_start_find_the_restored_state(tmp_path: Path
 
         zxid = await transfer_of(server).restore(data)
         with pytest.raises(ConnectionLossError):
-            await client.set("/a", b"3")  # it was disconnected
+            await client.set("/a", b"3")  # the client was disconnected
         value, _ = await client.get("/a")
         later = (await client.exists(await client.create("/later", b""))).czxid
 
@@ -255,7 +256,7 @@ async def test_clients_and_the_next_start_find_the_restored_state(tmp_path: Path
     assert recovered(tmp_path).tree.find("/a").data == b"1"
 
 
-async def test_a_session_that_the_snapshot_does_not_have_has_expired(tmp_path: Path) -> None:
+async def test_session_missing_in_snapshot_has_expired(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         data = await taken(transfer_of(server).snapshot())
         client = await client_of(server)
@@ -271,7 +272,7 @@ async def test_a_session_that_the_snapshot_does_not_have_has_expired(tmp_path: P
         await client.aclose()
 
 
-async def test_a_snapshot_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+async def test_unwritable_snapshot_changes_nothing(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
@@ -290,7 +291,7 @@ async def test_a_snapshot_that_cannot_be_written_changes_nothing(tmp_path: Path)
     assert recovered(tmp_path).tree.find("/a").data == b"1"
 
 
-async def test_what_is_written_during_a_restore_belongs_to_the_former_state(tmp_path: Path) -> None:
+async def test_writes_during_restore_belong_to_former_state(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         data = await taken(transfer_of(server).snapshot())

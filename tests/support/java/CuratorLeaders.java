@@ -10,7 +10,7 @@ import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
-/** Three clients with a leader latch each, who hold one lock in turns, until a line comes; then it says what happened. */
+/** Three clients with a leader latch each, who hold one lock in turns, until a line comes and two turns are over; then it says what happened. */
 public class CuratorLeaders {
     public static void main(String[] args) throws Exception {
         AtomicInteger holders = new AtomicInteger(), rounds = new AtomicInteger(), overlaps = new AtomicInteger();
@@ -70,6 +70,7 @@ public class CuratorLeaders {
         watch.start();
         System.out.println("ready");
         new BufferedReader(new InputStreamReader(System.in)).readLine();
+        for (int waited = 0; rounds.get() < 2 && waited < 3000; waited++) Thread.sleep(10);
         stop[0] = true;
         watch.join();
         System.out.println("rounds " + rounds + " overlaps " + overlaps + " leaders " + changes + " two " + twoLeaders);

@@ -1,0 +1,161 @@
+"""The HTTP ports of ``zoolet serve``: the admin port and the metrics port."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ..server.admin.http import LOCAL, READS, HttpError, Request, Response, Route, Router
+from ..server.admin.observed import Observed
+from ..server.admin.pages import AdminPages, Console, healthz, metrics_page
+from ..server.admin.state_pages import Transfer
+from ..server.config.config import AdminSettings
+from .addresses import shown, why_not
+from .options import CommandError, needs_h11
+
+if TYPE_CHECKING:  # the module requires h11, which most servers do not need
+    from ..server.net.http import HttpServer
+
+
+class AdminPorts:
+    """The HTTP ports of a daemon, as an asynchronous context manager.
+
+    The ports open before the server does. Before :meth:`serve` and after :meth:`end` they report only that the server
+    is alive and not ready.
+
+    Args:
+        settings: The ports to listen on, at least one.
+
+    Raises:
+        OptionError: h11 is not installed.
+
+    Attributes:
+        lines: Lines to print once the server is ready: the URLs, and the token if one was generated.
+        starting: Activity of the server while it is not ready, for ``/readyz``.
+    """
+
+    def __init__(self, settings: AdminSettings) -> None:
+        _check_installed(settings)
+        self.lines: list[str] = []
+        self._settings = settings
+        self.starting = "starting"
+        self._observed: Observed | None = None
+        self._router: Router
+        self._token = settings.token or secrets.token_urlsafe(24)
+        self._servers: list[HttpServer] = []
+        self._names: frozenset[str] = LOCAL
+
+    async def __aenter__(self) -> AdminPorts:
+        settings = self._settings
+        from ..server.net.http import HttpServer, Limits
+
+        own = await asyncio.to_thread(lambda: (socket.gethostname(), socket.getfqdn()))  # getfqdn() may query DNS
+        self._names = LOCAL | {name.lower() for name in own} | {name.lower() for name in settings.hosts}
+        limits = Limits(idle=settings.idle_timeout / 1000)
+        if settings.port is not None:
+            self._wait()
+            server = HttpServer(lambda request: self._router.route_of(request), limits)
+            where = await self._listen(server, settings.host, settings.port)
+            self.lines.append(f"zoolet admin on http://{where}/")
+            if settings.token is None:
+                self.lines.append(f"zoolet admin token {self._token}")
+        if settings.metrics:
+            router = Router(
+                [Route(READS, "/metrics", self._metrics)],
+                lambda request: HttpError(404, "not found; this port serves only /metrics"),
+                self._names,
+                is_local=_is_local(settings.metrics_host),
+            )
+            server = HttpServer(router.route_of, limits)
+            where = await self._listen(server, settings.metrics_host, settings.metrics_port)
+            self.lines.append(f"zoolet metrics on http://{where}/metrics")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for server in self._servers:
+            await server.close()
+
+    def serve(
+        self,
+        observed: Observed,
+        transfer: Transfer | None = None,
+        console: Console | None = None,
+    ) -> None:
+        """Start to answer all requests.
+
+        Args:
+            observed: The server.
+            transfer: Implementation of ``snapshot`` and ``restore``.
+            console: Function that returns the routes of the console.
+        """
+        settings = self._settings
+        self._observed = observed
+        self._router = AdminPages(
+            observed,
+            self._token,
+            self._names,
+            is_local=_is_local(settings.host),
+            prefix=settings.prefix,
+            transfer=transfer,
+            console=console,
+        ).router
+
+    def end(self) -> None:
+        """Start to answer that the server is stopping."""
+        self.starting, self._observed = "stopping", None
+        self._wait()
+
+    def _wait(self) -> None:
+        """Answer only that the server is alive, and the reason why it is not ready."""
+        routes = [Route(READS, "/healthz", healthz), Route(READS, "/readyz", self._readyz)]
+        is_local = _is_local(self._settings.host)
+        self._router = Router(routes, lambda request: self._not_yet(), self._names, is_local=is_local)
+
+    async def _readyz(self, request: Request) -> Response:
+        return Response(f"{self.starting}\n".encode(), status=503)
+
+    def _not_yet(self) -> HttpError:
+        return HttpError(503, f"not ready: {self.starting}", ("Retry-After", "1"))
+
+    async def _listen(self, server: HttpServer, host: str | None, port: int) -> str:
+        """Listen on a port; return the address.
+
+        Raises:
+            CommandError: The address cannot be listened on.
+        """
+        try:
+            bound = await server.start(host, port)
+        except (OSError, UnicodeError) as error:
+            await self.__aexit__(None, None, None)
+            where = shown(host or "*", port)
+            raise CommandError(f"cannot listen on {where} for HTTP: {why_not(error)}") from None
+        self._servers.append(server)
+        return shown(host or "0.0.0.0", bound)
+
+    async def _metrics(self, request: Request) -> Response:
+        if self._observed is None:
+            raise self._not_yet()
+        return await metrics_page(self._observed, request)
+
+
+def _check_installed(settings: AdminSettings) -> None:
+    """Check that the package that the ports require is installed.
+
+    Raises:
+        OptionError: h11 is not installed.
+    """
+    try:
+        import h11  # noqa: F401
+    except ModuleNotFoundError:
+        key = "admin.serverPort" if settings.port is not None else "metricsProvider.className"
+        raise needs_h11(key) from None
+
+
+def _is_local(host: str | None) -> bool:
+    """Return whether an address is a loopback address."""
+    return host is not None and (host in LOCAL or host.startswith("127."))

@@ -1,0 +1,37 @@
+"""``zoolet backup``: make a consistent copy of a data directory, even while its server is running."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .usage import add_example
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "backup",
+        help="copy a data directory, even while its server is running",
+        description="Copy the newest snapshot and the transaction logs after it, even while the server is running, and "
+        "verify the copy. To restore, start a server with --data-dir set to the copy, or to a copy of it. Clients that "
+        "have seen later changes open new sessions.",
+    )
+    add_example(parser, "zoolet backup /var/lib/zoolet /backup/today")
+    parser.add_argument("directory", metavar="DIR", help="data directory, with or without version-2")
+    parser.add_argument("target", metavar="TARGET", help="target directory, which must be empty or missing")
+    parser.add_argument("--log-dir", metavar="DIR", help="transaction log directory, if different from DIR")
+    parser.set_defaults(command=lambda options, definitions: _backup(options))
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from ..server.storage.backup import back_up  # most commands do not need this module
+
+    logs = None if options.log_dir is None else Path(options.log_dir)
+    made = back_up(Path(options.directory), Path(options.target), logs)
+    size = f"{made.size:,} bytes in {made.files} files"
+    text = f"{options.target}: {made.nodes:,} nodes up to zxid 0x{made.zxid:x}, {size}"
+    if made.left_out:
+        text += f"; left out {made.left_out:,} bytes of an incomplete transaction"
+    print(text)
+    return 0

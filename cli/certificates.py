@@ -1,0 +1,63 @@
+"""The certificates of a daemon with a TLS port: loaded, reloaded, and watched until they expire."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+from ..server.config import ConfigError
+from ..server.net import tls
+from ..server.net.daemon import Daemon
+from ..server.net.tls_settings import TlsSettings
+
+_log = logging.getLogger("zoolet.server")
+WARNING: Final = 14 * 86_400
+"""Seconds before the certificate expires during which each start, reload and day logs a warning."""
+
+
+def load(settings: TlsSettings) -> tls.ServerContext:
+    """Load the certificates.
+
+    Raises:
+        ConfigError: The certificates cannot be used.
+    """
+    try:
+        return tls.context(settings)
+    except tls.TlsError as error:
+        raise ConfigError(str(error)) from None
+
+
+def reload(settings: TlsSettings, daemon: Daemon) -> None:
+    """Reload the certificates; keep the present certificates if the new ones cannot be used."""
+    try:
+        context = tls.context(settings)
+    except tls.TlsError as error:
+        _log.error("SIGHUP: cannot reload the certificates, keeping the present ones: %s", error)
+    else:
+        daemon.use_certificates(context)
+        _warn(settings, daemon)
+        _log.info("SIGHUP: certificates reloaded; new connections use them")
+
+
+def watch(settings: TlsSettings, daemon: Daemon) -> None:
+    """Check the expiry date of the certificate, now and each day."""
+    _warn(settings, daemon)
+    asyncio.get_running_loop().call_later(86_400, watch, settings, daemon)
+
+
+def _warn(settings: TlsSettings, daemon: Daemon) -> None:
+    """Log a warning if the certificate has expired or will expire soon, or if its expiry date is unknown."""
+    ends = daemon.observed.certificate_ends
+    when = datetime.fromtimestamp(ends, UTC).isoformat(" ", "minutes")
+    left = ends - time.time()
+    if not ends:
+        _log.warning("cannot read the expiry date of the certificate in %s", settings.key_store)
+    elif left <= 0:
+        text = "the certificate in %s expired on %s, so no client can connect; replace it and send SIGHUP"
+        _log.warning(text, settings.key_store, when)
+    elif left < WARNING:
+        text = "the certificate in %s expires on %s; replace it and send SIGHUP"
+        _log.warning(text, settings.key_store, when)

@@ -1,0 +1,158 @@
+"""``zoolet console HOSTS``: the console for any ZooKeeper server, in a separate process.
+
+With ``--observe`` it follows an ensemble as an observer, and shows the history too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+from typing import TYPE_CHECKING
+
+from ..server.config import ConfigError
+from .addresses import shown
+from .event_loop import run_loop
+from .options import (
+    DEFAULT_HOSTS,
+    SERVERS,
+    SESSION,
+    add_connection,
+    add_listener,
+    add_timeout,
+    client_of,
+    connected,
+    needs_h11,
+    servers_of,
+)
+from .usage import add_example, whole_number
+from .users_command import cannot_listen
+
+if TYPE_CHECKING:
+    from ..client import Client
+    from ..console.remote_source import RemoteSource
+    from ..console.source import Source
+    from ..server.net.http import HttpServer
+    from ..server.observer import Ensemble
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "console",
+        help="serve a web page with the tree, sessions and locks",
+        description="Serve a web page for any ZooKeeper server with its tree, sessions and locks. The page shows what "
+        "the protocol and the four-letter commands expose. Changes require the token that the command prints. With "
+        "--observe the page also shows who changed what since the start of the command, and changes nothing.",
+    )
+    add_example(parser, "zoolet console localhost:2181 --port 8080")
+    add_example(parser, "zoolet console --observe zk1:2888,zk2:2888,zk3:2888")
+    parser.add_argument("hosts", metavar="HOSTS", nargs="?", help=SERVERS)
+    parser.add_argument(
+        "--observe",
+        metavar="ADDRESSES",
+        help="follow an ensemble as an observer, to also show its history; the quorum addresses of all members, "
+        "instead of HOSTS",
+    )
+    parser.add_argument(
+        "--sid",
+        type=whole_number(),
+        metavar="N",
+        help="number of the observer, which no member has, from 1 to 127 (default 100)",
+    )
+    add_listener(parser)
+    add_connection(parser)
+    add_timeout(parser, 10.0, SESSION)
+    parser.set_defaults(command=_console)
+
+
+def _console(options: argparse.Namespace, definitions: list[str]) -> int:
+    try:
+        import h11  # noqa: F401
+    except ModuleNotFoundError:
+        raise needs_h11("the console") from None
+    if not options.host:
+        raise ConfigError("--host must be an address or a name, not ''")
+    if options.observe is not None:
+        if options.hosts is not None:
+            raise ConfigError(f"--observe replaces HOSTS: remove {options.hosts!r}")
+        if options.auth or options.tls_ca or options.tls_cert or options.tls_key:
+            raise ConfigError("--observe connects to quorum ports, without --auth and --tls-...: remove those options")
+        from .observing import ensemble_of
+
+        return run_loop(_observe(ensemble_of(options.observe, options.sid, read_only=True), options))
+    if options.sid is not None:
+        raise ConfigError("--sid requires --observe")
+    from ..console.remote_source import RemoteSource
+
+    options.hosts = options.hosts or DEFAULT_HOSTS
+    hosts, tls = servers_of(options.hosts, options)
+    client = client_of(options.hosts, tls, options)
+    source = RemoteSource(client, hosts.addresses, tls, min(options.timeout, 5.0))
+    return run_loop(_serve(client, source, options))
+
+
+async def _serve(client: Client, source: RemoteSource, options: argparse.Namespace) -> int:
+    from ..console.remote_source import keep_sampling
+
+    async with connected(client):
+        await source.sample()
+        # With credentials, the console may read data that other users of this machine must not see.
+        server = await _listen(source, options, is_open=not options.auth and options.tls_cert is None)
+        try:
+            await keep_sampling(source)
+            return 0
+        finally:
+            await server.close()
+
+
+async def _observe(ensemble: Ensemble, options: argparse.Namespace) -> int:
+    """Show the replica of an ensemble, whose server has no port."""
+    from ..console.attach import EngineConsole
+    from ..server.config import Config
+    from ..server.net.clock import RealClock
+    from ..server.observer import assemble_observer
+    from .observing import follow
+
+    config = Config()
+    daemon, link = assemble_observer(ensemble, config, clock=RealClock())
+    console = EngineConsole(daemon, history=config.admin.history, name=f"observer of {options.observe}")
+    try:
+        server = await _listen(console.source, options, is_open=True)
+        try:
+            raise ConfigError(await follow(link, asyncio.Event()))
+        finally:
+            await server.close()
+    finally:
+        console.stop()
+        await daemon.stop()
+
+
+async def _listen(source: Source, options: argparse.Namespace, *, is_open: bool) -> HttpServer:
+    """Serve the page of a source, and print its address and token.
+
+    Args:
+        source: The source.
+        options: The options of the command.
+        is_open: Whether requests of this machine that only read need no token.
+
+    Raises:
+        CommandError: The address cannot be listened on.
+    """
+    from ..console.pages import ConsolePages
+    from ..server.admin.http import LOCAL, HttpError, Request, Router, Token
+    from ..server.net.http import HttpServer
+
+    def nothing(request: Request) -> HttpError:
+        return HttpError(404, "not found; the console is at /")
+
+    is_local = options.host in LOCAL
+    token = secrets.token_urlsafe(24)
+    pages = ConsolePages(source, Token(token, is_local and is_open))
+    server = HttpServer(Router(pages.routes(), nothing, is_local=is_local).route_of)
+    try:
+        port = await server.start(options.host, options.port)
+    except (OSError, UnicodeError) as error:
+        raise cannot_listen(options.host, options.port, error) from None
+    print(f"zoolet console on http://{shown(options.host, port)}/\nzoolet console token {token}", flush=True)
+    return server

@@ -1,0 +1,170 @@
+"""``zoolet datadir``: inspect, verify, export or repair a ZooKeeper data directory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from ..protocol.node_json import JsonNode, node_json
+from ..protocol.paths import ZOOKEEPER
+from ..server.config import ConfigError, build
+from ..server.core.engine import Engine
+from ..server.core.node import is_session
+from ..server.storage import snapshot as snapshots
+from ..server.storage.backup import TRIES
+from ..server.storage.directory import DataDir, read
+from ..server.storage.errors import StorageError
+from ..server.storage.lock import is_locked
+from ..server.storage.recovery import Recovered, recover
+from ..server.storage.repair import repair
+from ..server.storage.txnlog import Log
+from .usage import add_example
+
+ACTIONS: Final = """\
+show: summarize the state that a server would load;
+verify: check every file;
+export: print the tree as JSON, for zoolet run --load;
+repair: truncate the logs at the first damaged record,
+and keep the rest in a separate file"""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "datadir",
+        help="inspect, verify, export or repair a data directory",
+        description="Inspect, verify, export or repair a ZooKeeper data directory (releases 3.5 to 3.9). Only repair "
+        "changes files. Exit codes: 0 no problem found, 1 problems found.",
+    )
+    add_example(parser, "zoolet datadir verify /var/lib/zoolet")
+    parser.add_argument("what", metavar="ACTION", choices=("show", "verify", "export", "repair"), help=ACTIONS)
+    parser.add_argument("directory", metavar="DIR", help="data directory, with or without version-2")
+    parser.add_argument("--log-dir", metavar="DIR", help="transaction log directory, if different from DIR")
+    parser.set_defaults(command=_datadir)
+
+
+def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
+    jobs: dict[str, Callable[[DataDir], int]] = {"show": _show, "verify": _verify, "export": _export}
+    if missing := [path for path in (options.directory, options.log_dir) if path and not Path(path).exists()]:
+        raise ConfigError(f"{missing[0]} does not exist")
+    directory = _find(options.directory, options.log_dir)
+    if not directory.snapshots and not directory.logs:
+        raise StorageError("", f"no snapshots or transaction logs in {options.directory}")
+    if options.what == "repair":
+        return _repair(options.directory, options.log_dir)
+    return jobs[options.what](directory)
+
+
+def _find(path: str | Path, log_path: str | Path | None) -> DataDir:
+    directory = DataDir.find(path, log_path)
+    directory.is_live = is_locked(directory.log_folder)
+    return directory
+
+
+def _recover(directory: DataDir) -> tuple[Engine, Recovered]:
+    """Load the state; retry if a running server purges files in the meantime."""
+    tries = TRIES
+    while True:
+        engine = Engine(build().settings, rng=Random(0))
+        try:
+            return engine, recover(engine, directory, lenient=True)
+        except FileNotFoundError:
+            if not (tries := tries - 1):
+                raise
+            logs = None if directory.log_folder == directory.folder else directory.log_folder
+            directory = _find(directory.path, logs)
+
+
+def _show(directory: DataDir) -> int:
+    engine, recovered = _recover(directory)
+    tree = engine.tree
+    ephemerals = sum(map(len, tree.ephemerals.values()))
+    print(f"zxid            0x{recovered.zxid:x}")
+    at = "none" if recovered.snapshot_zxid is None else f"0x{recovered.snapshot_zxid:x}"
+    print(f"snapshot        {at}")
+    print(f"transactions    {recovered.transactions} after the snapshot")
+    kinds = f"{ephemerals} ephemeral, {len(tree.expiring)} container or TTL"
+    print(f"nodes           {tree.reported_size}, of which {kinds}")
+    print(f"bytes           {tree.data_size}, of paths and data")
+    print(f"sessions        {len(engine.sessions.alive)}")
+    for problem in recovered.problems:
+        print(f"problem         {problem}")
+    return 1 if recovered.problems else 0
+
+
+def _verify(directory: DataDir) -> int:
+    wrong = 0
+    for zxid, file in directory.snapshots.items():
+        wrong += _check(file, lambda file=file, zxid=zxid: _snapshot(file, zxid))  # type: ignore[misc]
+    last = max(directory.logs, default=0) if directory.is_live else None
+    for zxid, file in directory.logs.items():
+        wrong += _check(file, lambda file=file, zxid=zxid: _log(file, is_live=zxid == last))  # type: ignore[misc]
+    try:
+        _, recovered = _recover(directory)
+    except StorageError as error:
+        print(f"a server would not start: {error}")
+        return 1
+    for problem in recovered.problems:
+        print(f"problem: {problem}")
+    return 1 if wrong or recovered.problems else 0
+
+
+def _check(file: Path, look: Callable[[], str]) -> bool:
+    try:
+        print(f"{file}: {look()}")
+    except StorageError as error:
+        print(f"{file}: INVALID: {error.reason}")
+        return True
+    except FileNotFoundError:
+        print(f"{file}: deleted while this command ran")
+    return False
+
+
+def _snapshot(file: Path, zxid: int) -> str:
+    found = snapshots.parse(read(file), zxid, str(file))
+    if found.digest is not None and found.digest != found.computed_digest():
+        raise StorageError(str(file), "tree digest mismatch, although all checksums are valid")
+    return f"{len(found.nodes) + 1} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
+
+
+def _log(file: Path, *, is_live: bool) -> str:
+    log = Log.open(file)
+    zxids = [entry.header.zxid for entry in log]
+    if (tail := log.tail()) and not is_live:
+        raise StorageError(str(file), f"{len(zxids)} transactions, then {len(tail)} invalid bytes from byte {log.end}")
+    span = f", 0x{zxids[0]:x} to 0x{zxids[-1]:x}" if zxids else ""
+    return f"{len(zxids)} transactions{span}" + ("; a server is writing this log" if is_live else "")
+
+
+def _repair(path: str, log_path: str | None) -> int:
+    lines = repair(Path(path), None if log_path is None else Path(log_path))
+    for line in lines:
+        print(line)
+    if not lines:
+        print(f"{path}: the logs need no repair")
+    return 0
+
+
+def _export(directory: DataDir) -> int:
+    engine, recovered = _recover(directory)
+    left_out = sum(map(len, engine.tree.ephemerals.values()))
+    nodes = {}
+    for at, node in engine.tree.walk():
+        if at != "/" and not is_session(node.owner) and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
+            kept = [child for child in node.children.nodes() if not is_session(child.owner)] if node.children else []
+            ttl = node.ttl()
+            acl = engine.acls.list(node.acl)
+            seconds = None if ttl is None else ttl / 1000
+            nodes[at] = node_json(JsonNode(node.data, acl, seconds, node.is_container(), node.creates - len(kept)))
+    json.dump(nodes, sys.stdout, indent=1)
+    print()
+    if left_out:
+        print(f"zoolet datadir: {left_out} ephemeral node{'s' * (left_out != 1)} left out", file=sys.stderr)
+    for problem in recovered.problems:
+        print(f"zoolet datadir: {problem}", file=sys.stderr)
+    return 1 if recovered.problems else 0

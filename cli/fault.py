@@ -1,0 +1,189 @@
+"""``zoolet fault``: control a server or proxy that runs with ``--admin``, by commands of its control API."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import textwrap
+from typing import Any, Final
+
+from ..server.config import ConfigError
+from .addresses import cannot_connect
+from .event_loop import run_loop
+from .options import refuse_definitions
+from .usage import add_example
+from .users_command import Signals, run_command
+
+TIMEOUT: Final = 630.0
+"""Seconds to wait for an answer: some commands wait for up to ten minutes."""
+FAULTS: Final = {
+    "delay": "delay the request by seconds=",
+    "error": "answer with code= instead of executing",
+    "drop_request": "lose the request, and close the connection",
+    "lose_reply": "execute, and close without a reply",
+    "close_after": "execute, reply, and close the connection",
+    "hold": "hold the request until the command release",
+    "withhold_event": "hold the event until the command release",
+    "corrupt_reply": "execute, and invert bits of the reply",
+    "cut_reply": "execute, and send only the start of the reply",
+    "slow_reply": "send the reply at bytes_per_second=",
+}
+"""The faults, each with what it does in one line, for the help: an import of the actions would slow every command."""
+_JSON_TYPES: Final = {dict: "object", list: "array", int: "number", float: "number", bool: "boolean"}
+"""JSON types, as ``GET /commands`` names them. Text is missing, because it has no quotes on the command line."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "fault",
+        help="control a server or proxy that runs with --admin",
+        description="Set a fault in a server or proxy that runs with --admin, and print its number, or run another "
+        "command of the control API, such as end_fault or expire. Without NAME, list the faults and commands. With a "
+        "command after --, the fault ends when the command exits, and the exit code is the command's.",
+    )
+    add_example(parser, "zoolet fault lose_reply op=create times=1")
+    listed = [f"{name}: {effect};" for name, effect in FAULTS.items()]
+    text = "\n".join(["fault or command of the control API, such as expire. Faults:", *listed])[:-1]
+    parser.add_argument("name", nargs="?", metavar="NAME", help=text)
+    parser.add_argument("parameters", nargs="*", metavar="PARAMETER=VALUE", help="such as op=create times=1")
+    parser.add_argument("--admin", metavar="URL", help="URL of the control API (default: ZOOLET_ADMIN)")
+    parser.usage = "zoolet fault [--admin URL] [NAME [PARAMETER=VALUE ...]] [-- CMD ARG...]"
+    parser.set_defaults(command=_fault)
+
+
+def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
+    refuse_definitions(definitions)
+    url = options.admin or os.environ.get("ZOOLET_ADMIN")
+    if not url:
+        raise ConfigError(
+            "no server given; pass --admin URL or set ZOOLET_ADMIN ('zoolet run --admin' prints the URL and sets the "
+            "variable)"
+        )
+    if not url.startswith(("http://", "https://")):
+        source = "--admin" if options.admin else "ZOOLET_ADMIN"
+        raise ConfigError(f"{source} must be a URL such as http://127.0.0.1:8080/..., not {url!r}")
+    if options.name is None and options.words:
+        raise ConfigError("no fault given; expected NAME before the command (after --)")
+    commands = _ask(f"{url}/commands")["commands"]
+    if options.name is None:
+        print(_listing(commands))
+        return 0
+    actions = commands["fault"]["parameters"]["action"]["choices"]
+    if options.name not in (*commands, *actions):
+        from difflib import get_close_matches  # the import takes 2 ms
+
+        near = get_close_matches(options.name, [*commands, *actions], 1)
+        hint = f"; did you mean {near[0]}?" if near else "; 'zoolet fault' lists them"
+        raise ConfigError(f"unknown fault or command {options.name!r}{hint}")
+    is_command = options.name in commands
+    known = commands[options.name if is_command else "fault"]["parameters"]
+    if not is_command:
+        known = _of_fault(options.name, known)
+    given = dict(_parameter(options.name, word, known) for word in options.parameters)
+    if not is_command:
+        return _begin(url, {"action": options.name, **given}, options.words)
+    if options.words:
+        raise ConfigError(f"{options.name!r} is not a fault; only a fault can be limited to a command (after --)")
+    result = _ask(f"{url}/commands/{options.name}", given)["result"]
+    if result is not None:
+        print(result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False))
+    return 0
+
+
+def _begin(url: str, parameters: dict[str, Any], words: list[str]) -> int:
+    """Set a fault. With a command, run it and end the fault afterwards, even if a signal kills the command."""
+    number = _ask(f"{url}/commands/fault", parameters)["result"]
+    if not words:
+        print(number)
+        return 0
+
+    async def run() -> int:
+        return await run_command(words, {}, Signals())
+
+    try:
+        code = run_loop(run())
+    finally:
+        hits = _ask(f"{url}/commands/end_fault", {"fault": number})["result"]["hits"]
+    print(f"zoolet fault: {parameters['action']} was applied {hits} time{'' if hits == 1 else 's'}", file=sys.stderr)
+    return code
+
+
+def _of_fault(name: str, known: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a fault, without those that belong only to other faults."""
+    import inspect
+
+    from ..testing.frames.actions import ACTIONS
+
+    if name not in ACTIONS:  # a newer server may have more faults
+        return known
+    parameters = {action: inspect.signature(make).parameters.keys() for action, make in ACTIONS.items()}
+    left_out = {"action"}.union(*parameters.values()) - parameters[name]
+    return {key: parameter for key, parameter in known.items() if key not in left_out}
+
+
+def _parameter(command: str, word: str, known: dict[str, Any]) -> tuple[str, Any]:
+    """Return a parameter and its value, converted to the type that the server expects.
+
+    Raises:
+        ConfigError: *word* has no value, or its name is not in *known*, the parameters of *command*.
+    """
+    name, equals, text = word.partition("=")
+    if not known:
+        raise ConfigError(f"{command} has no parameters; found {word!r}")
+    if name not in known:
+        raise ConfigError(f"{command} has no parameter {name!r}; its parameters are {', '.join(known)}")
+    if not equals:
+        raise ConfigError(f"{name} needs a value: {name}=VALUE")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return name, text  # the text is a name, or a value that the server rejects with a message
+    if value is None and "nullable" in known[name]:
+        return name, None
+    return name, value if _JSON_TYPES.get(type(value)) in known[name]["json"] else text
+
+
+def _listing(commands: dict[str, Any]) -> str:
+    actions = commands["fault"]["parameters"]["action"]["choices"]
+    others = [
+        f"  {name:20} {' '.join(f'{each}=' for each in command['parameters'])}" for name, command in commands.items()
+    ]
+    faults = textwrap.wrap(", ".join(actions), 78, initial_indent="  ", subsequent_indent="  ")
+    lines = ["faults, with the parameters of the command 'fault':", *faults, "commands:", *others]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
+    """Return the answer of the control API.
+
+    Raises:
+        ConfigError: The control API rejects the request as wrong usage, or *url* is not a control API.
+        OSError: The control API cannot be reached, or the request failed.
+    """
+    import http.client
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
+    from ..client.aio.dial import reason_of
+
+    try:
+        with urllib.request.urlopen(url, None if body is None else json.dumps(body).encode(), TIMEOUT) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        try:
+            reason = json.load(error)["error"]
+        except (ValueError, KeyError, TypeError):
+            raise OSError(None, f"unexpected answer from {url}: {error.code} {error.reason}") from None
+        kind, _, message = reason.partition(": ")
+        if kind not in ("UsageError", "ValueError"):
+            raise OSError(None, message or reason) from None
+        raise ConfigError(message) from None
+    except (ValueError, http.client.HTTPException) as error:
+        raise ConfigError(f"{url} is not a control API: {error}") from None
+    except urllib.error.URLError as error:
+        reason = reason_of(error.reason) if isinstance(error.reason, Exception) else str(error.reason)
+        raise OSError(None, cannot_connect(f"{urllib.parse.urlsplit(url).netloc}: {reason}")) from None

@@ -1,0 +1,125 @@
+"""``zoolet locks``: list locks, elections, semaphores and queues with holders and waiters, and find deadlocks."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from .event_loop import run_loop
+from .options import (
+    DEFAULT_HOSTS,
+    SESSION,
+    CommandError,
+    add_connection,
+    add_timeout,
+    client_of,
+    connected,
+    seconds,
+    servers_of,
+)
+from .usage import add_example
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    from ..client.aio.client import Client
+    from ..client.recipes import LockEntry, SharedRecipe, Wait
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "locks",
+        help="list locks with their holders and waiters, and find deadlocks",
+        description="List the locks, elections, semaphores and queues of kazoo, Curator and zoolet on any ZooKeeper "
+        "server: the holders and the waiters in order, with the time and the age of their requests. The longest wait "
+        "comes first. Every node below PATH is listed, except contenders: in a large tree, name the folder of the "
+        "locks. Exit codes: 0 no deadlock, 1 deadlock (clients wait for each other in a cycle) or failure.",
+    )
+    add_example(parser, "zoolet locks localhost:2181/app --watch")
+    text = f"servers, as HOST:PORT,HOST:PORT, and the node to search below (default {DEFAULT_HOSTS}/)"
+    parser.add_argument("hosts", metavar="HOSTS[/PATH]", nargs="?", default=DEFAULT_HOSTS, help=text)
+    parser.add_argument("--json", action="store_true", help="print the list as a line of JSON")
+    parser.add_argument("--watch", action="store_true", help="print the list again after each change, until Ctrl-C")
+    parser.add_argument(
+        "--interval", type=seconds, default=1.0, metavar="SECONDS", help="seconds between checks of --watch (default 1)"
+    )
+    add_connection(parser)
+    add_timeout(parser, 10.0, SESSION)
+    parser.set_defaults(command=lambda options, definitions: _locks(options))
+
+
+def _locks(options: argparse.Namespace) -> int:
+    from ..protocol.errors import ZooKeeperError
+
+    hosts, tls = servers_of(options.hosts.rstrip("/"), options)
+    addresses = ",".join(map(str, hosts.addresses))
+    client = client_of(addresses, tls, options)
+    try:
+        return run_loop(_run(client, hosts.chroot or "/", options))
+    except (ZooKeeperError, OSError) as error:
+        where = "" if addresses in str(error) else f"{addresses}: "
+        raise CommandError(f"{where}{error}") from None
+
+
+async def _run(client: Client, path: str, options: argparse.Namespace) -> int:
+    import json
+
+    from ..client.recipes._shared import waits_since
+    from ..client.recipes.overview import Overview, described
+    from ..protocol.errors import NoNodeError
+
+    async with connected(client):
+        if await client.exists(path) is None:
+            raise NoNodeError(path)
+        overview = Overview(client, path)
+        before = None
+        while True:
+            lines, circles = await overview.read()
+            lines.sort(key=waits_since)
+            content = described(lines, circles)
+            if content != before:  # the text would always differ, because it contains durations
+                print(json.dumps(content) if options.json else _as_text(path, lines, circles), flush=True)
+            if not options.watch:
+                return 1 if circles else 0
+            before = content
+            await asyncio.sleep(options.interval)
+
+
+# --- text ---
+
+
+def _as_text(path: str, lines: list[SharedRecipe], circles: list[list[Wait]]) -> str:
+    from .shell.texts import printable
+
+    texts = [text for line in lines for text in _line(line)]
+    texts = texts or [f"no locks, elections, semaphores or queues below {path}"]
+    for circle in circles:
+        texts.append(f"DEADLOCK of {len(circle)} clients:")
+        texts += [f"  {wait}" for wait in circle]
+    return "\n".join(printable(text) for text in texts)
+
+
+def _line(line: SharedRecipe) -> list[str]:
+    naming = f", {line.naming}" if line.naming != "kazoo" else ""
+    size = f", {line.size:,} waiting or taken" if line.size is not None else ""
+    texts = [f"{line.path}  ({line.kind}{naming}{size})"]
+    texts += [f"  held by {_who(entry)}" for entry in line.holders]
+    return texts + [f"  {number}. {_who(entry)}" for number, entry in enumerate(line.waiters, 1)]
+
+
+def _who(entry: LockEntry) -> str:
+    from ..protocol.deadlocks import name_of
+
+    since = datetime.fromtimestamp(entry.since).astimezone().isoformat(" ", "seconds")
+    reader = " as a reader" if entry.shared else ""
+    return f"{name_of(entry)}{reader} since {since} ({_duration(time.time() - entry.since)})"
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in its largest unit, and 0 s for a negative one: the server's clock may be ahead."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"

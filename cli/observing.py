@@ -1,0 +1,41 @@
+"""The observer of ``zoolet serve --observe``: its options, and the end of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..server.config import ConfigError
+from ..server.learner.errors import ObserverRefusedError
+from ..server.net.leader_link import LeaderLink
+from ..server.observer import Ensemble
+
+
+def ensemble_of(addresses: str, sid: int | None, read_only: bool) -> Ensemble:
+    """Return the ensemble to observe.
+
+    Raises:
+        ConfigError: An option is missing, or an address is not valid.
+    """
+    if not read_only:
+        raise ConfigError("--observe requires --observe-read-only: forwarding writes to the ensemble is not supported")
+    try:
+        return Ensemble.of(addresses, sid)
+    except ValueError as error:
+        raise ConfigError(f"--observe: {error}") from None
+
+
+async def follow(link: LeaderLink, stop: asyncio.Event) -> str:
+    """Follow the leader of an ensemble until a signal. Return the reason, in one line, if the ensemble cannot be
+    observed; an empty text after a signal.
+    """
+    stopped = asyncio.create_task(stop.wait())
+    following = asyncio.create_task(link.run())
+    await asyncio.wait((stopped, following), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    following.cancel()
+    [result] = await asyncio.gather(following, return_exceptions=True)
+    if isinstance(result, ObserverRefusedError):
+        return f"--observe: {result}"
+    if isinstance(result, Exception):
+        raise result
+    return ""

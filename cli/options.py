@@ -1,0 +1,230 @@
+"""Options and messages that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from .addresses import cannot_connect
+from .usage import whole_number
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    import ssl
+
+    from ..client.aio.client import Client
+    from ..client.wire.hosts import Hosts
+
+DEFAULT_HOSTS: Final = "127.0.0.1:2181"
+"""The server that a command queries by default. Commands that copy data have no default."""
+SERVERS: Final = f"servers, as HOST:PORT,HOST:PORT (default {DEFAULT_HOSTS})"
+PORT: Final = whole_number(0, 65535)
+"""The type of an option that sets a port."""
+SESSION: Final = "session timeout, and limit for connecting"
+"""Help of ``--timeout`` for commands with a session."""
+
+
+class CommandError(Exception):
+    """A command failed; the message names the problem and its location."""
+
+
+class OptionError(Exception):
+    """An option cannot be used; the message names the option and the reason."""
+
+
+class CannotRunError(Exception):
+    """The user's command cannot be run.
+
+    Args:
+        command: The command.
+        error: The reason.
+
+    Attributes:
+        code: Exit code, as in a shell: 127 if the command does not exist, otherwise 126.
+    """
+
+    def __init__(self, command: str, error: OSError) -> None:
+        super().__init__(f"cannot run {command}: {error.strerror}")
+        self.code = 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def needs_h11(feature: str) -> OptionError:
+    """Return the error for a feature whose package h11 is missing."""
+    return OptionError(f"{feature} requires h11; install zoolet with the extra 'admin'")
+
+
+def refuse_definitions(definitions: list[str]) -> None:
+    """Check that a command without settings was given none.
+
+    Raises:
+        OptionError: *definitions* is not empty.
+    """
+    if definitions:
+        raise OptionError(f"-D is not supported by this command: {' '.join(definitions)}")
+
+
+def seconds(text: str) -> float:
+    """Return a duration that an option sets.
+
+    Raises:
+        ArgumentTypeError: *text* is not a number above 0 and below 1,000,000.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"must be more than 0 and less than 1,000,000 seconds, not {text!r}")
+    return value
+
+
+def add_timeout(parser: argparse.ArgumentParser, default: float, help: str) -> None:
+    """Add ``--timeout``."""
+    parser.add_argument(
+        "--timeout", type=seconds, default=default, metavar="SECONDS", help=f"{help} (default {default:g})"
+    )
+
+
+def add_listener(parser: argparse.ArgumentParser) -> None:
+    """Add the options of an address to listen on."""
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=PORT, default=0, help="port to listen on (default: any free port)")
+
+
+def add_control(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the control API."""
+    parser.add_argument(
+        "--admin", action="store_true", help="serve the control API (needs h11), and set ZOOLET_ADMIN to its URL"
+    )
+    parser.add_argument("--admin-port", type=PORT, metavar="PORT", help="port of the control API; implies --admin")
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a connection: credentials and TLS."""
+    parser.add_argument(
+        "--auth",
+        action="append",
+        default=[],
+        metavar="SCHEME:CREDENTIALS",
+        help="credentials, such as digest:user:password, or @FILE with one per line; repeatable",
+    )
+    add_tls(parser)
+
+
+def add_tls(parser: argparse.ArgumentParser) -> None:
+    """Add the options of TLS."""
+    parser.add_argument("--tls-ca", metavar="FILE", help="connect over TLS; trusted certificates in PEM")
+    parser.add_argument("--tls-cert", metavar="FILE", help="client certificate in PEM (requires --tls-ca)")
+    parser.add_argument(
+        "--tls-key", metavar="FILE", help="private key, if it is not in the file of --tls-cert (requires --tls-ca)"
+    )
+
+
+def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
+    """Return the TLS context that the options describe; None for a plain connection.
+
+    Raises:
+        OptionError: An option is set without the option that it requires, or a file cannot be used.
+    """
+    for given, required in (("cert", "ca"), ("key", "cert")):
+        if getattr(options, f"tls_{given}") is not None and getattr(options, f"tls_{required}") is None:
+            raise OptionError(f"--tls-{given} requires --tls-{required}")
+    if options.tls_ca is None:
+        return None
+    import ssl
+
+    from ..server.net.pem import pem_problem
+
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca)
+    except ssl.SSLError:
+        raise OptionError(f"cannot use --tls-ca {options.tls_ca}: it contains no certificate in PEM format") from None
+    except OSError as error:
+        raise OptionError(f"cannot read --tls-ca {options.tls_ca}: {error.strerror or error}") from None
+    if options.tls_cert is None:
+        return context
+    try:
+        context.load_cert_chain(options.tls_cert, options.tls_key)
+    except OSError as error:
+        problem = pem_problem(options.tls_cert, options.tls_key, "--tls-key") or error.strerror or error
+        raise OptionError(f"cannot use --tls-cert {options.tls_cert}: {problem}") from None
+    return context
+
+
+def auth_of(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
+    """Return the credentials of ``--auth``, with the lines of files in place of ``@FILE``.
+
+    Raises:
+        OptionError: A value has no scheme or no credentials, or a file cannot be read.
+    """
+    texts: list[str] = []
+    for text in options.auth:
+        try:
+            texts += _lines(text[1:]) if text.startswith("@") else [text]
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"--auth {text}: {getattr(error, 'strerror', None) or error}") from None
+    return tuple(_credentials(text.strip()) for text in texts if text.strip())
+
+
+def _lines(path: str) -> list[str]:
+    with open(path, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def _credentials(text: str) -> tuple[str, bytes]:
+    scheme, colon, credentials = text.partition(":")
+    if not colon or not scheme or not credentials:
+        raise OptionError("--auth must be SCHEME:CREDENTIALS, such as digest:user:password")
+    return scheme, credentials.encode()
+
+
+def servers_of(where: str, options: argparse.Namespace) -> tuple[Hosts, ssl.SSLContext | None]:
+    """Return the servers of a connect string, and the TLS context that the options describe.
+
+    Raises:
+        OptionError: The connect string or an option is invalid, or a file cannot be read.
+    """
+    from ..client.wire.hosts import Hosts
+
+    try:
+        return Hosts.parse(where), tls_of(options)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+
+
+def client_of(
+    servers: str, tls: ssl.SSLContext | None, options: argparse.Namespace, operation_timeout: float | None = None
+) -> Client:
+    """Return a client with the timeout and the credentials of the options.
+
+    Raises:
+        OptionError: An option is invalid, or a file cannot be read.
+    """
+    from ..client.aio.client import Client
+
+    auth = auth_of(options)
+    try:
+        return Client(servers, options.timeout, operation_timeout=operation_timeout, auth=auth, tls=tls)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+
+
+@asynccontextmanager
+async def connected(client: Client) -> AsyncIterator[None]:
+    """Connect a client, and close it at the end.
+
+    Raises:
+        ConnectionLossError: All servers were tried once, and none was reached.
+    """
+    from ..protocol.errors import ConnectionLossError
+
+    logging.getLogger("zoolet").addHandler(logging.NullHandler())  # the command itself reports failures
+    await client.start(wait=False)
+    try:
+        if reason := await client.first_round():
+            raise ConnectionLossError(None, cannot_connect(reason))
+        yield
+    finally:
+        await client.aclose()

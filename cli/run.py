@@ -1,0 +1,157 @@
+"""``zoolet run -- CMD``: run a command with a temporary server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol.addresses import host_and_port
+from ..server.admin.descriptors import raise_limit
+from ..server.app import assemble
+from ..server.config import Config, ConfigError, Setting, build, parse_definitions
+from ..server.net.clock import RealClock
+from .event_loop import run_loop
+from .options import add_control, add_listener
+from .usage import add_example, whole_number
+from .users_command import Signals, cannot_listen, listening, serve_command
+
+if TYPE_CHECKING:
+    from ..testing.cluster.cluster import Cluster
+    from ..testing.server import Server
+
+DEFAULTS: Final = {"maxClientCnxns": "0", "4lw.commands.whitelist": "*"}
+"""Settings that -D options override."""
+_WITH_VALUE: Final = ("--load", "--clock", "--seed", "--host", "--port", "--admin-port", "--cluster")
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "run",
+        help="run a command with a temporary server",
+        description="Start a server on a free port, run a command, and stop the server. The command finds the address "
+        "in ZOOKEEPER_HOSTS and ZOOLET_HOSTS. Signals are forwarded to it, and the exit code is the command's. Without "
+        "a command, the server runs until it is stopped. -Dname=value sets a ZooKeeper property.",
+    )
+    add_example(parser, "zoolet run --cluster 3 -- pytest tests")
+    add_listener(parser)
+    add_control(parser)
+    parser.add_argument(
+        "--cluster",
+        type=_members,
+        metavar="N",
+        help="run an ensemble of N members, on the ports from --port or on free ports",
+    )
+    parser.add_argument("--load", metavar="FILE", help="JSON file with nodes to create before the command runs")
+    parser.add_argument(
+        "--clock", choices=("real", "manual"), default="real", help="clock of the server (requires --admin)"
+    )
+    parser.add_argument("--seed", type=whole_number(), help="seed of all random numbers (requires --admin)")
+    parser.usage = "zoolet run [options] [-Dname=value] [-- CMD ARG...]"
+    parser.set_defaults(command=_run)
+
+
+def _members(text: str) -> int:
+    from ..testing.cluster.cluster import MAX_MEMBERS
+
+    return whole_number(1, MAX_MEMBERS)(text)
+
+
+def start_of_command(words: Sequence[str]) -> int:
+    """Return the index of the user's command among the arguments of ``zoolet``; only options may precede it."""
+    place = 1
+    while place < len(words) and words[place] != "--" and words[place].startswith("-"):
+        place += 2 if words[place] in _WITH_VALUE else 1
+    return min(place, len(words))
+
+
+def _run(options: argparse.Namespace, definitions: list[str]) -> int:
+    options.admin = options.admin or options.admin_port is not None
+    if not options.host:
+        raise ConfigError("--host must be an address or a name, not ''")
+    if options.cluster is not None and options.port > (highest := 65536 - options.cluster):
+        text = f"--port must be a whole number from 0 to {highest} with --cluster {options.cluster}"
+        raise ConfigError(f"{text}, not {str(options.port)!r}")
+    if not options.admin and (options.clock != "real" or options.seed is not None):
+        raise ConfigError("--clock and --seed require --admin")
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    settings = {name: Setting(value, "zoolet run") for name, value in DEFAULTS.items()}
+    given = parse_definitions(definitions, "command line")
+    config = build(settings, given, strict=True)
+    if config.secure_port is not None:
+        raise ConfigError("secureClientPort is not supported by this command; use 'zoolet serve'")
+    nodes = _read_tree(options.load) if options.load is not None else {}
+    raise_limit()
+    if options.admin or options.cluster is not None:
+        return run_loop(_run_with_test_server(_test_server(options, {**settings, **given}), nodes, options))
+    return run_loop(_run_with_server(config, nodes, options))
+
+
+def _read_tree(file: str) -> dict[str, Any]:
+    from ..testing.control.values import UsageError, tree_of
+
+    try:
+        with open(file, encoding="utf-8") as stream:
+            return tree_of(json.load(stream))
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    except UsageError as error:
+        raise ConfigError(f"{file} is invalid: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file} is not valid JSON: {error}") from None
+
+
+def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> Server | Cluster:
+    from ..testing.server import Server
+
+    # The limits are the same as without --admin, because the defaults of a test server are shorter.
+    values = {"tickTime": "2000", "minSessionTimeout": "4000", "maxSessionTimeout": "40000"}
+    values |= {name: setting.value for name, setting in settings.items()}
+    if options.cluster is not None:
+        from ..testing.cluster.cluster import Cluster
+
+        ports = [options.port + number for number in range(options.cluster)] if options.port else ()
+        return Cluster(
+            options.cluster, host=options.host, ports=ports, clock=options.clock, seed=options.seed, config=values
+        )
+    return Server(options.host, options.port, clock=options.clock, seed=options.seed, config=values)
+
+
+async def _run_with_server(config: Config, nodes: dict[str, Any], options: argparse.Namespace) -> int:
+    """Serve while a command runs, or until the server is stopped; return the exit code."""
+    daemon = assemble(config, clock=RealClock(), rng=SystemRandom())
+    if nodes:
+        from ..testing.state.populate import populate
+
+        try:
+            populate(daemon.engine, nodes)
+        except ValueError as error:
+            raise ConfigError(f"--load: {error}") from None
+    signals = Signals() if options.words else None
+    try:
+        hosts = host_and_port(options.host, await daemon.start(options.host, options.port))
+    except (OSError, UnicodeError) as error:
+        raise cannot_listen(options.host, options.port, error) from None
+    try:
+        return await serve_command(options.words, hosts, "", signals)
+    finally:
+        await daemon.stop(gracefully=False)
+
+
+async def _run_with_test_server(server: Server | Cluster, nodes: dict[str, Any], options: argparse.Namespace) -> int:
+    """Serve with a test server or a cluster while the command runs, and return the exit code of the command.
+
+    With ``--admin``, the command can use the control API.
+    """
+    signals = Signals() if options.words else None
+    async with listening(server, options) as control:
+        try:
+            server.populate(nodes)
+        except ValueError as error:
+            raise ConfigError(f"--load: {error}") from None
+        return await serve_command(options.words, server.hosts, control, signals)

@@ -1,0 +1,438 @@
+"""``zoolet serve``: the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final
+
+from ..server.admin.descriptors import raise_limit
+from ..server.admin.four_letter_commands import WORDS
+from ..server.admin.observed import ready
+from ..server.app import assemble, recovered_engine
+from ..server.config import (
+    KEYS,
+    Config,
+    ConfigError,
+    Key,
+    Setting,
+    Source,
+    build,
+    masked,
+    parse_definitions,
+    read_environment,
+    read_file,
+)
+from ..server.config.messages import suggestion
+from ..server.core.compat import BY_NAME
+from ..server.net.clock import RealClock
+from ..server.net.daemon import Daemon
+from ..server.net.gc import GcTuner
+from . import logs
+from .addresses import shown, why_not
+from .event_loop import run_loop
+from .logs import LEVELS
+from .options import CommandError
+from .progress import Progress
+from .systemd import Systemd
+from .usage import add_example, counted, whole_number
+
+if TYPE_CHECKING:  # most servers have no files, no TLS and no HTTP, and observe no ensemble
+    from ..console.attach import EngineConsole
+    from ..server.config.config import AdminSettings
+    from ..server.net.leader_link import LeaderLink
+    from ..server.net.tls import ServerContext
+    from ..server.observer import Ensemble
+    from ..server.storage.opening import OpenDirectory
+    from ..server.storage.transfer import StateTransfer
+    from .admin_ports import AdminPorts
+
+    _AdminPorts = AbstractAsyncContextManager[AdminPorts | None]
+
+_log = logging.getLogger("zoolet.server")
+OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not None)
+"""The options that set a key."""
+
+
+def help_of(key: Key) -> str:
+    """Return the help of an option: the first sentence of the key's description, its name and its default."""
+    sentence = key.help.replace("`", "").partition(". ")[0].removesuffix(".")
+    for article in ("The ", "A ", "An "):
+        sentence = sentence.removeprefix(article)
+    default = f", default {key.default}" if key.default else ""
+    if sentence[1].islower():  # an abbreviation such as PEM keeps its capitals
+        sentence = f"{sentence[0].lower()}{sentence[1:]}"
+    return f"{sentence} ({key.name}{default})"
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "serve",
+        help="run the daemon",
+        description="Run the daemon. Without --data-dir, all data is in memory and is lost when the server stops. Port "
+        "0 picks a free port. -Dname=value sets a ZooKeeper property.",
+    )
+    add_example(parser, "zoolet serve --data-dir /var/lib/zoolet --admin-port 8080")
+    parser.usage = "zoolet serve [options] [-Dname=value ...] [ZOO_CFG]"
+    parser.add_argument(
+        "config",
+        nargs="?",
+        metavar="ZOO_CFG",
+        help="ZooKeeper configuration file (zoo.cfg); options take precedence over it",
+    )
+    for option, key in OPTIONS:
+        metavar = option.rpartition("-")[2].upper()
+        parser.add_argument(option, dest=key.name, metavar=metavar, help=help_of(key))
+    parser.add_argument(
+        "--observe",
+        metavar="ADDRESSES",
+        help="follow an ensemble as an observer; the quorum addresses of all members, such as zk1:2888,zk2:2888",
+    )
+    parser.add_argument(
+        "--observe-read-only",
+        action="store_true",
+        help="send no request to the ensemble; required with --observe, as forwarding writes is not supported",
+    )
+    parser.add_argument(
+        "--sid",
+        type=whole_number(),
+        metavar="N",
+        help="number of the observer, which no member has, from 1 to 127 (default 100)",
+    )
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="lowest level of log lines (default info)")
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="format of the log on stderr (default text)"
+    )
+    parser.add_argument(
+        "--compat",
+        choices=sorted(BY_NAME),
+        default="3.9",
+        help="ZooKeeper release to reproduce (default 3.9)",
+    )
+    parser.set_defaults(command=_serve)
+
+
+def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
+    logs.configure(options.log_level, options.log_format)
+    given = {
+        key.name: Setting(value, "command line", Source.OPTION)
+        for _, key in OPTIONS
+        if (value := getattr(options, key.name)) is not None
+    }
+    if (host := given.get("clientPortAddress")) is not None and not host.value:
+        raise ConfigError("--host must be an address or a name, not ''")
+    ensemble = None
+    if options.observe is not None:
+        from .observing import ensemble_of  # most servers observe no ensemble
+
+        ensemble = ensemble_of(options.observe, options.sid, options.observe_read_only)
+    elif options.observe_read_only or options.sid is not None:
+        raise ConfigError("--observe-read-only and --sid require --observe")
+    return serve(options.config, {}, definitions, given, options.compat, ensemble)
+
+
+def serve(
+    path: str | None,
+    variables: Mapping[str, Setting],
+    definitions: list[str],
+    options: Mapping[str, Setting] | None = None,
+    compat: str = "3.9",
+    ensemble: Ensemble | None = None,
+) -> int:
+    """Run the daemon until it is stopped; return its exit code.
+
+    Args:
+        path: Path of the zoo.cfg; None for none.
+        variables: Settings of an environment, which the file overrides.
+        definitions: The ``-D`` options, which override the file.
+        options: Other options, which override everything else.
+        compat: ZooKeeper release to reproduce.
+        ensemble: The ensemble to observe; None for a server with data of its own.
+
+    Raises:
+        ConfigError: The configuration is invalid.
+        OptionError: A package that the configuration requires is not installed.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its handler is set, the signal must not kill the daemon
+    file = read_file(path) if path is not None else {}
+    text = masked(file) if path is not None else None
+    given = parse_definitions(definitions, "command line") | dict(options or {})
+    config = build(read_environment(os.environ), variables, file, given, compat=compat, file=text)
+    ports = _admin_ports(config.admin)
+    if ensemble is not None and config.storage.data_dir is not None:
+        raise ConfigError("an observer keeps its data in memory; remove --data-dir (dataDir), or --observe")
+    raise_limit()
+    return run_loop(_daemon(config, ports, ensemble))
+
+
+def _admin_ports(settings: AdminSettings) -> _AdminPorts:
+    if settings.port is None and not settings.metrics:
+        return nullcontext()
+    from .admin_ports import AdminPorts  # the import takes 10 ms
+
+    return AdminPorts(settings)
+
+
+async def _daemon(config: Config, ports: _AdminPorts, ensemble: Ensemble | None) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code."""
+    context = None
+    if config.secure_port is not None:
+        from . import certificates  # the import takes 10 ms
+
+        context = certificates.load(config.tls)
+    if config.storage.data_dir is None:
+        return await _serve_until_signal(config, context, None, ports, ensemble)
+    from ..server.storage.opening import OpenDirectory
+
+    data = OpenDirectory(config.storage)
+    try:
+        return await _serve_until_signal(config, context, data, ports, None)
+    except OSError as error:
+        error.filename = error.filename or config.storage.data_dir  # the error of a failed write names no file
+        raise
+    finally:
+        data.release()
+
+
+async def _serve_until_signal(
+    config: Config,
+    context: ServerContext | None,
+    data: OpenDirectory | None,
+    ports: _AdminPorts,
+    ensemble: Ensemble | None,
+) -> int:
+    with GcTuner() as gc_tuner:
+        async with ports as opened:
+            service = _Service(config, context, data, opened, ensemble)
+            await service.assemble(gc_tuner)
+            return await service.run()
+
+
+class _Service:
+    """A daemon with its ports, data and certificates, until a signal stops it.
+
+    Args:
+        config: The configuration.
+        context: The certificates; None without a TLS port.
+        data: The data directory; None to keep all data in memory.
+        ports: The open HTTP ports; None if there are none.
+        ensemble: The ensemble to observe; None for a server with data of its own.
+
+    Attributes:
+        daemon: The daemon, set by :meth:`assemble`.
+        link: The link to the leader of the ensemble, set by :meth:`assemble`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        context: ServerContext | None,
+        data: OpenDirectory | None,
+        ports: AdminPorts | None,
+        ensemble: Ensemble | None,
+    ) -> None:
+        self.config = config
+        self.context = context
+        self.data = data
+        self.ports = ports
+        self.ensemble = ensemble
+        self.daemon: Daemon
+        self.link: LeaderLink | None = None
+
+    async def assemble(self, gc_tuner: GcTuner) -> None:
+        """Create the daemon. A thread recovers its data while the HTTP ports report the progress."""
+        clock, rng = RealClock(), SystemRandom()
+        if self.ensemble is not None:
+            from ..server.observer import assemble_observer
+
+            self.daemon, self.link = assemble_observer(self.ensemble, self.config, clock=clock, gc_tuner=gc_tuner)
+            return
+        recovered = None
+        if self.data is not None:
+            with Progress("recovering") as progress:
+
+                def show(what: str, done: int, total: int) -> None:
+                    self._report(f"recovering: {done:,}{f' of {total:,}' if total else ''} {what}")
+                    progress.show(what, done, total)
+
+                self._report("recovering")
+                loop = asyncio.get_running_loop()
+                _stop_at_once(loop)
+                work = loop.run_in_executor(None, recovered_engine, self.config, clock, rng, self.data, show)
+                try:
+                    recovered = await asyncio.shield(work)
+                except asyncio.CancelledError:  # the thread cannot be stopped, and it writes files
+                    await asyncio.wait((work,))
+                    raise
+        self.daemon = assemble(
+            self.config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=self.data, recovered=recovered
+        )
+
+    def _report(self, starting: str) -> None:
+        """Report the activity of the server on the HTTP ports."""
+        if self.ports is not None:
+            self.ports.starting = starting
+
+    def handle_signals(self, stop: asyncio.Event) -> None:
+        """Set the signal handlers.
+
+        SIGTERM and SIGINT stop the daemon; a second one disconnects clients immediately. SIGHUP reloads the
+        certificates. SIGUSR1 starts read-only mode, SIGUSR2 stops it.
+        """
+        config, daemon = self.config, self.daemon
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            if stop.is_set():
+                daemon.abort_all()
+            stop.set()
+
+        def reload() -> None:
+            """Reload the certificates; keep the present certificates if the new ones cannot be used."""
+            if config.secure_port is None:
+                _log.info("SIGHUP: no certificates to reload")
+                return
+            from . import certificates
+
+            certificates.reload(config.tls, daemon)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
+        loop.add_signal_handler(signal.SIGHUP, reload)
+
+        def set_read_only(on: bool) -> None:
+            if self.link is not None:
+                _log.info("an observer is always read-only")
+                return
+            daemon.set_read_only(on)
+            _log.info("%s: read-only mode %s", *(("SIGUSR1", "started") if on else ("SIGUSR2", "ended")))
+
+        loop.add_signal_handler(signal.SIGUSR1, set_read_only, True)
+        loop.add_signal_handler(signal.SIGUSR2, set_read_only, False)
+
+    async def listen(self) -> list[str]:
+        """Listen on the configured addresses; return a line for each.
+
+        Raises:
+            CommandError: An address cannot be listened on.
+        """
+        config, daemon, lines = self.config, self.daemon, []
+        secure = ("for TLS on", config.secure_host, config.secure_port)
+        for kind, host, port in (("on", config.host, config.port), secure):
+            if port is None:
+                continue
+            try:
+                if kind == "on":
+                    is_number = (host or "").replace(".", "").isdecimal()  # to look up a name, the loop imports codecs
+                    bound = await daemon.start(host, port, at_once=is_number)
+                else:
+                    assert self.context is not None
+                    bound = await daemon.start_secure(host, port, self.context)
+            except (OSError, UnicodeError) as error:  # the host may not be encodable as a name
+                raise CommandError(f"cannot listen on {shown(host or '*', port)}: {why_not(error)}") from None
+            lines += [f"zoolet ready {kind} {shown(one, bound)}" for one in (host or "0.0.0.0").split(",")]
+        if (path := config.unix_socket) is not None:
+            try:
+                await daemon.start_unix(path)
+            except OSError as error:
+                raise CommandError(f"cannot listen on unix:{path}: {why_not(error)}") from None
+            lines.append(f"zoolet ready on unix:{path}")
+        return lines
+
+    async def run(self) -> int:
+        """Serve until a signal; return the exit code."""
+        config, daemon = self.config, self.daemon
+        stop = asyncio.Event()
+        self.handle_signals(stop)
+        logs.attach(daemon, config.admin)
+        try:
+            lines = await self.listen()
+        except CommandError:
+            logs.audit_server("serverStart", "failure")
+            await daemon.stop(gracefully=False)
+            raise
+        logs.audit_server("serverStart", "success")
+        if self.context is not None:
+            from . import certificates
+
+            certificates.watch(config.tls, daemon)
+        for warning in _warnings(config):
+            _log.warning("%s", warning)
+        console = self._console(lines) if config.admin.port is not None else None
+        if self.ports is not None:
+            daemon.measure()
+            self.ports.serve(daemon.observed, self._transfer(), console.routes if console is not None else None)
+            lines += self.ports.lines
+        print("\n".join(lines), flush=True)
+        problem = ""
+        with Systemd(os.environ, lambda: status_line(daemon)):
+            if self.link is None:
+                await stop.wait()
+            else:
+                from .observing import follow
+
+                problem = await follow(self.link, stop)
+        connections, sessions = len(daemon.connections.open), len(daemon.engine.sessions.alive)
+        _log.info("stopping: %s, %s", counted(connections, "connection"), counted(sessions, "session"))
+        logs.audit_server("serverStop", "invoked")
+        if self.ports is not None:
+            self.ports.end()
+        if console is not None:
+            console.stop()
+        is_logged = await daemon.stop()
+        if problem:
+            raise ConfigError(problem)
+        return 0 if is_logged else 1
+
+    def _transfer(self) -> StateTransfer | None:
+        if self.config.admin.port is None or self.link is not None:
+            return None
+        from ..server.storage.transfer import StateTransfer
+
+        connections = self.daemon.connections
+        store = self.data.running if self.data is not None else None
+        return StateTransfer(self.daemon.engine, store, connections.set_time, connections.deliver)
+
+    def _console(self, lines: list[str]) -> EngineConsole:
+        from ..console.attach import EngineConsole  # the import takes some ms
+
+        name = lines[0].rpartition(" ")[2] if lines else ""
+        past = self.data.past if self.data is not None else None
+        return EngineConsole(self.daemon, history=self.config.admin.history, name=name, past=past)
+
+
+def _stop_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    """Exit immediately on a signal: an interrupted recovery leaves the files in a state as after a crash."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, os._exit, 0)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        loop.add_signal_handler(number, lambda: None)
+
+
+def status_line(daemon: Daemon) -> str:
+    """Return the status of a daemon in one line."""
+    reason = ready(daemon.observed)
+    engine = daemon.engine
+    counts = f"{counted(len(engine.sessions.alive), 'session')}, {counted(daemon.observed.node_count(), 'node')}"
+    return f"{reason}; {counts}" if reason else f"serving {counts}"
+
+
+def _warnings(config: Config) -> Iterator[str]:
+    """Yield a line for all ignored keys, and a line for each unknown key or four-letter command."""
+    if config.ignored:
+        yield f"ignored (not supported): {', '.join(config.ignored)}"
+    for key in config.unknown:
+        yield f"{key.where}: ignored (unknown): {key.name}{suggestion(key.nearest)}"
+    if unknown := sorted({*config.whitelist} - {"*", *WORDS}):
+        from difflib import get_close_matches  # the import takes 2 ms
+
+        for word in unknown:
+            near = next(iter(get_close_matches(word, WORDS, 1, 0.7)), None)
+            yield f"ignored (not a four-letter command): {word} in 4lw.commands.whitelist{suggestion(near)}"

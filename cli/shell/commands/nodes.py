@@ -1,0 +1,355 @@
+"""Nodes: create, get, set, stat, ls, delete, getAllChildrenNumber, getEphemerals."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, Final
+
+from ....client.wire.operations import NewNode
+from ....client.wire.watches import Kind
+from ....protocol import records as r
+from ....protocol.acl import OPEN_ACL_UNSAFE
+from ....protocol.enums import MAX_TTL, SEQUENTIAL_MODES, CreateMode, is_ttl_ms
+from ....protocol.errors import ErrorCode, InvalidACLError, NoNodeError
+from ....protocol.node_json import data_json
+from ..acl_text import parse_acl
+from ..command import command, find
+from ..errors import CommandError, UsageError, checked_path, plain_text, text_of
+from ..flags import Flag, Parsed
+from ..texts import data_text, hexdump, stat_json, stat_lines
+from ..walk import walk
+
+if TYPE_CHECKING:
+    from ..shell import Shell
+
+STAT: Final = Flag("s", "Print znode stats additionally")
+WATCH: Final = Flag("w", "Watch for changes on the znode")
+
+
+def deprecated(form: str, instead: str) -> str:
+    """Return zkCli's remark about a form of older releases."""
+    return f"'{form}' has been deprecated. Please use '{instead}' instead."
+
+
+def value_json(path: str, data: bytes | None, stat: r.Stat | None = None) -> dict[str, Any]:
+    """Return a node as JSON."""
+    value: dict[str, Any] = {"path": path, "data": None if data is None else data_json(data)}
+    if stat is not None:
+        value["stat"] = stat_json(stat)
+    return value
+
+
+def number(text: str, error: str) -> int:
+    """Return a number from the command line.
+
+    Raises:
+        CommandError: *text* is not a 64-bit number; the message is *error*.
+    """
+    try:
+        value = int(text)
+    except ValueError:
+        raise CommandError(error) from None
+    if not -(1 << 63) <= value < 1 << 63:
+        raise CommandError(error)
+    return value
+
+
+def version(arguments: Parsed) -> int:
+    """Return the value of ``-v``; -1 for any version.
+
+    Raises:
+        CommandError: The value is not a 32-bit number.
+    """
+    text = arguments.flags.get("v", "-1")
+    reason = f"-v must be a version (a 32-bit number), not {text}"
+    value = number(text, reason)
+    if not -(1 << 31) <= value < 1 << 31:
+        raise CommandError(reason)
+    return value
+
+
+# --- create ---
+
+
+@command(
+    "create",
+    "[-s] [-e] [-c] [-t ttl] path [data] [acl]",
+    "create a node",
+    Flag("e", "ephemeral: deleted at the end of this session"),
+    Flag("s", "sequential: a number is appended to the name"),
+    Flag("c", "container: deleted some time after its last child"),
+    Flag("t", "TTL: deleted after this many milliseconds without change", "ttl"),
+    least=1,
+    paths=1,
+)
+async def create(shell: Shell, arguments: Parsed) -> None:
+    """Create a node, and print its path.
+
+    Raises:
+        CommandError: The ACL list is invalid, or the flags contradict each other.
+        ZooKeeperError: The server rejects the request.
+    """
+    node = _new_node(arguments)
+    path = _new_path(shell, arguments.words[0], node.mode)
+    data = arguments.words[1].encode("utf-8", "surrogateescape") if len(arguments.words) > 1 else None
+    acl = OPEN_ACL_UNSAFE if len(arguments.words) < 3 else parse_acl(arguments.words[2], shell.out)
+    if not acl:
+        raise CommandError("Acl is not valid : null", advice=plain_text(ErrorCode.INVALID_ACL, None))
+    below = shell.client.add_chroot(path + "0")[:-1] if node.mode in SEQUENTIAL_MODES else shell.client.add_chroot(path)
+    try:
+        reply = await shell.request(*node.request(below, data, acl), path)
+    except InvalidACLError as error:
+        raise CommandError(text_of(error), advice=plain_text(ErrorCode.INVALID_ACL, path)) from None
+    created = shell.client.strip_chroot(reply.path)
+    shell.out.remark(f"Created {created}", {"created": created})
+
+
+def _new_path(shell: Shell, word: str, mode: CreateMode) -> str:
+    """Return the path of a new node. The path of a sequential node may end with a slash."""
+    if mode not in SEQUENTIAL_MODES or not word.endswith("/"):
+        return shell.path(word)
+    return shell.path(word + "0")[:-1]
+
+
+def _new_node(arguments: Parsed) -> NewNode:
+    ephemeral, sequential, container = arguments.has("e"), arguments.has("s"), arguments.has("c")
+    if container and (ephemeral or sequential):
+        raise CommandError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
+    if not arguments.has("t"):
+        return NewNode.of(ephemeral, sequential, container, None)
+    ttl = number(arguments.flags["t"], "-t argument must be a long value")
+    if ephemeral or container:
+        raise CommandError(f"TTLs cannot be used with {'Ephemeral' if ephemeral else 'Container'} znodes")
+    if not is_ttl_ms(ttl):
+        raise CommandError(f"ttl must be positive and cannot be larger than: {MAX_TTL}")
+    return NewNode(CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL, ttl)
+
+
+# --- get, set, stat ---
+
+
+async def read(shell: Shell, path: str, watch: bool) -> tuple[bytes | None, r.Stat]:
+    """Read a node, and set a watch if *watch* is true."""
+    if watch:
+        data, stat = await shell.watches.set(Kind.DATA, path)
+    else:
+        data, stat = await shell.client.get(path)
+    return data, stat
+
+
+@command(
+    "get",
+    "[-s] [-w] [-b] [-x] path",
+    "print the data of a node",
+    Flag("b", "Output data in base64 format"),
+    STAT,
+    WATCH,
+    Flag("x", "Output data in hexdump format"),
+    least=1,
+    lists_flags=True,
+    paths=1,
+)
+async def get(shell: Shell, arguments: Parsed) -> None:
+    """Print the data of a node, and with ``-s`` its Stat. ``-w`` sets a watch.
+
+    Raises:
+        NoNodeError: The node does not exist.
+        ZooKeeperError: The server rejects the request.
+    """
+    if len(arguments.words) > 1:
+        shell.out.remark(deprecated("get path [watch]", "get [-s] [-w] path"))
+    path = shell.path(arguments.words[0])
+    data, stat = await read(shell, path, arguments.has("w") or len(arguments.words) > 1)
+    if data is None:
+        lines = ["null"]
+    elif arguments.has("b"):
+        lines = [base64.b64encode(data).decode()]
+    elif arguments.has("x"):
+        lines = hexdump(data)
+    else:
+        lines = [data_text(data)]
+    if arguments.has("s"):
+        lines += stat_lines(stat)
+    shell.out.show(value_json(path, data, stat if arguments.has("s") else None), lines)
+
+
+@command(
+    "set",
+    "path data [-s] [-v version] [-b]",
+    "replace the data of a node",
+    Flag("b", "Supply data in base64 format"),
+    STAT,
+    Flag("v", "Set with an expected version", "version"),
+    least=2,
+    lists_flags=True,
+    paths=1,
+)
+async def set_data(shell: Shell, arguments: Parsed) -> None:
+    """Replace the data of a node.
+
+    Raises:
+        CommandError: The data is not valid base64 although ``-b`` is given, or the version is invalid.
+        BadVersionError: The version of the node differs from ``-v``.
+        ZooKeeperError: The server rejects the request.
+    """
+    path = shell.path(arguments.words[0])
+    data = arguments.words[1].encode("utf-8", "surrogateescape")
+    if arguments.has("b"):
+        try:
+            data = base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise CommandError(f"data is not valid base64: {error}") from None
+    if not arguments.has("v") and len(arguments.words) == 3 and arguments.words[2].lstrip("-").isdigit():
+        arguments.flags["v"] = arguments.words[2]  # release 3.4 has this notation
+    stat = await shell.client.set(path, data, version(arguments))
+    shell.out.show({"path": path, "stat": stat_json(stat)}, stat_lines(stat) if arguments.has("s") else ())
+
+
+@command("stat", "[-w] path", "print the Stat of a node", WATCH, least=1, paths=1)
+async def stat(shell: Shell, arguments: Parsed) -> None:
+    """Print the Stat of a node. ``-w`` sets a watch.
+
+    Raises:
+        NoNodeError: The node does not exist.
+    """
+    if len(arguments.words) > 1:
+        shell.out.remark(deprecated("stat path [watch]", "stat [-w] path"))
+    path = shell.path(arguments.words[0])
+    if arguments.has("w") or len(arguments.words) > 1:
+        result = await shell.watches.set(Kind.EXIST, path)
+    else:
+        result = await shell.client.exists(path)
+    if result is None:
+        raise NoNodeError(path)
+    shell.out.show({"path": path, "stat": stat_json(result)}, stat_lines(result))
+
+
+# --- ls ---
+
+
+@command(
+    "ls",
+    "[-s] [-w] [-R] path",
+    "list the children of a node",
+    Flag("?", "help"),
+    Flag("R", "recurse"),
+    Flag("s", "stat"),
+    Flag("w", "watch"),
+    paths=1,
+)
+async def ls(shell: Shell, arguments: Parsed) -> None:
+    """Print the names of a node's children, or with ``-R`` the paths of the subtree.
+
+    Raises:
+        CommandError: ``-?`` is given; the message is the usage.
+        UsageError: The path is missing.
+        NoNodeError: The node does not exist.
+    """
+    if arguments.has("?"):
+        row = find("ls")
+        assert row is not None
+        raise CommandError(row.usage_text(), advice="\n".join(["usage: ls [options] path", *row.flag_lines()]))
+    if not arguments.words and not shell.directory:
+        raise UsageError
+    if len(arguments.words) > 1:
+        shell.out.remark(deprecated("ls path [watch]", "ls [-w] path"))
+    path = shell.path(arguments.word(0, "."))
+    if arguments.has("R"):
+        await _list_all(shell, path, arguments.has("w"))
+    else:
+        await _list(shell, path, arguments.has("w") or len(arguments.words) > 1, arguments.has("s"))
+
+
+async def _list(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
+    """Print a node's children, and its Stat if *with_stat* is true.
+
+    Raises:
+        NoNodeError: The node does not exist.
+        NoAuthError: The children of the node may not be listed.
+    """
+    if watch:
+        names = await shell.watches.set(Kind.CHILD, path)
+        result = await shell.client.exists(path) if with_stat else None
+    else:
+        names, result = await shell.client.children_and_stat(path)
+    names = sorted(names)
+    value: dict[str, Any] = {"path": path, "children": names}
+    lines = [f"[{', '.join(names)}]"]
+    if with_stat and result is not None:
+        value["stat"] = stat_json(result)
+        lines += stat_lines(result)
+    shell.out.show(value, lines)
+
+
+async def _list_all(shell: Shell, path: str, watch: bool) -> None:
+    """Print the paths of a subtree.
+
+    Raises:
+        NoNodeError: The node does not exist.
+        NoAuthError: The children of a node may not be listed.
+    """
+    async for batch in walk(shell.client, path):
+        for each in batch:
+            if watch:
+                await shell.watches.set(Kind.CHILD, each)
+            shell.out.line({"path": each}, each)
+        shell.out.flush()
+
+
+@command("ls2", "path [watch]", "list the children of a node, and print its Stat", least=1, paths=1, most=2, ours=True)
+async def ls2(shell: Shell, arguments: Parsed) -> None:
+    """Print the names of a node's children and its Stat, as in old releases.
+
+    Raises:
+        NoNodeError: The node does not exist.
+    """
+    shell.out.remark(deprecated("ls2", "ls [-s] path"))
+    await _list(shell, shell.path(arguments.words[0]), len(arguments.words) > 1, True)
+
+
+# --- delete, and counts ---
+
+
+@command("delete", "[-v version] path", "delete a node", Flag("v", "version", "version"), least=1, paths=1)
+async def delete(shell: Shell, arguments: Parsed) -> None:
+    """Delete a node that has no children.
+
+    Raises:
+        CommandError: The version is invalid.
+        NotEmptyError: The node has children.
+        BadVersionError: The version of the node differs from ``-v``.
+        ZooKeeperError: The server rejects the request.
+    """
+    if len(arguments.words) > 1 and not arguments.has("v"):
+        shell.out.remark(deprecated("delete path [version]", "delete [-v version] path"))
+        arguments.flags["v"] = arguments.words[1]
+    path = shell.path(arguments.words[0])
+    await shell.client.delete(path, version(arguments))
+    shell.out.show({"deleted": path}, ())
+
+
+@command("getAllChildrenNumber", "path", "count the nodes below a node, at any depth", least=1, paths=1)
+async def count(shell: Shell, arguments: Parsed) -> None:
+    """Print the number of nodes below a node.
+
+    Raises:
+        UnimplementedError: The server is older than 3.6.
+    """
+    path = shell.path(arguments.words[0])
+    total = await shell.client.count_below(path)
+    shell.out.show({"path": path, "count": total}, [str(total)])
+
+
+@command("getEphemerals", "path", "list the ephemeral nodes of this session", paths=1)
+async def ephemerals(shell: Shell, arguments: Parsed) -> None:
+    """Print the ephemeral nodes of this session.
+
+    Raises:
+        UnimplementedError: The server is older than 3.6.
+    """
+    prefix = shell.path_or_word(arguments.word(0, "/"))
+    if prefix != "/":
+        checked_path(prefix)
+    result = sorted(await shell.client.ephemerals(prefix))
+    shell.out.show({"ephemerals": result}, [f"[{', '.join(result)}]"])

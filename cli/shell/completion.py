@@ -1,0 +1,59 @@
+"""Completions of a line that is being typed: commands, flags and existing paths."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import paths
+from ...protocol.errors import ZooKeeperError
+from . import words
+from .command import find, listed
+from .errors import CommandError
+from .texts import printable
+
+if TYPE_CHECKING:
+    from .shell import Shell
+
+MAX_PATHS: Final = 500
+"""Maximum number of paths that are offered."""
+SECONDS: Final = 2.0
+"""Maximum number of seconds to wait for the server."""
+
+
+async def completions(shell: Shell, line: str) -> list[str]:
+    """Return the completions of the last word of a line, each as a whole word.
+
+    Args:
+        shell: The shell.
+        line: The line up to the cursor.
+    """
+    complete, last, _ = words.last_word(line)
+    if not complete:
+        return [row.name for row in listed() if row.name.startswith(last)]
+    row = find(complete[0])
+    if row is None:
+        return []
+    if complete[0] == "help":
+        return [each.name for each in listed() if each.name.startswith(last)]
+    if last.startswith("-"):
+        return [f"-{flag.name}" for flag in row.flags if f"-{flag.name}".startswith(last)]
+    if complete[0] == "printwatches":
+        return [word for word in ("on", "off") if word.startswith(last)]
+    if last.startswith("/") or (shell.directory and row.paths):
+        return await _paths(shell, last)
+    return ["/"] if row.paths and not last else []
+
+
+async def _paths(shell: Shell, last: str) -> list[str]:
+    """Return the paths that start with a word; none if the server does not answer in time."""
+    above, slash, prefix = last.rpartition("/")
+    try:
+        parent = shell.path(above or slash or shell.directory)
+        async with asyncio.timeout(SECONDS):
+            names = await shell.client.children(parent)
+    except (CommandError, ZooKeeperError, TimeoutError):
+        return []
+    # Unprintable names could control the terminal or look like other names.
+    matching = sorted(name for name in names if name.startswith(prefix) and printable(name) == name)[:MAX_PATHS]
+    return [paths.join(above, name) if slash else name for name in matching]

@@ -1,0 +1,1 @@
+"""Line editors for a terminal: prompt_toolkit or readline."""

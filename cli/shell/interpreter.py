@@ -1,0 +1,190 @@
+"""Executing lines: looks up the command in the table, parses its flags, runs it and reports its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from ...protocol.errors import ZooKeeperError
+from ..addresses import cannot_connect
+from . import words
+from .command import find, listed
+from .errors import INTERRUPTED, NOT_FOUND, CommandError, UsageError, unknown_command
+from .flags import FlagError, parse
+from .output import Output
+from .shell import Settings, Shell
+
+_log = logging.getLogger("zoolet.client")
+USAGE: Final = "ZooKeeper -server host:port -client-configuration properties-file cmd args"
+JSON: Final = "--json"
+"""A flag that every command accepts."""
+
+
+async def execute(shell: Shell, line: str) -> int:
+    """Execute a line, and return its exit code. A line that starts with # is a comment."""
+    if not line.strip(words.BLANKS) or line.startswith("#"):
+        return shell.exit_code
+    shell.history.append(line)
+    code = await run(shell, words.split(line))
+    if shell.pending:
+        line, shell.pending = shell.pending, ""
+        code = await run(shell, words.split(line))
+    return code
+
+
+async def run(shell: Shell, arguments: Sequence[str]) -> int:
+    """Execute a command that is split into words, and return its exit code."""
+    as_json, before = shell.out.as_json, shell.exit_code
+    shell.exit_code = 1
+    try:
+        await _run(shell, arguments)
+        shell.exit_code = before if shell.ended else 0  # quit ends with the code of the command before it
+    except CommandError as error:
+        if error.advice:
+            shell.out.error(error.advice)
+        shell.out.error(str(error))
+        shell.exit_code = error.code
+    except FlagError as error:
+        shell.out.error(str(error))
+    except ZooKeeperError as error:
+        shell.out.error(shell.explained(error))
+    except UnicodeEncodeError as error:
+        shell.out.error(f"not UTF-8: {error.object!r}")
+    except (BrokenPipeError, KeyboardInterrupt, asyncio.CancelledError):
+        raise
+    except Exception as error:  # a defect must not stop the shell, because its ephemeral nodes would be deleted
+        _log.debug("%s failed", arguments[0], exc_info=True)
+        shell.out.error(f"{arguments[0]} failed unexpectedly: {type(error).__name__}: {error}")
+    finally:
+        shell.out.as_json = as_json
+    return shell.exit_code
+
+
+async def _run(shell: Shell, arguments: Sequence[str]) -> None:
+    if not arguments:
+        raise CommandError("No command entered", advice=usage())
+    name, *rest = arguments
+    row = find(name)
+    if row is None:
+        if shell.interactive or shell.out.errors_at_terminal:  # a script gets the output of zkCli
+            near = get_close_matches(name, [other.name for other in listed()], 1)
+            raise CommandError(unknown_command(name, *near), NOT_FOUND)
+        raise CommandError(f"Command not found: Command not found {name}", NOT_FOUND, usage())
+    if not row.offline:
+        shell.client  # noqa: B018 - the property raises an error without a connection
+    if JSON in rest[: rest.index("--") if "--" in rest else len(rest)]:
+        rest.remove(JSON)
+        shell.out.as_json = True
+    parsed = parse(row.flags, rest, one_of=row.one_of, required=row.one_required)
+    try:
+        if len(parsed.words) < row.least or (row.most is not None and len(parsed.words) > row.most):
+            raise UsageError
+        await row.run(shell, parsed)
+    except UsageError:
+        raise CommandError(row.usage_text()) from None
+
+
+def usage() -> str:
+    """Return the list of all commands, which zkCli prints for an unknown command."""
+    return "\n".join([USAGE, *(f"\t{row.name} {row.usage}" for row in listed())])
+
+
+async def interruptible(work: Coroutine[Any, Any, int]) -> int:
+    """Run a coroutine until it returns or Ctrl-C cancels it; return the exit code.
+
+    asyncio's own signal handler does not wake the event loop, so Ctrl-C could be delayed until the next ping.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        with contextlib.suppress(NotImplementedError, ValueError):  # Windows and other threads lack signal handlers
+            loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return INTERRUPTED
+    finally:
+        with contextlib.suppress(NotImplementedError, ValueError):
+            loop.remove_signal_handler(signal.SIGINT)
+
+
+async def run_once(settings: Settings, out: Output, arguments: Sequence[str]) -> int:
+    """Connect, execute one command, and return its exit code."""
+    shell = Shell(settings, out)
+    try:
+        await shell.connect()
+    except CommandError as error:
+        out.error(str(error))
+        return 1
+    connecting = asyncio.ensure_future(shell.client.first_round())
+    running: asyncio.Future[int] = asyncio.ensure_future(run(shell, arguments))
+    try:
+        either: list[asyncio.Future[Any]] = [connecting, running]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not (running.done() or settings.waits_first) and (reason := connecting.result()):
+            out.error(f"KeeperErrorCode = ConnectionLoss: {cannot_connect(reason)}")
+            return 1
+        return await running
+    finally:
+        connecting.cancel()
+        running.cancel()
+        await asyncio.gather(connecting, running, return_exceptions=True)
+        await shell.close()
+
+
+async def run_script(settings: Settings, out: Output, read_line: Callable[[], str]) -> int:
+    """Connect, execute all lines, and return the exit code of the last command.
+
+    Args:
+        settings: Settings of the connection.
+        out: Output of the shell.
+        read_line: Function that returns the next line, or the empty string at the end. It is called in a thread.
+    """
+    shell = Shell(settings, out)
+    try:
+        await shell.connect()
+    except CommandError as error:
+        out.error(str(error))
+        return 1
+    try:
+        lines = _read_in_thread(read_line)
+        while not shell.ended and (line := await anext(lines)):
+            await execute(shell, line.rstrip("\r\n"))
+        return shell.exit_code
+    finally:
+        await shell.close()
+
+
+async def _read_in_thread(read_line: Callable[[], str]) -> AsyncIterator[str]:
+    """Yield lines. A daemon thread, which does not keep the process running, reads each line on request.
+
+    Raises:
+        OSError: The input cannot be read.
+    """
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[str | OSError] = asyncio.Queue()
+    permits = threading.Semaphore(0)
+
+    def read() -> None:
+        line: str | OSError = "first"
+        while line and permits.acquire():
+            try:
+                line = read_line()
+            except OSError as error:
+                line = error
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    threading.Thread(target=read, name="zoolet-script", daemon=True).start()
+    while True:
+        permits.release()
+        line = await lines.get()
+        if isinstance(line, OSError):
+            raise line
+        yield line

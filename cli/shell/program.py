@@ -1,0 +1,136 @@
+"""``zoolet shell``: zkCli commands, interactively, from a script or one at a time."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..options import OptionError, add_connection, auth_of, tls_of
+from ..usage import Parser, add_example, whole_number
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    from .output import Output
+    from .shell import Settings
+
+DESCRIPTION = (
+    "Run zkCli commands and more on any ZooKeeper server: interactively, from a script on stdin, or one command. "
+    "The exit code is that of the last command: 0 success, 1 failure, 127 unknown command. The command 'help' lists "
+    "all commands."
+)
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "shell",
+        help="run zkCli commands, interactively or one at a time",
+        description=DESCRIPTION,
+        allow_abbrev=False,
+    )
+    _add_options(parser)
+    parser.set_defaults(command=lambda options, definitions: _run(options))
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "zoolet shell [options] [HOST:PORT] [COMMAND [ARG ...]]"
+    add_example(parser, "zoolet shell localhost:2181 ls -R /app")
+    parser.add_argument(
+        "-server",
+        "--server",
+        default="localhost:2181",
+        metavar="HOSTS",
+        help="servers, as HOST:PORT,HOST:PORT, and the chroot (default localhost:2181)",
+    )
+    parser.add_argument(
+        "-timeout",
+        "--timeout",
+        type=whole_number(),
+        default=30000,
+        metavar="MS",
+        help="session timeout in milliseconds (default 30000)",
+    )
+    parser.add_argument("-r", action="store_true", dest="read_only", help="accept read-only servers")
+    parser.add_argument(
+        "-waitforconnection", action="store_true", help="wait for a connection for up to the session timeout"
+    )
+    parser.add_argument("--json", action="store_true", help="print each result as a line of JSON")
+    parser.add_argument("--no-colour", action="store_true", help="disable colours, like NO_COLOR")
+    add_connection(parser)
+    parser.add_argument(
+        "words",
+        metavar="COMMAND",
+        nargs=argparse.REMAINDER,
+        help="command to run; HOST:PORT before it replaces -server (default: read commands)",
+    )
+
+
+_ADDRESSES = re.compile(r"[^\s,/]+:\d+(,[^\s,/]+:\d+)*(/.*)?")
+"""HOST:PORT,HOST:PORT/PATH. No command has such a name."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command without the parser of all commands, whose import would take longer than the command itself."""
+    parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
+    _add_options(parser)
+    return _run(parser.parse_args(list(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from ...client.wire.hosts import Hosts
+
+    if options.words and _ADDRESSES.fullmatch(options.words[0]):  # other commands also take an address first
+        options.server, *words = options.words
+        parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
+        _add_options(parser)
+        parser.parse_args(words, options)  # more options may follow the address
+    from .errors import INTERRUPTED
+    from .output import Output
+    from .shell import Settings
+
+    try:
+        Hosts.parse(options.server)
+        settings = Settings(
+            options.server,
+            max(1, options.timeout) / 1000,
+            options.read_only,
+            auth_of(options),
+            tls_of(options),
+            waits_first=options.waitforconnection,
+        )
+    except (OptionError, ValueError) as error:
+        print(f"zoolet shell: {error}", file=sys.stderr)
+        return 2
+    logging.getLogger("zoolet").addHandler(logging.NullHandler())  # the shell itself reports failures
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)  # a test's stream cannot be reconfigured
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="surrogateescape")  # the data of nodes need not be text
+    colour = not (options.no_colour or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
+    out = Output(sys.stdout, sys.stderr, as_json=options.json, colour=colour)
+    try:
+        return _execute(options, settings, out)
+    except KeyboardInterrupt:  # the interrupt came before the loop, or at a terminal
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of the output, such as head, closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _execute(options: argparse.Namespace, settings: Settings, out: Output) -> int:
+    if options.words:
+        from .interpreter import interruptible, run_once
+
+        return asyncio.run(interruptible(run_once(settings, out, options.words)))
+    if sys.stdin.isatty():
+        from .terminal import run_terminal
+
+        return run_terminal(settings, out)
+    from .interpreter import interruptible, run_script
+
+    return asyncio.run(interruptible(run_script(settings, out, sys.stdin.readline)))

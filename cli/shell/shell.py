@@ -1,0 +1,303 @@
+"""The state of a shell for its commands: connection, watches, paths and requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...client.aio.client import Client
+from ...client.serializers import Serializer
+from ...client.wire.backoff import Backoff
+from ...client.wire.states import Event, State
+from ...protocol import records as r
+from ...protocol.acl import OPEN_ACL_UNSAFE, AclList
+from ...protocol.codec import Record
+from ...protocol.enums import CreateMode, EventType
+from ...protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeeperError
+from ...protocol.hexadecimal import hexadecimal
+from ...protocol.operations import OpCode
+from ..addresses import cannot_connect
+from .errors import CommandError, checked_path, text_of
+from .output import Output
+from .texts import event_text, printable
+from .watches import ShellWatches
+
+if TYPE_CHECKING:
+    import ssl
+
+BACKOFF: Final = Backoff(first=0.05, longest=0.5)
+"""Delays between connection attempts, which are short because a user is waiting."""
+FIRST: Final = 1.0
+"""Maximum number of seconds that an interactive shell waits for its first connection."""
+WAITING: Final = 5.0
+"""Maximum number of seconds that a command waits for a lost connection."""
+STATES: Final = {
+    State.CONNECTED: "SyncConnected",
+    State.READ_ONLY: "ConnectedReadOnly",
+    State.SUSPENDED: "Disconnected",
+    State.LOST: "Expired",
+    State.CLOSED: "Closed",
+}
+"""Names of the connection states in events."""
+PROMPTS: Final = {
+    State.CONNECTED: "CONNECTED",
+    State.READ_ONLY: "CONNECTEDREADONLY",
+    State.CLOSED: "CLOSED",
+}
+"""Names of the connection states in the prompt; the other states are CONNECTING."""
+
+
+class Settings(NamedTuple):
+    """Settings of the shell's connection.
+
+    Args:
+        hosts: Connect string, as it was given.
+        timeout: Session timeout in seconds.
+        read_only: Whether to accept a server that has lost its quorum.
+        auth: Credentials of the session.
+        tls: TLS context; None for plain connections.
+        waits_first: Whether a single command waits for a connection for up to the session timeout. Otherwise it waits
+            until all servers have been tried once.
+    """
+
+    hosts: str
+    timeout: float = 30.0
+    read_only: bool = False
+    auth: tuple[tuple[str, bytes], ...] = ()
+    tls: ssl.SSLContext | None = None
+    waits_first: bool = False
+
+
+class _Nullable(Serializer):
+    """Bytes, or None for the null data of a node."""
+
+    def read(self, path: str | None, data: bytes | None) -> Any:
+        return data
+
+
+NULLABLE: Final = _Nullable("bytes or null", bytes, bytes)
+
+
+class Shell:
+    """The state of a shell.
+
+    Args:
+        settings: Settings of the connection.
+        out: Output of the shell.
+
+    Attributes:
+        directory: Node to which relative paths refer; empty before the first ``cd``.
+        history: Lines that were executed.
+        exit_code: Exit code of the last command.
+        shows_watches: Whether events of watches are shown.
+        interactive: Whether the shell runs at a terminal.
+        ended: Whether ``quit`` was executed.
+        terminal_is_lent: Whether an editor is using the terminal and receives Ctrl-C.
+        pending: Line that ``redo`` executes next; empty for none.
+        on_prompt_changed: Function that is called when the prompt changes.
+    """
+
+    def __init__(self, settings: Settings, out: Output) -> None:
+        self.settings = settings
+        self.out = out
+        self.hosts = settings.hosts
+        self.directory = ""
+        self.history: list[str] = []
+        self.exit_code = 0
+        self.shows_watches = True
+        self.interactive = False
+        self.ended = False
+        self.pending = ""
+        self.terminal_is_lent = False
+        self.on_prompt_changed: Callable[[], None] = lambda: None
+        self._client: Client | None = None
+        self._watches: ShellWatches | None = None
+        self._listener: _Listener | None = None
+        self._had_state = False
+        self._show_later: Callable[[str, Any], None] | None = None
+
+    # --- the connection ---
+
+    @property
+    def client(self) -> Client:
+        """The client, which may still be connecting.
+
+        Raises:
+            CommandError: The client is closed.
+        """
+        if self._client is None or self._client.terminal_error is not None:
+            raise CommandError("Not connected")
+        return self._client
+
+    @property
+    def watches(self) -> ShellWatches:
+        """The watches of the session."""
+        assert self._watches is not None
+        return self._watches
+
+    def report_if_closed(self) -> None:
+        """Report a closed connection, as zkCli does after commands that need no connection."""
+        if self._client is None or self._client.terminal_error is not None:
+            self.out.show({"connected": False}, ["Not connected"])
+
+    async def connect(self, hosts: str | None = None) -> None:
+        """Start a client, which connects in the background. The previous client must be closed.
+
+        Raises:
+            CommandError: The connect string is invalid.
+        """
+        settings = self.settings
+        try:
+            client = Client(
+                hosts or self.hosts,
+                settings.timeout,
+                operation_timeout=settings.timeout if settings.waits_first else WAITING,
+                serializer=NULLABLE,
+                read_only=settings.read_only,
+                auth=settings.auth,
+                tls=settings.tls,
+                backoff=BACKOFF,
+            )
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        self.hosts = hosts or self.hosts
+        self._had_state = False
+        self._client = client
+        self._watches = ShellWatches(client, self._show_event)
+        self._listener = _Listener(self, client)
+        client._core.add_listener(self._listener)  # noqa: SLF001 - listeners are called immediately, in event order
+        await client.start(wait=False)
+
+    async def report_connection(self) -> None:
+        """Wait briefly for the first connection, and report the reason if all servers fail."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST):
+                if reason := await self.client.first_round():
+                    self.out.error(f"{cannot_connect(reason)}; retrying")
+
+    async def close(self) -> None:
+        """End the session and the connection."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    def show_state(self, client: Client, state: State) -> None:
+        """Show a change of the connection. A script does not see the expected first and last states."""
+        if client is not self._client:
+            return
+        self.on_prompt_changed()
+        failed = state is State.CLOSED and isinstance(client.terminal_error, AuthFailedError)
+        first, self._had_state = not self._had_state, True
+        expected = not self.interactive and (first or (state is State.CLOSED and not failed))
+        name = "AuthFailed" if failed else STATES.get(state)
+        if name is not None and self.shows_watches and not expected:
+            self._show(Event(EventType.NONE, ""), name)
+
+    def _show_event(self, event: Event) -> None:
+        if self.shows_watches:
+            assert self._client is not None
+            self._show(event, STATES.get(self._client.state, "SyncConnected"))
+
+    def _show(self, event: Event, state: str) -> None:
+        value = {
+            "event": event.type.name.lower(),
+            "state": state,
+            "path": event.path or None,
+            "zxid": None if event.zxid is None else hexadecimal(event.zxid),
+        }
+        show = self._show_later or self.out.event
+        show(event_text(event.type, event.path, state, event.zxid), value)
+
+    @contextmanager
+    def lent_terminal(self) -> Iterator[None]:
+        """Lend the terminal, including Ctrl-C, to another program. Events are shown afterwards."""
+        events: list[tuple[str, Any]] = []
+        self.terminal_is_lent = True
+        self._show_later = lambda text, value: events.append((text, value))
+        try:
+            yield
+        finally:
+            self.terminal_is_lent = False
+            self._show_later = None
+            for text, value in events:
+                self.out.event(text, value)
+
+    @property
+    def prompt(self) -> str:
+        """The prompt."""
+        state = PROMPTS.get(self._client.state, "CONNECTING") if self._client is not None else "CLOSED"
+        if self._client is not None and isinstance(self._client.terminal_error, AuthFailedError):
+            state = "AUTH_FAILED"
+        place = f" {self.directory}" if self.directory else ""
+        return printable(f"[zk: {self.hosts}({state}){place} {len(self.history)}] ")
+
+    # --- paths and requests ---
+
+    def path(self, text: str) -> str:
+        """Return the path that a word stands for.
+
+        Raises:
+            CommandError: The word is not a valid path.
+        """
+        if self.directory and text and not text.startswith("/"):
+            parts = [part for part in self.directory.split("/") if part]
+            for part in text.split("/"):
+                if part == "..":
+                    if not parts:
+                        raise CommandError(f"{text} leads above /")
+                    del parts[-1]
+                elif part not in ("", "."):
+                    parts.append(part)
+            text = "/" + "/".join(parts)
+        return checked_path(text)
+
+    def path_or_word(self, text: str) -> str:
+        """Return the path that a word stands for. Before the first ``cd`` the word is returned unchecked."""
+        return self.path(text) if self.directory else text
+
+    def refuse_chroot(self, what: str) -> None:
+        """Check that the connection has no chroot, which would hide the server's own nodes.
+
+        Args:
+            what: Subject of the error message, such as "quotas are".
+
+        Raises:
+            CommandError: The connection has a chroot.
+        """
+        if self.client.add_chroot("/") != "/":
+            chroot = self.client.add_chroot("/")
+            raise CommandError(f"{what} stored below /zookeeper; connect without the chroot {chroot}, which hides it")
+
+    async def request(self, op: OpCode, request: Record, path: str | None) -> Any:
+        """Make a request. An error contains the path without the chroot."""
+        try:
+            return await self.client.call(op, request)
+        except ZooKeeperError as error:
+            error.path = path
+            raise
+
+    async def create(self, path: str, data: bytes | None, acl: AclList = OPEN_ACL_UNSAFE) -> None:
+        """Create a persistent node. Its data may be null, which the client's ``create()`` does not support."""
+        request = r.CreateRequest(self.client.add_chroot(path), data, acl, CreateMode.PERSISTENT)
+        await self.request(OpCode.CREATE, request, path)
+
+    def explained(self, error: ZooKeeperError) -> str:
+        """Return the message for an error."""
+        if isinstance(error, ClosedError):
+            return "Not connected"
+        if error.code is ErrorCode.CONNECTION_LOSS and self._client is not None and self._client.last_reason:
+            reason = self._client.last_reason
+            error.detail = reason if self._client.session_id else cannot_connect(reason)
+        return text_of(error)
+
+
+class _Listener:
+    """Reports the states of one client to the shell."""
+
+    def __init__(self, shell: Shell, client: Client) -> None:
+        self._shell = shell
+        self._client = client
+
+    def on_state(self, state: State) -> None:
+        self._shell.show_state(self._client, state)

@@ -1,0 +1,166 @@
+"""The interactive shell: lines are read in the main thread, and the client runs in a second thread.
+
+Any line editor can therefore be used, Ctrl-C reaches the line editor, and events are printed while a line is typed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
+
+from . import words
+from .completion import completions
+from .errors import INTERRUPTED, CommandError
+from .interpreter import execute
+from .output import Output
+from .shell import Settings, Shell
+
+T = TypeVar("T")
+WELCOME: Final = "Welcome to ZooKeeper! This is zoolet's shell: type help for a list of commands, Tab to complete."
+
+
+class Editor(Protocol):
+    """A reader of lines from a terminal."""
+
+    def read(self, prompt: Callable[[], str]) -> str:
+        """Read a line, or several pasted lines.
+
+        Raises:
+            EOFError: The input has ended.
+            KeyboardInterrupt: Ctrl-C was typed.
+        """
+        ...
+
+    def write(self, text: str) -> None:
+        """Write text above the line that is being typed; called in a different thread."""
+        ...
+
+    def redraw(self) -> None:
+        """Redraw the prompt, which may have changed; called in a different thread."""
+        ...
+
+    def drop(self) -> None:
+        """Discard input that was typed or pasted but not read yet."""
+        ...
+
+    def close(self) -> None:
+        """Save the history."""
+        ...
+
+
+class Terminal:
+    """A shell, the thread of its client, and a line editor.
+
+    Args:
+        settings: Settings of the connection.
+        out: Output of the shell.
+    """
+
+    def __init__(self, settings: Settings, out: Output) -> None:
+        self._shell = Shell(settings, out)
+        self._shell.interactive = True
+        self._out = out
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._ended: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._serve, name="zoolet-shell", daemon=True)
+
+    def _serve(self) -> None:
+        async def main() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._ended = asyncio.Event()
+            self._ready.set()
+            await self._ended.wait()
+            await self._shell.close()
+
+        asyncio.run(main())
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the thread of the client; Ctrl-C cancels it."""
+        assert self._loop is not None
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        while True:
+            try:
+                return future.result()
+            except KeyboardInterrupt:
+                if self._shell.terminal_is_lent:
+                    continue
+                future.cancel()
+                concurrent.futures.wait([future], timeout=2)
+                raise
+
+    def complete(self, line: str) -> list[str]:
+        """Return the completions of the last word of a line."""
+        return self._call(completions(self._shell, line))
+
+    def run(self) -> int:
+        """Read and execute all lines; return the exit code of the last command."""
+        self._thread.start()
+        self._ready.wait()
+        editor = make_editor(self)
+        self._out.beside = editor.write
+        try:
+            return self._run(editor)
+        finally:
+            editor.close()
+            assert self._loop is not None
+            assert self._ended is not None
+            self._loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join(5)
+
+    def _run(self, editor: Editor) -> int:
+        shell = self._shell
+        self._out.show({"connecting": shell.hosts}, [f"Connecting to {shell.hosts}", WELCOME])
+        try:
+            self._call(self._connect(editor))
+        except CommandError as error:
+            self._out.error(str(error))
+            return 1
+        while not shell.ended:
+            try:
+                text = editor.read(lambda: shell.prompt)
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                continue  # Ctrl-C discards the line that was being typed
+            self._execute(text, editor)
+        return shell.exit_code
+
+    async def _connect(self, editor: Editor) -> None:
+        self._shell.on_prompt_changed = editor.redraw
+        await self._shell.connect()
+        await self._shell.report_connection()  # the first prompt shows CONNECTED once the state is reported
+
+    def _execute(self, text: str, editor: Editor) -> None:
+        """Execute a line, or several pasted lines. Ctrl-C interrupts the current line and discards the others."""
+        for line in words.lines(text):
+            try:
+                self._call(execute(self._shell, line))
+            except KeyboardInterrupt:
+                editor.drop()
+                self._out.error("interrupted")
+                self._shell.exit_code = INTERRUPTED
+                return
+            except concurrent.futures.CancelledError:
+                self._out.error("cancelled")
+            if self._shell.ended:
+                return
+
+
+def make_editor(terminal: Terminal) -> Editor:
+    """Return a line editor: prompt_toolkit if it is installed, otherwise readline."""
+    try:
+        from .editing.toolkit import ToolkitEditor
+    except ImportError:
+        from .editing.plain import PlainEditor
+
+        return PlainEditor(terminal.complete)
+    return ToolkitEditor(terminal.complete)
+
+
+def run_terminal(settings: Settings, out: Output) -> int:
+    """Run an interactive shell; return its exit code."""
+    return Terminal(settings, out).run()

@@ -1,0 +1,87 @@
+"""Walking through a subtree, with many concurrent requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from ...client.aio.client import Client
+from ...client.aio.subtree import MAX_IN_FLIGHT, names_below
+from ...protocol import paths
+from ...protocol.errors import NoAuthError, ZooKeeperError
+from .errors import CommandError
+
+NAMED: Final = 20
+"""Maximum number of unreadable nodes in an error message."""
+
+
+async def children_of(client: Client, parents: list[str]) -> list[list[str] | ZooKeeperError]:
+    """Return the sorted paths of the children of each node, or the error if they cannot be listed."""
+    return [
+        [paths.join(parent, name) for name in sorted(names)] if isinstance(names, list) else names
+        for parent, names in zip(parents, await names_below(client, parents), strict=True)
+    ]
+
+
+async def walk(client: Client, root: str, forbidden: set[str] | None = None) -> AsyncIterator[list[str]]:
+    """Yield the paths of a subtree in batches: a node and its children, then the subtree of each child in turn.
+
+    Args:
+        client: A client.
+        root: Root of the subtree.
+        forbidden: Set to which nodes are added whose children may not be listed; None to raise an error instead.
+
+    Raises:
+        NoNodeError: The root does not exist.
+        NoAuthError: The children of a node may not be listed, and *forbidden* is None.
+    """
+    (first,) = await children_of(client, [root])
+    if isinstance(first, ZooKeeperError):
+        raise first
+    yield [root, *first]
+    # A stack of lists of siblings, with prefetched children of some siblings. The walk continues with the last list.
+    pending: list[_Siblings] = [_Siblings(first)]
+    while pending:
+        siblings = pending[-1]
+        if siblings.at == len(siblings.paths):
+            pending.pop()
+            continue
+        children = await siblings.next(client)
+        if isinstance(children, NoAuthError):
+            if forbidden is None:
+                raise children
+            forbidden.add(siblings.paths[siblings.at - 1])
+        if isinstance(children, list) and children:
+            yield children
+            pending.append(_Siblings(children))
+
+
+class _Siblings:
+    """The children of one node, with the prefetched children of the next siblings."""
+
+    __slots__ = ("_known", "at", "paths")
+
+    def __init__(self, paths: list[str]) -> None:
+        self.paths = paths
+        self.at = 0
+        self._known: list[list[str] | ZooKeeperError] = []
+
+    async def next(self, client: Client) -> list[str] | ZooKeeperError:
+        """Return the children of the next sibling, or the error if they cannot be listed."""
+        place = self.at % MAX_IN_FLIGHT
+        if place == 0:
+            self._known = await children_of(client, self.paths[self.at : self.at + MAX_IN_FLIGHT])
+        self.at += 1
+        return self._known[place]
+
+
+def report(forbidden: set[str]) -> None:
+    """Raise an error if some nodes could not be read.
+
+    Raises:
+        CommandError: *forbidden* is not empty; the message lists its first nodes.
+    """
+    if forbidden:
+        first = sorted(forbidden)[:NAMED]
+        more = f"\nand {len(forbidden) - NAMED:,} more" if len(forbidden) > NAMED else ""
+        raise CommandError("\n".join(f"Insufficient permission : {path}" for path in first) + more)

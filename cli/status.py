@@ -1,0 +1,108 @@
+"""``zoolet status``: check that servers accept reads and writes, and print the result in one line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..client.four_letters import NotExecutedError, ask
+from .addresses import about
+from .event_loop import run_loop
+from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, servers_of
+from .usage import add_example
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    import ssl
+
+    from ..client.wire.hosts import Address
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "status",
+        help="check that servers accept reads and writes",
+        description="Check that servers accept reads and writes, with the four-letter command srvr, and print the "
+        "result in one line. Exit codes: 0 all servers serve, 1 at least one does not.",
+    )
+    add_example(parser, "zoolet status zk1:2181,zk2:2181")
+    parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)
+    add_timeout(parser, 5.0, "time limit for each server")
+    add_tls(parser)
+    parser.set_defaults(command=_status)
+
+
+SINGULAR: Final = {" nodes": " node", " connections": " connection"}
+
+
+class Health(NamedTuple):
+    """The status of one server.
+
+    Args:
+        serves: Whether the server accepts reads and writes.
+        text: Rest of a sentence about the server, which starts with its address.
+        mode: ``standalone``, ``leader``, ``follower`` and so on; empty unless the server accepts reads and writes.
+    """
+
+    serves: bool
+    text: str
+    mode: str = ""
+
+
+def _status(options: argparse.Namespace, definitions: list[str]) -> int:
+    hosts, tls = servers_of(options.hosts, options)
+    return run_loop(_report(hosts.addresses, options.timeout, tls))
+
+
+async def _report(addresses: tuple[Address, ...], timeout: float, tls: ssl.SSLContext | None) -> int:
+    healths = await asyncio.gather(*(_ask(address, timeout, tls) for address in addresses))
+    serving = sum(health.serves for health in healths)
+    if len(addresses) == 1:
+        print(about(addresses[0], healths[0].text))
+    else:
+        each = "; ".join(
+            about(address, health.mode or health.text) for address, health in zip(addresses, healths, strict=True)
+        )
+        print(f"{serving} of {len(addresses)} servers accept reads and writes: {each}")
+    return 0 if serving == len(addresses) else 1
+
+
+async def _ask(address: Address, timeout: float, tls: ssl.SSLContext | None) -> Health:
+    """Query the health of one server."""
+    try:
+        answer = await ask(address, "srvr", timeout, tls)
+    except NotExecutedError:
+        return Health(False, "is running, but its state is unknown: srvr is not in 4lw.commands.whitelist")
+    except OSError as error:
+        return Health(False, str(error))
+    return read_answer(answer)
+
+
+def read_answer(text: str) -> Health:
+    """Return the health that an answer to ``srvr`` describes.
+
+    Source: ServerStats.toString; AbstractFourLetterCommand.ZK_NOT_SERVING.
+    """
+    facts = {name: value for name, _, value in (line.partition(": ") for line in text.splitlines())}
+    mode = re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
+    if not mode:
+        is_zookeeper = "not currently serving" in text
+        return Health(False, "is running but not serving requests" if is_zookeeper else "is not a ZooKeeper server")
+    if mode == "read-only":
+        reason = facts.get("Writes refused", "")
+        shown_reason = "".join(character if character.isprintable() else "?" for character in reason[:200])
+        return Health(False, f"refuses writes: {shown_reason if reason else 'read-only mode'}")
+    shown = [f"serves as {mode}"]
+    for name, before, behind in (
+        ("Zxid", "zxid ", ""),
+        ("Node count", "", " nodes"),
+        ("Connections", "", " connections"),
+        ("Outstanding", "", " outstanding"),
+        ("Latency min/avg/max", "latency ", " ms"),
+    ):
+        value = re.sub(r"[^0-9a-fx./-]", "", facts.get(name, ""))
+        if value:
+            shown.append(f"{before}{value}{SINGULAR.get(behind, behind) if value == '1' else behind}")
+    return Health(True, ", ".join(shown), mode)

@@ -1,0 +1,189 @@
+"""``zoolet top``: live statistics of servers: rates, latencies, and the connections with the most requests."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from ..client.four_letters import Sample, number_of, rates, sample
+from .addresses import about
+from .event_loop import run_loop
+from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, seconds, servers_of
+from .usage import add_example
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    import ssl
+
+    from ..client.wire.hosts import Address
+
+QUIT: Final = (b"q", b"Q", b"\x04")
+CLEAR: Final = "\x1b[H\x1b[2J"
+MAX_CONNECTIONS: Final = 15
+"""Maximum number of connections that are shown for each server."""
+COUNTS: Final = {
+    "num_alive_connections": ("connection", "connections"),
+    "global_sessions": ("session", "sessions"),
+    "znode_count": ("node", "nodes"),
+    "ephemerals_count": ("ephemeral", "ephemeral"),
+    "watch_count": ("watch", "watches"),
+    "approximate_data_size": ("byte", "bytes"),
+}
+"""Totals that are shown if the server reports them: the mntr key, and the singular and plural in the output."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "top",
+        help="show live statistics",
+        description="Show live statistics of servers: requests and packets per second, latencies, connections, "
+        "watches, nodes, and the connections with the most requests. The servers must allow the four-letter commands "
+        "mntr and cons, or srvr, in 4lw.commands.whitelist. Press q to quit.",
+    )
+    add_example(parser, "zoolet top zk1:2181,zk2:2181 --interval 5")
+    parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)
+    parser.add_argument(
+        "-n", type=count, default=0, metavar="COUNT", help="stop after COUNT updates (default: when you press q)"
+    )
+    parser.add_argument(
+        "--interval", type=seconds, default=2.0, metavar="SECONDS", help="seconds between updates (default 2)"
+    )
+    parser.add_argument("--json", action="store_true", help="print each update as a line of JSON")
+    add_timeout(parser, 5.0, "time limit for each server")
+    add_tls(parser)
+    parser.set_defaults(command=lambda options, definitions: _top(options))
+
+
+def count(text: str) -> int:
+    """Return the number of updates that an option sets.
+
+    Raises:
+        ArgumentTypeError: *text* is not a number from 1.
+    """
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < 1 << 31:
+        raise argparse.ArgumentTypeError(f"must be a number of updates, 1 or more, not {text!r}")
+    return value
+
+
+def _top(options: argparse.Namespace) -> int:
+    hosts, tls = servers_of(options.hosts, options)
+    try:
+        return run_loop(_follow(hosts.addresses, options, tls))
+    except BrokenPipeError:  # the reader of the output, such as head, closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
+    before: dict[Address, Sample] = {}
+    quitting = asyncio.Event()
+    with _keys(lambda key: quitting.set() if key in QUIT else None):
+        for times in itertools.count(1):
+            answers = await asyncio.gather(*(sample(address, options.timeout, tls) for address in addresses))
+            samples = dict(zip(addresses, answers, strict=True))
+            _print(samples, before, options)
+            if times == options.n:
+                return 0 if any(each.numbers for each in samples.values()) else 1
+            before = samples
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(quitting.wait(), options.interval)
+                break
+    return 0
+
+
+@contextlib.contextmanager
+def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
+    """Call a function with each key that is pressed at the terminal, before the line is complete."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    tty.setcbreak(number)
+    loop.add_reader(number, lambda: pressed(os.read(number, 1)))
+    try:
+        yield
+    finally:
+        loop.remove_reader(number)
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+def _print(samples: dict[Address, Sample], before: dict[Address, Sample], options: argparse.Namespace) -> None:
+    if options.json:
+        import json
+
+        value = {
+            str(address): {
+                **each.numbers,
+                **rates(each, before.get(address)),
+                "state": each.state,
+                "connections": each.connections,
+            }
+            for address, each in samples.items()
+        }
+        print(json.dumps(value), flush=True)
+        return
+    from .shell.texts import printable
+
+    texts = [time.strftime("%H:%M:%S")]
+    for address, each in samples.items():
+        texts += described(str(address), each, before.get(address))
+    clear = CLEAR if sys.stdout.isatty() else ""
+    print(clear + "\n".join(printable(text) for text in texts), flush=True)
+
+
+def described(address: str, now: Sample, before: Sample | None) -> list[str]:
+    """Return the lines about one server."""
+    if not now.numbers:
+        return [about(address, now.state)]
+    n = now.numbers.get
+    rate = rates(now, before)
+    per_second = "{packets_received_per_second:,.0f} in/s, {packets_sent_per_second:,.0f} out/s, "
+    requests = per_second.format(**rate) if len(rate) == 2 else ""
+    texts = [
+        f"{address}  {now.state}",
+        f"  {requests}{n('outstanding_requests', 0):,.0f} outstanding, latency min/avg/max "
+        f"{n('min_latency', 0):g}/{n('avg_latency', 0):g}/{n('max_latency', 0):g} ms",
+        "  "
+        + ", ".join(f"{n(name):,.0f} {words[n(name) != 1]}" for name, words in COUNTS.items() if name in now.numbers),
+    ]
+    if now.problem:
+        return [*texts, f"  no connections shown: the server {now.problem}"]
+    return texts + connection_lines(now, before)
+
+
+def connection_lines(now: Sample, before: Sample | None) -> list[str]:
+    """Return a line for each of the busiest connections."""
+    earlier = before.connections if before is not None else {}
+    rows = []
+    for address, facts in now.connections.items():
+        if "sid" not in facts:  # the connection has no session
+            continue
+        received = number_of(facts, "recved")
+        old = earlier.get(address)
+        lately = received - number_of(old, "recved") if old is not None else 0
+        rows.append((lately, received, address, facts))
+    rows.sort(reverse=True, key=lambda row: row[:2])
+    texts = [f"  {'session':>20} {'client':<24} {'recent':>8} {'all':>10} {'last':<6} {'avg ms':>7} {'timeout':>8}"]
+    texts += [
+        f"  {facts['sid']:>20} {address:<24} {lately:>8,} {received:>10,} {facts.get('lop', ''):<6} "
+        f"{facts.get('avglat', ''):>7} {facts.get('to', ''):>8}"
+        for lately, received, address, facts in rows[:MAX_CONNECTIONS]
+    ]
+    if len(rows) > MAX_CONNECTIONS:
+        texts.append(f"  and {len(rows) - MAX_CONNECTIONS:,} more")
+    return texts if len(texts) > 1 else []

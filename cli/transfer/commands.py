@@ -1,0 +1,251 @@
+"""``zoolet dump``, ``zoolet load`` and ``zoolet push``: copy trees between servers and files."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..addresses import cannot_connect
+from ..event_loop import run_loop
+from ..options import SESSION, CommandError, OptionError, add_connection, add_timeout, client_of, servers_of
+from ..progress import Progress
+from ..usage import add_example
+
+if TYPE_CHECKING:  # a daemon imports this module for its parser
+    from ...client.aio.client import Client
+    from .node import TransferNode
+    from .target import Outcome, Target
+
+HOSTS: Final = "servers, as HOST:PORT,HOST:PORT, and the root of the tree (default /)"
+GOES_ON: Final = "; run the same command again to continue"
+MAX_NAMED: Final = 5
+"""Maximum number of nodes in an error message."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser."""
+    dump = commands.add_parser(
+        "dump",
+        help="copy a tree from a server to a file",
+        description="Copy a tree from a server to a file, without its ephemeral nodes.",
+    )
+    dump.add_argument("source", metavar="HOSTS[/PATH]", help=HOSTS)
+    dump.add_argument(
+        "file",
+        metavar="FILE",
+        type=lambda name: Path("/dev/stdout" if name == "-" else name),
+        help="JSON file if the name ends with .json, otherwise msgpack; - for stdout, in msgpack",
+    )
+    add_example(dump, "zoolet dump localhost:2181/app app.json")
+    dump.set_defaults(command=_command(_dump))
+    load = commands.add_parser(
+        "load",
+        help="copy a tree from a file to a server",
+        description="Copy a tree from a file to a server. Nodes that are already identical on the server are skipped, "
+        "and no nodes are deleted.",
+    )
+    load.add_argument("target", metavar="HOSTS[/PATH]", help=HOSTS)
+    load.add_argument(
+        "file",
+        metavar="FILE",
+        type=lambda name: Path("/dev/stdin" if name == "-" else name),
+        help="file of zoolet dump or zoolet datadir export; - for stdin, in msgpack",
+    )
+    add_example(load, "zoolet load localhost:2181/app app.json")
+    load.set_defaults(command=_command(_load))
+    push = commands.add_parser(
+        "push",
+        help="copy a tree to another server",
+        description="Copy a tree from one server to another server, or to another path of the same server. Nodes that "
+        "are already identical at the target are skipped, and no nodes are deleted.",
+    )
+    push.add_argument("source", metavar="FROM[/PATH]", help=HOSTS)
+    push.add_argument("target", metavar="TO[/PATH]", help="servers and root to copy to")
+    add_example(push, "zoolet push old:2181/app new:2181/app --dry-run")
+    push.set_defaults(command=_command(_push))
+    for parser in (dump, load, push):
+        _add_options(parser)
+        if parser is not dump:
+            parser.add_argument("--dry-run", action="store_true", help="list the changes without making them")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a connection."""
+    add_connection(parser)
+    add_timeout(parser, 10.0, SESSION)
+
+
+def _command(job: Callable[[argparse.Namespace], Coroutine[Any, Any, int]]) -> Callable[..., int]:
+    def command(options: argparse.Namespace, definitions: list[str]) -> int:
+        from .files import FileError
+
+        try:
+            return run_loop(job(options))
+        except FileError as error:
+            raise OptionError(str(error)) from None
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(GOES_ON if job is not _dump else "") from None
+
+    return command
+
+
+@asynccontextmanager
+async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[tuple[Client, str]]:
+    """Connect to the servers of a connect string, and wait for a server that is starting; yield client and path.
+
+    Raises:
+        OptionError: The connect string or an option is invalid, or a file cannot be read.
+        CommandError: No server was reached in time.
+    """
+    hosts, tls = servers_of(where.rstrip("/"), options)
+    addresses = ",".join(map(str, hosts.addresses))
+    client = client_of(addresses, tls, options, max(60.0, options.timeout))
+    try:
+        async with asyncio.timeout(options.timeout):
+            await client.start()
+    except TimeoutError:
+        last = client.last_reason or f"{addresses}: no answer within {options.timeout:g} s"
+        await client.aclose()
+        raise CommandError(cannot_connect(last)) from None
+    try:
+        yield client, hosts.chroot or "/"
+    finally:
+        await client.aclose()
+
+
+async def _dump(options: argparse.Namespace) -> int:
+    from .files import STDOUT, Writer
+    from .source import NO_PERMISSION, Source
+
+    async with _connected(options.source, options) as (client, root):
+        source = Source(client, root)
+        await source.count()
+        with Writer(options.file, root) as writer, Progress("dumping") as progress:
+            async for batch in source.batches():
+                for node in batch:
+                    writer.write(node)
+                progress.show("nodes", writer.nodes, source.total)
+            named = writer.finish(source.ephemerals, complete=not source.unreadable)
+    out = sys.stdout if options.file.is_file() and options.file != STDOUT else sys.stderr
+    print(f"{options.file}: {_nodes(writer.nodes)} of {root}{_left_out(source.ephemerals)}", file=out)
+    if not named:
+        text = f"{options.file} was not replaced; the nodes that could be read are in {writer.temporary}"
+        print(f"zoolet dump: {text}", file=sys.stderr)
+    return _complain("dump", "could not be read", dict.fromkeys(source.unreadable, NO_PERMISSION))
+
+
+async def _load(options: argparse.Namespace) -> int:
+    from .files import FileError
+
+    with _twice(options.file) as file:
+        try:
+            return await _load_file(options, file)
+        except FileError as error:
+            raise FileError(options.file, error.problem) from None
+
+
+@contextmanager
+def _twice(path: Path) -> Iterator[Path]:
+    """Yield a file that can be read twice: *path*, or a copy of its content if it is a pipe."""
+    if path.is_file():
+        yield path
+        return
+    import shutil
+    import tempfile
+
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise OptionError(f"cannot read {path}: {error.strerror}") from None
+    with stream, tempfile.NamedTemporaryFile(suffix=path.suffix) as file:
+        shutil.copyfileobj(stream, file)
+        file.flush()
+        yield Path(file.name)
+
+
+async def _load_file(options: argparse.Namespace, file: Path) -> int:
+    from ...client.aio.subtree import MAX_IN_FLIGHT
+    from . import files
+    from .target import Target
+
+    total = files.check(file)  # nothing must be written if the file is damaged
+    async with _connected(options.target, options) as (client, root):
+        target = Target(client, root, dry_run=options.dry_run)
+        await target.begin()
+        with Progress("loading") as progress:
+            batch: list[TransferNode] = []
+            done = size = 0
+            for node in files.read(file):
+                batch.append(node)
+                size += len(node.data or b"")
+                if len(batch) == MAX_IN_FLIGHT or size > 1 << 20:
+                    await target.write(batch)
+                    done, size, batch = done + len(batch), 0, []
+                    progress.show("nodes", done, total)
+            await target.write(batch)
+            await target.finish()
+    return _report("load", target, options, 0)
+
+
+async def _push(options: argparse.Namespace) -> int:
+    from .source import NO_PERMISSION, Source
+    from .target import Target, copy, into_itself
+
+    async with _connected(options.source, options) as (source_client, source_root):
+        async with _connected(options.target, options) as (target_client, target_root):
+            inside = f"{target_root}/".startswith(f"{source_root.rstrip('/')}/")
+            if inside and set(_addresses(options.source)) & set(_addresses(options.target)):
+                raise CommandError(into_itself(options.source, options.target))
+            source = Source(source_client, source_root)
+            await source.count()
+            target = Target(target_client, target_root, dry_run=options.dry_run)
+            with Progress("pushing") as progress:
+                await copy(source, target, progress.show)
+    wrong = _complain("push", "could not be read", dict.fromkeys(source.unreadable, NO_PERMISSION))
+    return max(wrong, _report("push", target, options, source.ephemerals))
+
+
+def _addresses(where: str) -> list[str]:
+    from ...client.wire.hosts import Hosts
+
+    return [str(address).replace("localhost", "127.0.0.1") for address in Hosts.parse(where).addresses]
+
+
+def _report(command: str, target: Target, options: argparse.Namespace, ephemerals: int) -> int:
+    outcome: Outcome = target.outcome
+    would = "would be " if options.dry_run else ""
+    counters = f", counters of {_nodes(outcome.counters)} raised" if outcome.counters else ""
+    print(
+        f"{options.target}: {would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, "
+        f"{outcome.same:,} the same{counters}{_left_out(ephemerals)}"
+    )
+    if options.dry_run:
+        for what, nodes in (("create", outcome.created), ("change", outcome.changed)):
+            for path in nodes.first:
+                print(f"{what} {path}")
+            if nodes.count > len(nodes.first):
+                print(f"{what} {nodes.count - len(nodes.first):,} more")
+    return _complain(command, "could not be written", outcome.failed)
+
+
+def _nodes(count: int) -> str:
+    return f"{count:,} node" + "s" * (count != 1)
+
+
+def _left_out(ephemerals: int) -> str:
+    return f"; {_nodes(ephemerals).replace('node', 'ephemeral node')} left out" if ephemerals else ""
+
+
+def _complain(command: str, what: str, failed: dict[str, str]) -> int:
+    """Print the first nodes that failed on stderr; return the exit code."""
+    if not failed:
+        return 0
+    shown = "; ".join(f"{path}: {reason}" for path, reason in list(failed.items())[:MAX_NAMED])
+    more = f"; and {len(failed) - MAX_NAMED:,} more" if len(failed) > MAX_NAMED else ""
+    print(f"zoolet {command}: {_nodes(len(failed))} {what}: {shown}{more}", file=sys.stderr)
+    return 1

@@ -1,0 +1,276 @@
+"""Files that contain a tree, in msgpack or in human-readable JSON.
+
+A msgpack file is a stream of any length: a map with the format, a list for each node, and a map with the counts::
+
+    {"format": "zoolet dump", "version": 1, "root": "/app"}
+    [path, data, ACL list as [permissions, scheme, id] or nil for everyone, creates, ttl in ms or nil, container]
+    ...
+    {"nodes": 3, "ephemerals": 1}
+
+:mod:`zoolet.protocol.node_json` describes the JSON format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Self
+
+from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
+from ...protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, node_of
+from ...protocol.node_spec import node_problem
+from .node import TransferNode, problem_of
+
+FORMAT: Final = "zoolet dump"
+VERSION: Final = 1
+LARGEST: Final = 1 << 30
+"""Maximum size of one node in bytes."""
+
+
+class FileError(ValueError):
+    """A file does not contain a valid tree.
+
+    Args:
+        path: The file.
+        problem: Rest of a sentence about the file, which starts with its path.
+    """
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path} {problem}")
+        self.problem = problem
+
+
+def is_json(path: Path) -> bool:
+    """Return whether the name of a file ends with ``.json``."""
+    return path.suffix == ".json"
+
+
+# --- out ---
+
+
+STDOUT: Final = Path("/dev/stdout")
+
+
+class Writer:
+    """Writes a file that only its owner can read. The file has a temporary name until it is complete.
+
+    Args:
+        path: The file.
+        root: Path of the tree on its server.
+    """
+
+    def __init__(self, path: Path, root: str) -> None:
+        self._is_output = path == STDOUT
+        self._path = path.resolve() if path.is_symlink() and not self._is_output else path
+        self._root = root
+        self.temporary = self._path.with_name(self._path.name + ".part")
+        # A pipe, a terminal or another special file must not be replaced by a regular file.
+        self._is_stream = self._is_output or (path.exists() and not path.is_file())
+        self._is_json = is_json(path)
+        self._stream: BinaryIO  # __enter__ sets the stream
+        self._kept: dict[str, TransferNode] = {}  # nodes of a JSON file, which is written at the end
+        self.nodes = 0
+
+    def __enter__(self) -> Self:
+        if not self._is_stream:
+            self.temporary.unlink(missing_ok=True)  # a killed transfer may have left the file or a link
+        if self._is_output:
+            descriptor = os.dup(1)  # opening stdout again could truncate it and would lose the write position
+        elif self._is_stream:
+            descriptor = os.open(self._path, os.O_WRONLY)
+        else:
+            try:
+                descriptor = os.open(self.temporary, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            except OSError as error:
+                error.filename = str(self._path)  # the name that the user knows
+                raise
+        self._stream = os.fdopen(descriptor, "wb")
+        if not self._is_json:
+            self._pack({"format": FORMAT, "version": VERSION, "root": self._root})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+        if error is not None and not self._is_stream:
+            self.temporary.unlink(missing_ok=True)
+
+    def _pack(self, value: object) -> None:
+        import msgpack  # the import takes 5 ms
+
+        self._stream.write(msgpack.packb(value, use_bin_type=True) or b"")
+
+    def write(self, node: TransferNode) -> None:
+        """Write a node."""
+        self.nodes += 1
+        if self._is_json:
+            self._kept[node.path] = node
+        else:
+            acl = None
+            if node.acl is not None and node.acl != OPEN_ACL_UNSAFE:
+                acl = [[entry.perms, entry.id.scheme, entry.id.id] for entry in node.acl]
+            self._pack([node.path, node.data, acl, node.creates, node.ttl, node.container])
+
+    def finish(self, ephemerals: int, *, complete: bool = True) -> bool:
+        """Write the end and rename the file; return False if the file keeps its temporary name.
+
+        Args:
+            ephemerals: Number of ephemeral nodes that were left out.
+            complete: Whether all nodes could be read. If not, an existing file is not replaced.
+        """
+        if self._is_json:
+            self._stream.write(json.dumps(self._tree(), indent=1, ensure_ascii=False).encode() + b"\n")
+        else:
+            self._pack({"nodes": self.nodes, "ephemerals": ephemerals})
+        self._stream.flush()
+        if self._is_stream:
+            return True
+        os.fsync(self._stream.fileno())
+        if not complete and self._path.exists():
+            return False
+        self.temporary.replace(self._path)
+        return True
+
+    def _tree(self) -> dict[str, Any]:
+        children = Counter(path.rpartition("/")[0] for path in self._kept if path)
+        tree = {}
+        for path, node in sorted(self._kept.items()):
+            if path or self._root != "/":  # JSON of a whole tree leaves out the root, which every server has
+                created = max(0, node.creates - children[path])
+                tree[path or "/"] = node_json(JsonNode(node.data, node.acl, children_created=created))
+        return tree
+
+
+# --- in ---
+
+
+def read(path: Path) -> Iterator[TransferNode]:
+    """Yield the nodes of a file, parents before children.
+
+    Raises:
+        FileError: The file is damaged, incomplete, of an unknown version, or of a different format.
+        OSError: The file cannot be read.
+    """
+    return _read_json(path) if is_json(path) else _read_stream(path)
+
+
+def check(path: Path) -> int:
+    """Read the whole file and return the number of nodes; raises the same errors as :func:`read`."""
+    return sum(1 for _ in read(path))
+
+
+def _read_stream(path: Path) -> Iterator[TransferNode]:
+    with path.open("rb") as stream:
+        values = _values(path, stream)
+        head = next(values, None)
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise FileError(path, "is not a file of zoolet dump (the name of a JSON file must end with .json)")
+        if head.get("version") != VERSION:
+            raise FileError(path, f"is a dump of version {head.get('version')}; expected version {VERSION}")
+        nodes = 0
+        known: set[str] = set()
+        for value in values:
+            if isinstance(value, dict):
+                if value.get("nodes") != nodes:
+                    raise FileError(path, f"is damaged: expected {value.get('nodes')} nodes, found {nodes}")
+                if next(values, None) is not None:
+                    raise FileError(path, "is damaged: unexpected data after the end")
+                return
+            node = _node(path, value)
+            above = node.path.rpartition("/")[0]
+            if node.path in known or (node.path and above not in known):
+                raise FileError(path, f"is damaged: {node.path} occurs twice or before its parent")
+            known.add(node.path)
+            nodes += 1
+            yield node
+        raise FileError(path, f"is truncated: unexpected end of file after {nodes} nodes")
+
+
+def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
+    import msgpack
+
+    unpacker = msgpack.Unpacker(stream, raw=False, max_buffer_size=LARGEST)
+    count = 0
+    try:
+        for value in unpacker:
+            count += 1
+            yield value
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        reason = str(error) or type(error).__name__
+        raise FileError(path, f"is damaged after value {count}: {reason}") from None
+
+
+def _node(path: Path, value: Any) -> TransferNode:
+    try:
+        name, data, acl, creates, ttl, container = value
+        problem = problem_of(name) if isinstance(name, str) else "a path must be text"
+        if problem is not None:
+            raise FileError(path, f"contains the invalid path {name!r}: {problem}")
+        if not isinstance(creates, int) or creates < 0 or not (ttl is None or type(ttl) is int):
+            raise TypeError
+        seconds = None if ttl is None else ttl / 1000
+        if node_problem(data, seconds, container, creates) is not None:
+            raise TypeError
+        return TransferNode(name, data, _acl(acl), creates, ttl, container)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(path, f"contains an invalid node: {value!r:.80}") from None
+
+
+def _acl(value: Any) -> AclList:
+    if value is None:
+        return OPEN_ACL_UNSAFE
+    entries = []
+    for perms, scheme, name in value:
+        if (
+            not isinstance(perms, int)
+            or not 0 <= perms < 32
+            or not isinstance(scheme, str)
+            or not isinstance(name, str)
+        ):
+            raise TypeError
+        entries.append(ACL(perms, Id(scheme, name)))
+    return tuple(entries)
+
+
+def _read_json(path: Path) -> Iterator[TransferNode]:
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileError(path, f"is not valid JSON: {error}") from None
+    nodes: dict[str, JsonNode] = {}
+    implied: set[str] = {""}
+    try:
+        _flatten(check_tree(tree), "", nodes, implied)
+    except NodeJsonError as error:
+        raise FileError(path, f"is invalid: {error}") from None
+    children: dict[str, int] = {}
+    for name in sorted(nodes):  # parents precede their children
+        problem = problem_of(name)
+        if problem is not None:
+            raise FileError(path, f"contains the invalid path {name!r}: {problem}")
+        above = name.rpartition("/")[0]
+        children[above] = children.get(above, 0) + bool(name)
+    for name in sorted(nodes.keys() | implied, key=lambda name: (name.count("/"), name)):
+        node = nodes.get(name, JsonNode(b""))
+        created = node.children_created + children.get(name, 0) if node.children_created else 0
+        ttl = None if node.ttl is None else round(node.ttl * 1000)
+        yield TransferNode(name, node.data, node.acl, created, ttl, node.container, name not in nodes)
+
+
+def _flatten(tree: dict[str, Any], above: str, nodes: dict[str, JsonNode], implied: set[str]) -> None:
+    for name, value in tree.items():
+        path = f"{above}/{name.strip('/')}".rstrip("/")
+        node, children = node_of(value, path)
+        parent = path.rpartition("/")[0]
+        while parent and parent not in implied:
+            implied.add(parent)
+            parent = parent.rpartition("/")[0]
+        nodes[path] = node
+        _flatten(check_tree(children, path), path, nodes, implied)

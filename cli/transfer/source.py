@@ -1,0 +1,163 @@
+"""Reading a tree from a server: parents before children, with many concurrent requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ...client.aio.client import Client
+from ...client.aio.subtree import MAX_IN_FLIGHT, answers
+from ...client.wire.states import State
+from ...protocol import records as r
+from ...protocol.acl import ACL
+from ...protocol.errors import (
+    ConnectionLossError,
+    NoAuthError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from ...protocol.operations import OpCode
+from .node import TransferNode, joined
+
+BATCH_BYTES: Final = 4 << 20
+"""Bytes of data in a batch above which the next batch has fewer nodes."""
+RECONNECT_TIMEOUTS: Final = 6
+"""Number of session timeouts to wait for a lost connection."""
+ATTEMPTS: Final = 10
+"""Maximum number of attempts for requests whose connection is lost."""
+NO_PERMISSION: Final = "permission denied (authenticate with --auth)"
+SYSTEM: Final = "/zookeeper"
+"""Root of the server's own nodes, which are not transferred."""
+T = TypeVar("T")
+
+
+async def retried(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Make requests that can safely be repeated, until their replies arrive.
+
+    Raises:
+        ConnectionLossError: The client was disconnected for several session timeouts, or lost its connection in each
+            attempt.
+    """
+    seconds = RECONNECT_TIMEOUTS * max(1.0, client.session_timeout)
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await attempt()
+        except (ConnectionLossError, SessionExpiredError):
+            try:
+                async with asyncio.timeout(seconds):
+                    await client.wait_for(State.CONNECTED)
+            except TimeoutError:
+                raise ConnectionLossError(None, f"no connection to the server for {seconds:.0f} s") from None
+    return await attempt()
+
+
+class Look(NamedTuple):
+    """Data, Stat and ACL list of a node on a server."""
+
+    data: bytes | None
+    stat: r.Stat
+    acl: Any
+
+
+async def look(client: Client, paths: list[str]) -> list[Look | ZooKeeperError]:
+    """Return data, Stat and ACL list of nodes, or the error for a node that is missing or cannot be read."""
+    calls: list[Awaitable[Any]] = []
+    for path in paths:
+        calls.append(client.call(OpCode.GET_DATA, r.GetDataRequest(client.add_chroot(path), False)))
+        calls.append(client.call(OpCode.GET_ACL, r.GetACLRequest(client.add_chroot(path))))
+    replies: Iterator[Any] = iter(await answers(calls, NoNodeError, NoAuthError))
+    looks: list[Look | ZooKeeperError] = []
+    for data, acl in zip(replies, replies, strict=True):
+        errors = [reply for reply in (data, acl) if isinstance(reply, ZooKeeperError)]
+        if not errors and any(is_masked(entry) for entry in acl.acl or ()):
+            errors = [NoAuthError()]  # a copy of the masked list would lock out its users
+        looks.append(errors[0] if errors else Look(data.data, data.stat, tuple(acl.acl or ())))
+    return looks
+
+
+def is_masked(entry: ACL) -> bool:
+    """Return whether the server masked the password hash, which it does for clients without ADMIN permission.
+
+    Source: FinalRequestProcessor, case getACL.
+    """
+    return entry.id.scheme == "digest" and (entry.id.id or "").endswith(":x")
+
+
+def creates_of(stat: r.Stat) -> int:
+    """Return the number of children that were ever created below a node.
+
+    The cversion counts creates and deletes, and numChildren is the number of creates minus the number of deletes.
+    """
+    return ((stat.cversion + stat.numChildren) & 0xFFFFFFFF) >> 1
+
+
+class Source:
+    """A tree on a server, without nodes that are created while it is read: the transfer itself may create them.
+
+    Args:
+        client: A connected client.
+        root: Path of the tree.
+
+    Attributes:
+        ephemerals: Number of ephemeral nodes that were left out.
+        unreadable: Nodes that the client may not read. The nodes below them are also missing.
+        total: Approximate number of nodes; 0 if the server does not report it.
+    """
+
+    def __init__(self, client: Client, root: str) -> None:
+        self._client = client
+        self._root = root
+        self.ephemerals = 0
+        self.unreadable: list[str] = []
+        self.total = 0
+        self._until = 0
+
+    async def count(self) -> None:
+        """Query the number of nodes.
+
+        Raises:
+            NoNodeError: The root does not exist.
+        """
+        if await retried(self._client, lambda: self._client.exists(self._root)) is None:
+            raise NoNodeError(self._root)
+        self._until = self._client.last_zxid
+        try:
+            self.total = 1 + await self._client.count_below(self._root)
+        except ZooKeeperError:  # servers before 3.6 do not report the number, so the progress shows no total
+            self.total = 0
+
+    async def batches(self) -> AsyncIterator[list[TransferNode]]:
+        """Yield the nodes, parents in an earlier batch than their children."""
+        pending, most = [""], MAX_IN_FLIGHT
+        while pending:
+            paths, pending[-most:] = pending[-most:], []
+            batch, children = await retried(self._client, lambda paths=paths: self._read(paths))  # type: ignore[misc]
+            pending += children
+            yield batch
+            size = sum(len(node.data or b"") for node in batch)
+            most = max(1, min(MAX_IN_FLIGHT, most * 2, most * BATCH_BYTES // max(1, size)))
+
+    async def _read(self, paths: list[str]) -> tuple[list[TransferNode], list[str]]:
+        client = self._client
+        looks = await look(client, [joined(self._root, path) for path in paths])
+        batch, parents, ephemerals, unreadable = [], [], 0, []
+        # Nodes that were deleted or created since the start of the transfer are left out.
+        for path, seen in zip(paths, looks, strict=True):
+            if isinstance(seen, NoAuthError):
+                unreadable.append(joined(self._root, path))
+            elif isinstance(seen, Look) and seen.stat.ephemeralOwner and path:
+                ephemerals += 1
+            elif isinstance(seen, Look) and seen.stat.czxid <= self._until:
+                batch.append(TransferNode(path, seen.data, seen.acl, creates_of(seen.stat)))
+                if seen.stat.numChildren:
+                    parents.append(path)
+        lists = await answers([client.children(joined(self._root, path)) for path in parents], NoNodeError, NoAuthError)
+        children = [
+            f"{path}/{name}" for path, names in zip(parents, lists, strict=True) if isinstance(names, list)
+            for name in names
+        ]  # fmt: skip
+        self.ephemerals += ephemerals  # added only now, because the requests above may have been repeated
+        self.unreadable += unreadable
+        return batch, [path for path in children if client.add_chroot(joined(self._root, path)) != SYSTEM]

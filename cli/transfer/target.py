@@ -1,0 +1,224 @@
+"""Writing a tree to a server. Nodes that are already identical are skipped.
+
+An interrupted transfer can therefore be repeated, and repeating a complete transfer changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+from ...client.aio.client import Client
+from ...client.aio.subtree import answers
+from ...client.wire.operations import NewNode
+from ...protocol import paths
+from ...protocol import records as r
+from ...protocol.enums import CreateMode
+from ...protocol.errors import (
+    ConnectionLossError,
+    ErrorCode,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from ...protocol.operations import OpCode
+from .node import TransferNode, joined
+from .source import NO_PERMISSION, Look, Source, creates_of, look, retried
+
+PAIRS: Final = 250
+"""Number of children that one transaction creates and deletes to raise a counter."""
+LISTED: Final = 20
+"""Maximum number of nodes of each kind that an outcome lists."""
+FARTHEST: Final = 1_000_000
+"""Maximum number by which a counter is raised."""
+
+
+@dataclass
+class Nodes:
+    """A number of nodes.
+
+    Args:
+        count: Number of nodes.
+        first: Paths of the first nodes, at most :data:`LISTED`.
+    """
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, paths: list[str]) -> None:
+        """Add nodes."""
+        self.count += len(paths)
+        self.first += paths[: LISTED - len(self.first)]
+
+
+@dataclass
+class Outcome:
+    """The changes that a transfer has made, or would make.
+
+    Args:
+        created: Nodes that were created.
+        changed: Nodes that were changed.
+        same: Number of nodes that were already identical.
+        counters: Number of counters of sequential children that were raised.
+        failed: Nodes that could not be written, with the reasons.
+    """
+
+    created: Nodes = field(default_factory=Nodes)
+    changed: Nodes = field(default_factory=Nodes)
+    same: int = 0
+    counters: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+async def copy(source: Source, target: Target, show: Callable[[str, int, int], None]) -> None:
+    """Write all nodes of a source to a target.
+
+    Args:
+        source: The source, whose nodes have been counted.
+        target: The target.
+        show: Function that shows the progress: called with the name of the items, the number done and the total.
+    """
+    await target.begin()
+    done = 0
+    async for batch in source.batches():
+        await target.write(batch)
+        done += len(batch)
+        show("nodes", done, source.total)
+    await target.finish()
+
+
+def into_itself(source: str, target: str) -> str:
+    """Return the error message for a target that is inside its source."""
+    return f"cannot copy {source} to {target}: the tree would be copied into itself"
+
+
+class Target:
+    """Writes a tree to a server.
+
+    Args:
+        client: A connected client.
+        root: Path of the tree on the server.
+        dry_run: Whether to count the changes without making them.
+    """
+
+    def __init__(self, client: Client, root: str, *, dry_run: bool = False) -> None:
+        self._client = client
+        self._root = root
+        self._dry_run = dry_run
+        self._counters: dict[str, int] = {}
+        self.outcome = Outcome()
+
+    async def begin(self) -> None:
+        """Create the parents of the root."""
+        above = paths.parent(self._root) if self._root != "/" else "/"
+        if above == "/" or self._dry_run or await retried(self._client, lambda: self._client.exists(above)) is not None:
+            return
+        await retried(self._client, lambda: self._client.ensure_path(above))
+
+    async def write(self, batch: list[TransferNode]) -> None:
+        """Write nodes, in order."""
+        for node in batch:
+            if node.creates:
+                self._counters[joined(self._root, node.path)] = node.creates
+        while batch:
+            batch = await retried(self._client, lambda batch=batch: self._write(batch))  # type: ignore[misc]
+
+    async def _write(self, batch: list[TransferNode]) -> list[TransferNode]:
+        """Write nodes. After a connection loss this is repeated, and finds the nodes that it has already written.
+
+        Returns:
+            Nodes that another client created at the same time.
+        """
+        client = self._client
+        created: dict[str, TransferNode] = {}
+        changed: list[str] = []
+        failed: dict[str, str] = {}
+        written: list[str] = []
+        calls: list[Awaitable[Any]] = []
+        targets = [joined(self._root, node.path) for node in batch]
+        for path, node, seen in zip(targets, batch, await look(client, targets), strict=True):
+            if isinstance(seen, NoAuthError):
+                failed[path] = NO_PERMISSION
+                continue
+            if isinstance(seen, ZooKeeperError):
+                writes = [self._create(path, node)]
+                created[path] = node
+            elif writes := self._changes(path, node, seen):
+                changed.append(path)
+            if not self._dry_run:
+                try:
+                    calls += [client.call(*write) for write in writes]
+                except ValueError as error:  # the request is longer than max_request
+                    failed[path] = str(error).removeprefix(f"{path}: ")
+                    continue
+                written += [path] * len(writes)
+        appeared: list[TransferNode] = []
+        for path, reply in zip(written, await answers(calls, ZooKeeperError), strict=True):
+            if isinstance(reply, ConnectionLossError | SessionExpiredError):
+                raise reply
+            if isinstance(reply, NodeExistsError):
+                appeared.append(created.pop(path))
+            elif isinstance(reply, ZooKeeperError):
+                failed[path] = NO_PERMISSION if isinstance(reply, NoAuthError) else ErrorCode(reply.code).name
+        outcome = self.outcome  # counted only now, because everything above may run again
+        outcome.created.add([path for path in created if path not in failed])
+        outcome.changed.add([path for path in changed if path not in failed])
+        outcome.same += len(batch) - len(appeared) - len({*created, *changed, *failed})
+        outcome.failed |= failed
+        return appeared
+
+    def _create(self, path: str, node: TransferNode) -> tuple[OpCode, Any]:
+        new = NewNode.of(False, False, node.container, None)
+        if node.ttl is not None:
+            new = NewNode(CreateMode.PERSISTENT_WITH_TTL, node.ttl)
+        return new.request(self._client.add_chroot(path), node.data, node.acl)
+
+    def _changes(self, path: str, node: TransferNode, seen: Look) -> list[tuple[OpCode, Any]]:
+        changes: list[tuple[OpCode, Any]] = []
+        if node.implied:
+            return changes
+        if seen.data != node.data:
+            changes.append((OpCode.SET_DATA, r.SetDataRequest(self._client.add_chroot(path), node.data, -1)))
+        if path != "/" and node.acl is not None and set(seen.acl) != set(node.acl):
+            changes.append((OpCode.SET_ACL, r.SetACLRequest(self._client.add_chroot(path), node.acl, -1)))
+        return changes
+
+    async def finish(self) -> None:
+        """Raise the counters of sequential children to the values of the source, so that no number is used twice.
+
+        The protocol has no request for this, so temporary children are created and deleted.
+        """
+        for path, creates in ({} if self._dry_run else self._counters).items():
+            try:
+                await retried(self._client, lambda path=path, creates=creates: self._raise(path, creates))  # type: ignore[misc]
+            except NoNodeError:
+                self.outcome.failed.setdefault(path, "the node no longer exists")
+            except ZooKeeperError as error:
+                text = f"the counter of sequential children could not be raised: {error}"
+                self.outcome.failed.setdefault(path, text)
+
+    async def _raise(self, path: str, creates: int) -> None:
+        (seen,) = await look(self._client, [path])
+        if isinstance(seen, ZooKeeperError):
+            raise seen
+        missing = creates - creates_of(seen.stat)
+        if missing <= 0:
+            return
+        if missing > FARTHEST:
+            self.outcome.failed[path] = (
+                f"the counter of sequential children is {missing:,} too low; the limit is {FARTHEST:,}"
+            )
+            return
+        name = f"{path.rstrip('/')}/zoolet-counter-{uuid4()}"
+        while missing > 0:
+            count = min(missing, PAIRS)
+            async with self._client.transaction() as transaction:
+                for _ in range(count):
+                    transaction.create(name, b"")
+                    transaction.delete(name)
+            missing -= count
+        self.outcome.counters += 1

@@ -1,0 +1,162 @@
+"""Four-letter commands: send one to a server, and parse the answers to mntr, srvr and cons."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .aio.dial import dial_streams, failed
+from .wire.diagnosis import CLOSED, TLS_ALERT, closed_early, foreign
+
+if TYPE_CHECKING:
+    import ssl
+
+    from .wire.hosts import Address
+
+MAX_ANSWER: Final = 4 << 20
+"""Maximum number of bytes that are read of an answer."""
+NOT_LISTED: Final = "is not executed because it is not in the whitelist"
+
+SRVR: Final = {
+    "packets_received": "Received",
+    "packets_sent": "Sent",
+    "num_alive_connections": "Connections",
+    "outstanding_requests": "Outstanding",
+    "znode_count": "Node count",
+}
+"""The mntr keys of the numbers in a srvr answer, and their names there."""
+_NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?")
+MAX_LINE: Final = 1000
+"""Maximum number of characters in a line of cons. Longer lines are ignored."""
+
+
+class NotExecutedError(Exception):
+    """The server does not execute the command."""
+
+
+async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContext | None = None) -> str:
+    """Return a server's answer to a four-letter command.
+
+    Raises:
+        OSError: The server does not answer, or not within *timeout* seconds. The message completes a sentence that
+            starts with the server's address.
+        NotExecutedError: The command is not in the server's whitelist.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            reader, writer = await dial_streams(address, tls)
+            try:
+                writer.write(command.encode())
+                answer = bytearray()
+                while len(answer) < MAX_ANSWER and (more := await reader.read(1 << 16)):
+                    answer += more
+            finally:
+                writer.close()
+    except TimeoutError:
+        hint = ": the port may require TLS (--tls-ca) or may not be a ZooKeeper port" if tls is None else ""
+        raise OSError(f"does not answer within {timeout:g} s{hint}") from None
+    except OSError as error:
+        raise OSError(f"does not answer: {failed(error, timeout, tls is not None)}") from None
+    if not answer or answer.startswith(TLS_ALERT):
+        reason = foreign(bytes(answer)) if answer else closed_early(CLOSED, tls is not None)
+        raise OSError(f"does not answer: {reason}")
+    text = answer.decode("utf-8", "replace")
+    if NOT_LISTED in text:
+        raise NotExecutedError(f"answers, but {command} is not in 4lw.commands.whitelist")
+    return text
+
+
+# --- the answers ---
+
+
+class Sample(NamedTuple):
+    """One server's metrics and connections at one moment.
+
+    Args:
+        at: Time of the sample, in seconds of a monotonic clock.
+        numbers: The numbers of mntr, without the prefix ``zk_``.
+        state: ``standalone``, ``leader``, ``follower`` and so on, or the reason why *numbers* is empty.
+        connections: The facts that cons reports for each connection, by address.
+        problem: Reason why *connections* is missing; empty if there is none.
+    """
+
+    at: float
+    numbers: dict[str, float]
+    state: str
+    connections: dict[str, dict[str, str]] = {}
+    problem: str = ""
+
+
+async def sample(address: Address, timeout: float, tls: ssl.SSLContext | None = None) -> Sample:
+    """Query one server's metrics and connections; errors are part of the result."""
+    try:
+        try:
+            numbers, state = read_mntr(await ask(address, "mntr", timeout, tls))
+        except NotExecutedError:  # by default ZooKeeper refuses mntr but answers srvr
+            numbers, state = read_srvr(await ask(address, "srvr", timeout, tls))
+    except (OSError, NotExecutedError) as error:
+        return Sample(time.monotonic(), {}, str(error))
+    if not numbers:
+        return Sample(time.monotonic(), {}, "is not serving requests")
+    try:
+        connections = read_cons(await ask(address, "cons", timeout, tls))
+    except (OSError, NotExecutedError) as error:
+        return Sample(time.monotonic(), numbers, state, problem=str(error))
+    return Sample(time.monotonic(), numbers, state, connections)
+
+
+def read_mntr(text: str) -> tuple[dict[str, float], str]:
+    """Return the numbers in an answer to mntr, without the prefix, and the state of the server."""
+    numbers: dict[str, float] = {}
+    state = ""
+    for line in text.splitlines():
+        name, _, value = line.partition("\t")
+        name = name.removeprefix("zk_")
+        if name == "server_state":
+            state = re.sub(r"[^a-z-]", "", value)
+        elif _NUMBER.fullmatch(value.strip()) and re.fullmatch(r"[\w{}=\",.]+", name):
+            numbers[name] = float(value)
+    return numbers, state
+
+
+def read_srvr(text: str) -> tuple[dict[str, float], str]:
+    """Return the numbers in an answer to srvr, under their mntr names, and the state of the server."""
+    facts = {name: value.strip() for name, _, value in (line.partition(":") for line in text.split("\n"))}
+    latencies = [*facts.get("Latency min/avg/max", "").split("/"), "", "", ""][:3]
+    named = {name: facts.get(fact, "") for name, fact in SRVR.items()}
+    named |= dict(zip(("min_latency", "avg_latency", "max_latency"), latencies, strict=True))
+    numbers = {name: float(value) for name, value in named.items() if _NUMBER.fullmatch(value)}
+    return numbers, re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
+
+
+def read_cons(text: str) -> dict[str, dict[str, str]]:
+    """Return the facts that an answer to cons reports for each connection, by address."""
+    connections = {}
+    for line in text.split("\n"):
+        address, bracket, rest = line[:MAX_LINE].strip().removeprefix("/").partition("[")
+        _, parenthesis, facts = rest.partition("(")
+        if bracket and parenthesis and line.rstrip().endswith(")") and len(line) <= MAX_LINE:
+            pairs = (pair.partition("=") for pair in facts.rstrip(")").split(","))
+            connections[address] = {name: value for name, _, value in pairs}
+    return connections
+
+
+def rates(now: Sample, before: Sample | None) -> dict[str, float]:
+    """Return the packets received and sent per second between two samples; empty without an earlier sample."""
+    if before is None or not before.numbers or now.at <= before.at:
+        return {}
+    between = now.at - before.at
+    return {
+        f"{name}_per_second": round((now.numbers[name] - before.numbers[name]) / between, 1)
+        for name in ("packets_received", "packets_sent")
+        if before.numbers.get(name, float("inf")) <= now.numbers.get(name, -1)
+    }
+
+
+def number_of(facts: Mapping[str, str], name: str) -> int:
+    """Return a number that cons reports for a connection; 0 if it is missing or invalid."""
+    text = facts.get(name, "0")
+    return int(text) if text.isdecimal() and len(text) < 20 else 0

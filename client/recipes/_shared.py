@@ -1,0 +1,302 @@
+"""Locks, elections, semaphores and queues below a node, recognized by the names of their nodes.
+
+A :class:`Reader` argument reads the nodes, with a client or from the server that runs in the same process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from ...protocol import paths
+from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_circles
+from ...protocol.errors import NoAuthError, NoNodeError
+from ...protocol.recipe_names import HEX, IN_LINE, NAMINGS, UUID, by_number, in_order, is_leaf, is_named, proven
+from ...protocol.records import Stat
+from ..aio.client import Client
+from ..aio.subtree import ask, names_below, subtree
+
+SLICE: Final = 1_000
+"""Number of names to process between two pauses."""
+_KAZOO_LOCK: Final = "-__lock__"
+"""Suffix of the lock node of a kazoo semaphore."""
+_KAZOO_MEMBER: Final = re.compile(HEX)
+_ANY_MEMBER: Final = re.compile(f"{HEX}|{UUID}")
+"""Patterns of the members of double barriers."""
+T = TypeVar("T")
+Listing = dict[str, list[str]]
+"""Names of the children of each node."""
+
+
+class SharedRecipe(NamedTuple):
+    """A lock, election, semaphore or queue that clients share.
+
+    Args:
+        path: Path of its node.
+        kind: ``lock``, ``read-write lock``, ``election``, ``semaphore``, ``queue``, ``durable lock`` or
+            ``double barrier``.
+        naming: Naming of its nodes: ``kazoo``, ``curator``, or ``zoolet`` for recipes that only zoolet provides.
+        holders: Holders: one, or several readers or leases. For a queue, the entries that are being consumed. For a
+            double barrier, the members of the current round.
+        waiters: Waiters, in order.
+        size: Number of entries of a queue; None for other kinds.
+    """
+
+    path: str
+    kind: str
+    naming: str
+    holders: tuple[LockEntry, ...]
+    waiters: tuple[LockEntry, ...]
+    size: int | None = None
+
+
+def waits_since(line: SharedRecipe) -> float:
+    """Return the start of the longest wait in a line, in seconds since the epoch; infinite if no client waits."""
+    return line.waiters[0].since if line.waiters else math.inf
+
+
+def consumed(items: list[T]) -> Iterator[T]:
+    """Yield and remove the items of a list. Releasing all contenders together would take too long."""
+    items.reverse()
+    while items:
+        yield items.pop()
+
+
+class Reader(Protocol):
+    """Reads nodes."""
+
+    async def listing(self) -> Listing:
+        """Return the names of the children of each node that clients may share."""
+        ...
+
+    async def lists(self, parents: list[str]) -> Listing:
+        """Return the names of the children of nodes, without nodes that cannot be listed."""
+        ...
+
+    async def nodes(self, nodes: list[str]) -> list[tuple[str, bytes, Stat]]:
+        """Return path, data and Stat of nodes, without missing and unreadable nodes."""
+        ...
+
+    async def rest(self) -> None:
+        """Pause if much work was done since the last pause."""
+        ...
+
+
+class ClientReader:
+    """Reads the nodes below a path through a client."""
+
+    def __init__(self, client: Client[Any], path: str) -> None:
+        self._client = client
+        self._path = path
+
+    async def listing(self) -> Listing:
+        """Return the names of the children of each node below the path, without contenders and queue entries."""
+        return {path: names async for path, names in subtree(self._client, self._path, is_leaf)}
+
+    async def lists(self, parents: list[str]) -> Listing:
+        """Return the names of the children of nodes, without nodes that cannot be listed."""
+        lists = await names_below(self._client, parents)
+        return {path: names for path, names in zip(parents, lists, strict=True) if isinstance(names, list)}
+
+    async def nodes(self, nodes: list[str]) -> list[tuple[str, bytes, Stat]]:
+        """Return path, data and Stat of nodes, without missing and unreadable nodes."""
+        answers = await ask(self._client.get, nodes, NoNodeError, NoAuthError)
+        return [(path, *answer) for path, answer in zip(nodes, answers, strict=True) if isinstance(answer, tuple)]
+
+    async def rest(self) -> None:
+        """Do nothing: a client pauses at each request."""
+
+
+async def shared_lines(reader: Reader) -> tuple[list[SharedRecipe], list[list[Wait]]]:
+    """Return the shared lines sorted by path, and the circles of clients that wait for each other."""
+    listing = await reader.listing()
+    lines, hidden = await _semaphores(reader, listing)
+    locks = await lock_lines(reader, listing)
+    for line in locks:
+        await reader.rest()
+        if line.path not in hidden:
+            holders = tuple(entry for entry in line.entries if entry.holds)
+            waiters = tuple(entry for entry in line.entries if not entry.holds)
+            lines.append(SharedRecipe(line.path, line.kind, line.naming, holders, waiters))
+    lines += await _queues(reader, listing)
+    lines += await _try_locks(reader, listing)
+    lines += await _durable_locks(reader, listing)
+    lines += await _barriers(reader, listing)
+    return sorted(lines, key=lambda line: (line.path, line.kind)), await circles(reader, locks)
+
+
+async def circles(reader: Reader, lines: list[LockStatus]) -> list[list[Wait]]:
+    """Read lines again, and return the circles of clients that wait for each other both times."""
+    # Nodes are never recreated, so nodes present both times, in any line, existed together at a moment in between.
+    holding: set[int] = set()
+    waiting: set[int] = set()
+    for line in lines:
+        await reader.rest()
+        for entry in line.entries:
+            (holding if entry.holds else waiting).add(entry.session_id)
+    both = holding & waiting  # only these sessions can be in a circle, and most servers have none
+    before: dict[tuple[str, str], dict[str, bool]] = {}
+    for line in lines if both else ():
+        await reader.rest()
+        if mixed := {entry.path: entry.holds for entry in line.entries if entry.session_id in both}:
+            before[line.path, line.naming] = mixed
+    listing = await reader.lists(list(dict.fromkeys(path for path, _ in before)))
+
+    def present(line: LockStatus) -> LockStatus:
+        mixed = before.pop((line.path, line.naming), {})
+        return line._replace(entries=tuple(each for each in line.entries if mixed.get(each.path) == each.holds))
+
+    remaining = map(present, consumed(await lock_lines(reader, listing)))
+    complete = []
+    for circle in search_circles(remaining, both):
+        await reader.rest()
+        complete += [circle] if circle else []
+    return complete
+
+
+async def lock_lines(reader: Reader, listing: Listing) -> list[LockStatus]:
+    """Return the locks sorted by path. Each line is consistent at one moment, but lines may differ in time."""
+    lines = []
+    for parent, names in listing.items():
+        lines += [line for naming in NAMINGS if (line := await _line(reader, parent, naming, names)) is not None]
+    return sorted(lines)
+
+
+async def _slices(reader: Reader, names: list[str]) -> AsyncIterator[list[str]]:
+    for start in range(0, len(names), SLICE):
+        await reader.rest()
+        yield names[start : start + SLICE]
+
+
+async def _line(reader: Reader, path: str, naming: str, names: list[str]) -> LockStatus | None:
+    nodes = [node async for some in _slices(reader, names) for node in in_order(naming, IN_LINE, some)]
+    entries: list[LockEntry] = []
+    only_readers = True
+    kinds = {f"{path.rstrip('/')}/{node.name}": node.row.kind for node in by_number(nodes)}
+    for at, data, stat in await reader.nodes(list(kinds)):
+        if stat.ephemeralOwner:
+            only_readers = only_readers and kinds[at] == "read"
+            since = stat.ctime / 1000
+            holds = only_readers or not entries
+            entries.append(LockEntry(at, kinds[at] == "read", stat.ephemeralOwner, data, since, holds, stat.czxid))
+    return LockStatus(path, naming, tuple(entries), _kind(naming, set(kinds.values()))) if entries else None
+
+
+def _kind(naming: str, kinds: set[str]) -> str:
+    """Return the kind of a line. Writers and candidates of kazoo cannot be distinguished from its locks by name."""
+    if "read" in kinds or (naming == "curator" and "write" in kinds):
+        return "read-write lock"
+    return "election" if naming == "curator" and kinds == {"latch"} else "lock"
+
+
+async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedRecipe], set[str]]:
+    """Return the semaphores in use, and the locks that belong to them.
+
+    The first waiter for the lock may already have a lease node, because Curator's semaphore creates it before waiting.
+    """
+    lines: list[SharedRecipe] = []
+    hidden: set[str] = set()
+    for naming, path, parent, lock in [each for at in listing for each in _may_be_semaphores(listing, at)]:
+        await reader.rest()
+        leases = [name for name in listing[parent] if is_named(naming, "lease", name)]
+        line = await _line(reader, lock, naming, listing.get(lock, []))
+        if not leases and line is None:
+            continue
+        hidden.add(lock)
+        if naming == "curator":
+            leases = [node.name for node in in_order(naming, ("lease",), leases)]
+        held = await _entries(reader, [paths.join(parent, name) for name in leases])
+        waiting = [entry._replace(holds=False) for entry in line.entries] if line is not None else []
+        if naming == "curator" and waiting and held and held[-1].session_id == waiting[0].session_id:
+            del held[-1]
+        lines.append(SharedRecipe(path, "semaphore", naming, tuple(held), tuple(waiting)))
+    return lines, hidden
+
+
+def _may_be_semaphores(listing: Listing, path: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield naming, path, parent of the leases, and lock of possible semaphores with their leases below a path."""
+    if (lock := path + _KAZOO_LOCK) in listing:
+        yield "kazoo", path, path, lock
+    if path.endswith("/leases"):
+        above = paths.parent(path)
+        yield "curator", above, path, paths.join(above, "locks")
+
+
+async def _queues(reader: Reader, listing: Listing) -> list[SharedRecipe]:
+    lines = []
+    for path, names in listing.items():
+        entries = [naming async for some in _slices(reader, names) for name in some if (naming := _entry(name))]
+        if not entries or path.endswith("/taken"):
+            continue
+        taken = [paths.join(paths.parent(path), "taken")] if path.endswith("/entries") else []
+        owners = [paths.join(each, name) for each in taken for name in listing.get(each, []) if _entry(name)]
+        shown = paths.parent(path) if path.endswith("/entries") else path
+        held = await _entries(reader, sorted(owners))
+        lines.append(SharedRecipe(shown, "queue", entries[0], tuple(held), (), len(entries)))
+    return lines
+
+
+def _entry(name: str) -> str | None:
+    """Return the naming of a queue entry; None for other names."""
+    return next((naming for naming in NAMINGS if is_named(naming, "entry", name)), None)
+
+
+async def _try_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
+    """Return zoolet's TryLocks and NodeElections: a node, and its proof node next to it."""
+    lines = []
+    for path, names in listing.items():
+        proofs = [node async for some in _slices(reader, names) for name in some if (node := proven(name))]
+        nodes = sorted(set(proofs) & set(names))
+        if path.endswith("/taken"):  # nodes below "taken" belong to a queue
+            continue
+        held = await _entries(reader, [paths.join(path, name) for name in nodes])
+        lines += [SharedRecipe(entry.path, "lock", "zoolet", (entry,), ()) for entry in held]
+    return lines
+
+
+async def _durable_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
+    """Return zoolet's DurableLocks: a persistent node that names its owner, with the proof node as its child."""
+    lines = []
+    proofs = {path: names[0] for path, names in listing.items() if len(names) == 1 and re.fullmatch(UUID, names[0])}
+    for path, data, stat in await reader.nodes(list(proofs)):
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and value.get("id") == proofs[path] and "owner" in value and "ttl" in value:
+            owner = str(value["owner"]).encode("utf-8", "replace")
+            entry = LockEntry(path, False, 0, owner, stat.ctime / 1000, True)
+            lines.append(SharedRecipe(path, "durable lock", "zoolet", (entry,), ()))
+    return lines
+
+
+async def _barriers(reader: Reader, listing: Listing) -> list[SharedRecipe]:
+    """Return the double barriers: members older than ``ready`` are in the round, and younger ones wait.
+
+    Curator's names are recognized only next to ``ready``, because other nodes have such names.
+    """
+    lines = []
+    for path, names in listing.items():
+        pattern = _ANY_MEMBER if "ready" in names else _KAZOO_MEMBER
+        members = [name async for some in _slices(reader, names) for name in some if pattern.fullmatch(name)]
+        if not members or path + _KAZOO_LOCK in listing:
+            continue
+        entries = sorted(await _entries(reader, [paths.join(path, name) for name in members]), key=lambda e: e.czxid)
+        ready = [stat.czxid for _, _, stat in await reader.nodes([paths.join(path, "ready")])] or [0]
+        inside = tuple(entry for entry in entries if entry.czxid < ready[0])
+        waiting = tuple(entry._replace(holds=False) for entry in entries if entry.czxid > ready[0])
+        naming = "curator" if "-" in members[0] else "kazoo"
+        lines += [SharedRecipe(path, "double barrier", naming, inside, waiting)] if entries else []
+    return lines
+
+
+async def _entries(reader: Reader, nodes: list[str]) -> list[LockEntry]:
+    """Return the owners of ephemeral nodes, sorted by path."""
+    return [
+        LockEntry(path, False, stat.ephemeralOwner, data, stat.ctime / 1000, True, stat.czxid)
+        for path, data, stat in await reader.nodes(nodes)
+        if stat.ephemeralOwner
+    ]

@@ -1,1 +1,0 @@
-"""Editing a line at a terminal: with prompt_toolkit, or with readline."""

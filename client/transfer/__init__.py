@@ -1,1 +1,0 @@
-"""Trees that move: from a server to a file, from a file to a server, or from one server to another."""

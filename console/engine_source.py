@@ -1,0 +1,463 @@
+"""The source of the console for a server in this process.
+
+Long work, such as a search or the list of locks, runs in time slices of a millisecond with pauses of the same length,
+so that the server's clients do not wait longer than a slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from itertools import islice
+from math import inf
+from time import perf_counter
+from typing import Any, Final
+
+from ..client.recipes._shared import SharedRecipe, shared_lines
+from ..protocol import records as r
+from ..protocol.acl import OPEN_ACL_UNSAFE
+from ..protocol.deadlocks import LockEntry, Wait
+from ..protocol.enums import CreateMode, Perm
+from ..protocol.hexadecimal import hexadecimal
+from ..protocol.node_json import JsonNode
+from ..protocol.operations import OpCode
+from ..protocol.paths import QUOTA, parent
+from ..protocol.quotas import LIMITS, STATS
+from ..protocol.records import Stat
+from ..server.admin.audit import audit_line
+from ..server.admin.history import CONSOLE_XID, History, HistoryEntry, entry_of_log
+from ..server.admin.lasting import sequence_of
+from ..server.admin.observed import Observed, ready
+from ..server.admin.samples import COLUMNS, Samples, memory
+from ..server.core.client_connection import ClientConnection, Session
+from ..server.core.engine import Engine
+from ..server.core.node import Node
+from ..server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE
+from .local_locks import LocalReader
+from .local_sessions import LocalSessions, address_of
+from .local_tree import CHECKED_EVERY, Deletion, count, export, walk
+from .source import (
+    MAX_FOUND,
+    MAX_LISTED,
+    MAX_NAME,
+    Answer,
+    NotOffered,
+    Pace,
+    acl_shown,
+    cut,
+    data_shown,
+    in_order,
+    locks_shown,
+    matcher,
+    of_session,
+    stat_shown,
+    subtree_shown,
+)
+from .transactions import Rows
+from .wanted import Wanted
+
+_audit = logging.getLogger("zoolet.audit")
+_log = logging.getLogger("zoolet.server")
+_Locks = tuple[list[SharedRecipe], list[list[Wait]], dict[str, list[tuple[int, int]]], int]
+"""Locks and similar recipes; deadlocks; number and time of deleted children by parent; number of nodes left out."""
+PastOf = Callable[[str | None, int | None, int, int, Callable[[Any], object]], list[Any]]
+"""Function that returns transactions from log files: for a path, a session, before a zxid, at most a number, and with
+a property.
+"""
+SORTED_SECONDS: Final = 5.0
+"""Number of seconds that the order of a large node's children by time or size is kept."""
+CHANGES: Final = ("create", "set", "delete", "delete_all", "set_acl", "expire", "drop")
+"""Supported changes."""
+
+
+class EngineSource:
+    """The source of the console for an engine in this process.
+
+    Args:
+        observed: The server.
+        set_time: Function that sets the engine's time, called before a change.
+        deliver: Function that sends the events of a change.
+        history: The last transactions; None if they are not kept.
+        samples: The samples of the last hour.
+        name: Name of the server, such as its address.
+        kind: ``daemon`` or ``test``.
+        past: Function that returns transactions from the log files, called in a thread; None without log files.
+        cluster: Function that returns additional facts about a member of a cluster, which the console cannot change;
+            None for a single server.
+    """
+
+    def __init__(
+        self,
+        observed: Observed,
+        set_time: Callable[[], None],
+        deliver: Callable[[], None],
+        history: History | None,
+        samples: Samples,
+        name: str,
+        kind: str = "daemon",
+        past: PastOf | None = None,
+        cluster: Callable[[], Answer] | None = None,
+    ) -> None:
+        self._past = past
+        self._cluster = cluster
+        self._is_reading = False
+        self._observed = observed
+        self._set_time = set_time
+        self._deliver = deliver
+        self._history = history
+        self._samples = samples
+        self._name = name
+        self._kind = kind
+        # The names of a large node's children, with its version, their order, and the time until when they are kept.
+        self._sorted: tuple[Node, int, str, float, list[str]] | None = None
+        self._sessions = LocalSessions(observed.engine, history)
+        self._anyone = ClientConnection("console")
+        self._turn = asyncio.Lock()  # the time slices of all searches follow each other
+        self._locks: dict[bool, asyncio.Task[_Locks]] = {}  # tasks by whether the token is known
+
+    @property
+    def _engine(self) -> Engine:
+        return self._observed.engine
+
+    async def about(self) -> Answer:
+        """Return a description of the server."""
+        views = ["overview", "tree", "sessions", "locks", *(["history"] if self._history is not None else [])]
+        views += ["tests"] if self._kind == "test" else []
+        return {
+            "kind": self._kind,
+            "name": self._name,
+            "version": self._observed.version(),
+            "views": views,
+            "changes": [] if self._cluster is not None or self._observed.observing is not None else list(CHANGES),
+            "columns": COLUMNS,
+            "orders": self._sessions.orders(),
+            "files": self._past is not None,
+            **(self._cluster() if self._cluster is not None else {}),
+        }
+
+    # --- overview ---
+
+    async def overview(self) -> Answer:
+        """Return the state of the server."""
+        observed, engine = self._observed, self._engine
+        return {
+            "health": ready(observed),
+            "mode": observed.mode(),
+            "uptime": observed.running_ms() / 1000,
+            "zxid": hexadecimal(engine.zxid),
+            "sessions": len(engine.sessions.alive),
+            "connections": len(engine.connections),
+            "watches": engine.watches.active,
+            "nodes": observed.node_count(),
+            "ephemerals": sum(map(len, engine.tree.ephemerals.values())),
+            "data_bytes": engine.tree.data_size,
+            "memory": memory(),
+            "disk": await self._disk(),
+            "expired": engine.metrics.sessions_expired,
+            "refused": sum(engine.metrics.refused.values()),
+            "paths": self._busiest_paths(),
+            "clients": self._sessions.busiest(),
+            "sample": self._samples.rows.hour[-1] if self._samples.rows.hour else self._samples.add(),
+            **(self._cluster() if self._cluster is not None else {}),
+        }
+
+    async def _disk(self) -> Answer | None:
+        space = await self._observed.disk()
+        return None if space is None else {"folder": self._observed.data_dir, "free": space[0], "total": space[1]}
+
+    def _busiest_paths(self) -> list[Answer]:
+        """Return the paths with the most requests in the sampled batches."""
+        summaries = self._observed.samples.get("path", {})
+        most = sorted(summaries.items(), key=lambda item: -item[1].count)[:10]
+        return [{"path": cut(path), "requests": each.count, "ms": round(each.average(), 3)} for path, each in most]
+
+    def samples(self, *, day: bool) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+        """Return the samples of the last hour, or one per minute of the last day."""
+        return COLUMNS, list(self._samples.rows.day if day else self._samples.rows.hour)
+
+    # --- the tree ---
+
+    async def children(self, path: str, offset: int, limit: int, sort: str = "name", name: str = "") -> Answer:
+        """Return children of a node in an order."""
+        node = self._engine.tree.find(path)
+        children = node.children
+        names = await self._names(node, sort)
+        found = ((name, children.node(name)) for name in names[offset : offset + limit]) if children else ()
+        rows = (
+            (cut(name), len(child.children or ()), len(child.data or b""), _kind(child), child.mtime)
+            for name, child in found
+            if child is not None
+        )
+        return {"total": len(names), "at": names.index(name) if name in names else None, "rows": rows}
+
+    async def _names(self, node: Node, sort: str) -> list[str]:
+        children = node.children
+        if not children:
+            return []
+        version, now = node.creates * 2 - len(children), perf_counter()
+        if self._sorted is not None and self._sorted[:3] == (node, version, sort) and now < self._sorted[3]:
+            return self._sorted[4]
+
+        def key(name: str) -> tuple[int, str]:
+            child = children.node(name)
+            value = 0 if child is None else child.mzxid if sort == "time" else len(child.data or b"")
+            return -value, name[:MAX_NAME]
+
+        names = await in_order(list(children), Pace(self._turn), *([] if sort == "name" else [key]))
+        if len(names) > 1000:
+            self._sorted = node, version, sort, inf if sort == "name" else now + SORTED_SECONDS, names
+        return names
+
+    async def subtree(self, path: str, *, trusted: bool) -> Answer:
+        """Count the nodes of a subtree, and find its locks."""
+        pace = Pace(self._turn)
+        nodes, size, ephemerals = await count(self._engine, path, pace)
+        lines, *_ = await self._shared(trusted=trusted)
+        return await subtree_shown(path, nodes, size, ephemerals, lines, pace)
+
+    def export(self, path: str) -> AsyncIterator[tuple[str, JsonNode]]:
+        """Yield the nodes of a subtree without ephemeral ones."""
+        return export(self._engine, path, Pace(self._turn))
+
+    async def node(self, path: str, *, trusted: bool, whole: bool) -> Answer:
+        """Return all details of a node."""
+        engine = self._engine
+        node = engine.tree.find(path)
+        stat, acl = Stat.decode(node.stat()), engine.acls.list(node.acl)
+        answer: Answer = {
+            "path": path,
+            "stat": stat_shown(stat, _kind(node)),
+            "ttl": node.ttl(),
+            "acl": acl_shown(acl, trusted=trusted),
+            "acl_size": len(acl),
+            "quota": self._quota(path),
+            "watches": self._watches_on(path),
+        }
+        if stat.ephemeralOwner and self._history is not None:
+            answer["owner_address"] = self._history.address(stat.ephemeralOwner)
+        if self._may_read(node, trusted=trusted):
+            answer["data"] = data_shown(node.data, whole=whole)
+        else:
+            answer["secret"] = len(node.data or b"")
+        return answer
+
+    def _may_read(self, node: Node, *, trusted: bool) -> bool:
+        return trusted or self._engine.acls.allows(node.acl, self._anyone, Perm.READ)
+
+    def _quota(self, path: str) -> Answer | None:
+        limits, stats = (self._engine.tree.get(QUOTA + path.rstrip("/") + name) for name in (LIMITS, STATS))
+        if limits is None:
+            return None
+        texts = [
+            cut((node.data or b"").decode("utf-8", "replace")) if node is not None else "" for node in (limits, stats)
+        ]
+        return {"limits": texts[0], "used": texts[1]}
+
+    def _watches_on(self, path: str) -> list[Answer]:
+        watches, found = self._engine.watches, []
+        for store, name in ((DATA, "data"), (CHILD, "children")):
+            for client in islice(watches.watching(store, path), MAX_LISTED):
+                mode = client.modes[store].get(path, 0)
+                kind = "recursive" if mode & RECURSIVE else "persistent" if mode & PERSISTENT else name
+                found.append({"session": hexadecimal(client.session_id), "address": client.address, "kind": kind})
+        return [each for number, each in enumerate(found) if each not in found[:number]]
+
+    async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
+        """Yield the nodes that match, and after each time slice the number of nodes searched."""
+        matches = matcher(name)
+        pace, searched, found = Pace(self._turn), 0, 0
+        async with self._turn:  # the search first copies the names of a node, which may have many
+            await asyncio.sleep(0)
+        for path, node in walk(self._engine, below):
+            searched += 1
+            is_slow = text or len(path) > MAX_NAME
+            if (is_slow or not searched % CHECKED_EVERY) and await pace.rest():
+                yield {"searched": searched}
+            if not matches(path):
+                continue
+            if text and not (node.data and text in node.data and self._may_read(node, trusted=trusted)):
+                continue
+            found += 1
+            yield {"path": cut(path), "kind": _kind(node), "bytes": len(node.data or b"")}
+            if found == MAX_FOUND:
+                break
+        yield {"searched": searched, "done": True, "more": found == MAX_FOUND}
+
+    # --- sessions ---
+
+    async def sessions(self, text: str, order: str, offset: int, limit: int, *, trusted: bool) -> Answer:
+        """Return the sessions whose id or address contains a text, in an order."""
+        readable = partial(self._may_read, trusted=trusted)
+        return await self._sessions.listed(text, order, offset, limit, Pace(self._turn), readable)
+
+    async def session(self, session_id: int) -> Answer:
+        """Return all details of a session."""
+        return self._sessions.details(session_id)
+
+    # --- locks and history ---
+
+    async def locks(self, session_id: int | None, *, trusted: bool) -> Answer:
+        """Return locks and similar recipes, optionally only of a session."""
+        lines, circles, gone, left_out = await self._shared(trusted=trusted)
+        pace = Pace(self._turn)
+        if session_id is not None:
+            lines, circles = await of_session(lines, circles, session_id, pace)
+
+        def more(entry: LockEntry) -> Answer:
+            facts: Answer = {"address": self._address_of(entry.session_id) if entry.session_id else ""}
+            if entry.holds and self._history is not None:  # an entry holds since its last predecessor was deleted
+                number, deleted = sequence_of(entry.path), gone.get(parent(entry.path), ())
+                ahead = [time / 1000 for other, time in deleted if other < number]
+                facts["held_since"] = max([entry.since, *ahead])
+            return facts
+
+        self._set_time()
+        shown = await locks_shown(lines, circles, more, self._engine.now / 1000, pace, session_id)
+        return {**shown, "left_out": left_out}
+
+    async def _shared(self, *, trusted: bool) -> _Locks:
+        """Return locks and similar recipes. Concurrent requests get the same answer, with lists of their own."""
+        task = self._locks.get(trusted)
+        if task is None or task.done():
+            task = self._locks[trusted] = asyncio.get_running_loop().create_task(self._look(trusted=trusted))
+            task.add_done_callback(lambda _: self._locks.pop(trusted))
+        lines, circles, gone, left_out = await asyncio.shield(task)
+        return list(lines), circles, gone, left_out
+
+    async def _look(self, *, trusted: bool) -> _Locks:
+        pace = Pace(self._turn)
+        reader = LocalReader(self._engine, pace, lambda node: self._may_read(node, trusted=trusted))
+        lines, circles = await shared_lines(reader)
+        gone: dict[str, list[tuple[int, int]]] = {}
+        held = {line.path for line in lines if line.holders}
+        await self._digest(pace)
+        for deleted in self._history.gone(held) if self._history is not None else ():
+            await pace.rest()
+            for path, number, time in deleted:
+                gone.setdefault(path, []).append((number, time))
+        return lines, circles, gone, reader.left_out
+
+    async def _digest(self, pace: Pace) -> None:
+        """Turn new transactions into entries of the history, in time slices."""
+        for _ in self._history.digesting() if self._history is not None else ():
+            await pace.rest()
+
+    def _address_of(self, session_id: int) -> str:
+        if self._history is not None:
+            return self._history.address(session_id)
+        session = self._engine.sessions.alive.get(session_id)
+        return address_of(session) if session is not None else ""
+
+    async def history(
+        self, wanted: Wanted, before: int, limit: int, *, files: bool = False, fold: bool = False
+    ) -> Answer:
+        """Return the last transactions, or transactions from the log files."""
+        if files:
+            return await self._history_of_files(wanted, before, limit, fold=fold)
+        history = self._history
+        if history is None:
+            raise NotOffered("history is disabled: set zoolet.history to the number of transactions to keep")
+        await self._digest(Pace(self._turn))
+        rows, oldest = Rows(wanted, limit, fold=fold), history.oldest()
+        await rows.fill(history.entries(wanted.path, before), Pace(self._turn))
+        last = rows.last if rows.is_full else None
+        in_files = last if last is not None and oldest is not None and last.number >= oldest.number else oldest
+        log_zxid = in_files.zxid + (in_files.kind == "resumed") if in_files is not None else 0
+        return {
+            "entries": iter(rows.rows),
+            "kept": len(history),
+            "since": oldest.time if oldest is not None else None,
+            "lasting": len(history.lasting),
+            "next": hexadecimal(last.number) if last is not None else None,
+            "files": hexadecimal(log_zxid) if self._past is not None else None,
+        }
+
+    async def _history_of_files(self, wanted: Wanted, before: int, limit: int, *, fold: bool) -> Answer:
+        if self._past is None:
+            raise NotOffered("no log files: the server has no data directory")
+        if self._is_reading:
+            raise NotOffered("another request is already reading the log files; try again")
+
+        def read(past: PastOf) -> list[HistoryEntry]:
+            path = wanted.path if wanted.path and not wanted.below else None
+            found = past(path, wanted.session_id, before, limit, lambda each: wanted.matches(entry_of_log(each)))
+            return [entry_of_log(each) for each in found]
+
+        self._is_reading = True
+        try:
+            found = await asyncio.to_thread(read, self._past)
+        finally:
+            self._is_reading = False
+        rows = Rows(wanted, limit, fold=fold)
+        await rows.fill(found, Pace(self._turn))
+        last = rows.last
+        return {"entries": iter(rows.rows), "files": hexadecimal(last.zxid) if last is not None else None}
+
+    # --- changes ---
+
+    async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
+        """Execute a change as the super user. The change appears in the history and in the audit log."""
+        engine = self._engine
+        self._set_time()
+        try:
+            if action in ("expire", "drop"):
+                return self._end(action, arguments["session"])
+            if action == "delete_all":
+                deletion = Deletion(engine, _person(), CONSOLE_XID, arguments["nodes"])
+                async for _ in deletion.run(arguments["path"], Pace(self._turn)):
+                    self._deliver()
+                    self._set_time()
+                return {"zxid": hexadecimal(engine.zxid), "deleted": deletion.deleted}
+            path, version = arguments["path"], arguments["version"]
+            if action == "create":
+                flags = CreateMode[arguments["mode"]]
+                request: Any = r.CreateRequest(path, arguments["data"], OPEN_ACL_UNSAFE, flags)
+                op = OpCode.CREATE
+            elif action == "set":
+                op, request = OpCode.SET_DATA, r.SetDataRequest(path, arguments["data"], version)
+            elif action == "delete":
+                op, request = OpCode.DELETE, r.DeleteRequest(path, version)
+            else:
+                op, request = OpCode.SET_ACL, r.SetACLRequest(path, arguments["acl"], version)
+            engine.execute(_person(), CONSOLE_XID, op, request.encode())
+            return {"zxid": hexadecimal(engine.zxid)}
+        finally:
+            self._deliver()
+
+    def _end(self, action: str, session_id: int) -> Answer:
+        engine = self._engine
+        if action == "expire" and (refusal := self._observed.refusal()):  # clients must not see an unlogged expiry
+            raise NotOffered(f"cannot expire a session: {refusal}")
+        session = engine.sessions.alive.get(session_id)
+        if session is None:
+            raise NotOffered(f"session {hexadecimal(session_id)} no longer exists")
+        _log.warning("console: %s of session %s (%s)", action, hexadecimal(session_id), address_of(session))
+        if _audit.level:  # the level is set by audit.enable
+            fields = {"operation": action, "znode": hexadecimal(session_id), "result": "success"}
+            _audit.info("%s", audit_line(_person(), fields))
+        if action == "expire":
+            engine.expire(session)
+            if self._history is not None:
+                self._history.explain(session_id, "a user expired the session in the console")
+        elif session.client is not None:
+            engine.close_connection(session.client)
+        return {"zxid": hexadecimal(engine.zxid)}
+
+
+def _person() -> ClientConnection:
+    """Return the placeholder connection to which changes in the console are attributed."""
+    person = ClientConnection("console")
+    person.add_id("super", "console")
+    person.session = Session(0, 0)
+    return person
+
+
+def _kind(node: Node) -> str:
+    """Return the kind of a node: ``persistent``, ``ephemeral``, ``container`` or ``TTL``."""
+    if node.is_container():
+        return "container"
+    if node.ttl() is not None:
+        return "TTL"
+    return "ephemeral" if node.owner else "persistent"

@@ -1,0 +1,188 @@
+"""The sessions of a server in this process, and which of its clients are busy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import islice
+from time import perf_counter
+from typing import Final
+
+from ..protocol.deadlocks import client_named
+from ..protocol.hexadecimal import hexadecimal
+from ..protocol.operations import OPERATIONS
+from ..protocol.recipe_names import may_be_of_recipe
+from ..server.admin.facts import path_shown
+from ..server.admin.history import History
+from ..server.core.client_connection import ClientConnection, Session
+from ..server.core.engine import Engine
+from ..server.core.node import Node
+from ..server.core.watches import CHILD, DATA
+from .source import MAX_CONTENDER, MAX_LISTED, MAX_NAME, Answer, Pace, cut, in_order, name_without_hash
+
+BUSY_SECONDS: Final = 10.0
+"""Minimum number of seconds over which requests are counted for the busiest clients."""
+PERSONAL: Final = ("x509", "sasl", "digest")
+"""Schemes of identities that name a client, the most reliable first."""
+MAX_NAMING: Final = 3
+"""Number of ephemeral nodes that are searched for the name of their client."""
+
+
+def address_of(session: Session) -> str:
+    """Return the address of a session's client; empty while it is disconnected."""
+    return session.client.address if session.client is not None else ""
+
+
+class LocalSessions:
+    """The sessions of an engine, as the console shows them.
+
+    Args:
+        engine: The engine.
+        history: The last transactions, which counts writes; None if they are not kept.
+    """
+
+    def __init__(self, engine: Engine, history: History | None) -> None:
+        self._engine = engine
+        self._history = history
+        self._counted: tuple[float, dict[ClientConnection, int]] = (perf_counter(), {})
+        self._busiest: list[Answer] = []
+
+    def orders(self) -> list[str]:
+        """Return the names of the orders of sessions, the default first."""
+        return ["oldest", "silent", "ephemerals", "watches", "requests", *(["writes"] if self._history else [])]
+
+    def _key(self, order: str) -> Callable[[Session], tuple[float, int]]:
+        """Return the key of an order. The id makes keys unique."""
+        ephemerals, writes = self._engine.tree.ephemerals, self._writes()
+        numbers: dict[str, Callable[[Session, ClientConnection], float]] = {
+            "oldest": lambda session, client: client.since or math.inf,
+            "silent": lambda session, client: session.heard,
+            "ephemerals": lambda session, client: -len(ephemerals.get(session.id, ())),
+            "watches": lambda session, client: -_watches(client),
+            "requests": lambda session, client: -client.received,
+            "writes": lambda session, client: -writes.get(session.id, 0),
+        }
+        number, nobody = numbers[order], ClientConnection()
+        return lambda session: (number(session, session.client or nobody), session.id)
+
+    def _writes(self) -> dict[int, int]:
+        return self._history.writes.total(self._engine.now) if self._history is not None else {}
+
+    async def listed(
+        self, text: str, order: str, offset: int, limit: int, pace: Pace, may_read: Callable[[Node], bool]
+    ) -> Answer:
+        """Return the sessions whose id, address or name contains a text.
+
+        Args:
+            text: The text; empty for all sessions.
+            order: One of :meth:`orders`.
+            offset: Number of sessions to skip.
+            limit: Maximum number of sessions.
+            pace: The time slices.
+            may_read: Function that returns whether the data of a node may be read.
+        """
+        found, keys, key = [], {}, self._key(order)
+        for number, each in enumerate(list(self._engine.sessions.alive.values())):
+            if (
+                not text
+                or text in hexadecimal(each.id)
+                or text in address_of(each)
+                or text in self._name(each, may_read)
+            ):
+                found.append(each)
+                keys[each.id] = key(each)  # now, because the numbers may change during a pause
+            if not number % 128:
+                await pace.rest()
+        found = await in_order(found, pace, lambda each: keys[each.id])
+        rows = ({**self._row(each), "name": self._name(each, may_read)} for each in found[offset : offset + limit])
+        return {"total": len(found), "rows": rows}
+
+    def _row(self, session: Session) -> Answer:
+        engine, client = self._engine, session.client
+        return {
+            "id": hexadecimal(session.id),
+            "address": address_of(session),
+            "since": client.since if client is not None else None,
+            "timeout": session.timeout_ms / 1000,
+            "heard": (engine.monotonic_ms - session.heard) / 1000,
+            "expires": max(0, session.deadline - engine.monotonic_ms) / 1000,
+            "ephemerals": len(engine.tree.ephemerals.get(session.id, ())),
+            "watches": _watches(client) if client is not None else 0,
+            "requests": client.received if client is not None else 0,
+            "writes": self._writes().get(session.id, 0) if self._history is not None else None,
+            "last": _last_operation(client) if client is not None else "",
+        }
+
+    def _name(self, session: Session, may_read: Callable[[Node], bool]) -> str:
+        """Return the name of a session's client, from an identity or from the data of a lock; empty for none."""
+        identities = session.client.ids if session.client is not None else {}
+        for scheme in PERSONAL:
+            for identity in identities:
+                if identity.scheme == scheme:
+                    return cut(name_without_hash(identity))
+        for path in islice(self._engine.tree.ephemerals.get(session.id, ()), MAX_NAMING):
+            name = path[path.rfind("/") + 1 :]
+            is_named = len(name) <= MAX_NAME and may_be_of_recipe(name)
+            node = self._engine.tree.get(path) if is_named else None
+            if node is not None and may_read(node) and 0 < len(node.data or b"") <= MAX_CONTENDER:
+                return client_named(node.data or b"")
+        return ""
+
+    def details(self, session_id: int) -> Answer:
+        """Return all details of a session."""
+        engine = self._engine
+        session = engine.sessions.alive.get(session_id)
+        if session is None:
+            return {"id": hexadecimal(session_id), "alive": False}
+        client = session.client
+        watched: list[Answer] = []
+        if client is not None:
+            for store, kind in ((DATA, "data"), (CHILD, "children")):
+                watched += [
+                    {"path": cut(path_shown(path)), "kind": kind} for path in islice(client.modes[store], MAX_LISTED)
+                ]
+        identities = list(client.ids) if client is not None else []
+        return {
+            **self._row(session),
+            "alive": True,
+            "identities": [cut(f"{each.scheme}:{name_without_hash(each)}") for each in identities[:MAX_LISTED]],
+            "owned": [cut(path) for path in islice(engine.tree.ephemerals.get(session_id, ()), MAX_LISTED)],
+            "watched": watched,
+        }
+
+    def busiest(self) -> list[Answer]:
+        """Return the clients with the most requests per second in at least the last ten seconds."""
+        counted_at, before = self._counted
+        seconds = perf_counter() - counted_at
+        if seconds < BUSY_SECONDS and self._busiest and before:
+            return self._busiest
+        received = {client: client.received for client in self._engine.connections}
+        now = self._engine.now
+        rates = {
+            client: (count - before.get(client, 0)) / max(min(seconds, (now - client.since) / 1000), 1.0)
+            for client, count in received.items()
+        }
+        most = sorted(rates, key=lambda client: -rates[client])[:10]
+        if seconds >= BUSY_SECONDS or not before:
+            self._counted = (perf_counter(), received)
+        self._busiest = [
+            {
+                "address": client.address,
+                "session": hexadecimal(client.session_id) if client.session_id else None,
+                "requests": client.received,
+                "rate": round(rates[client], 1),
+                "writes": self._writes().get(client.session_id, 0) if self._history is not None else None,
+                "last": _last_operation(client),
+            }
+            for client in most
+        ]
+        return self._busiest
+
+
+def _last_operation(client: ClientConnection) -> str:
+    row = OPERATIONS.get(client.last_op)
+    return row.name if row is not None else ""
+
+
+def _watches(client: ClientConnection) -> int:
+    return sum(map(len, client.modes))

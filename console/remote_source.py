@@ -1,0 +1,435 @@
+"""The source of the console for any ZooKeeper server: its protocol and its four-letter commands."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from itertools import chain
+from typing import Any, Final
+
+from ..client import Client
+from ..client.aio.subtree import ask as ask_all
+from ..client.aio.subtree import names_below, subtree
+from ..client.four_letters import NotExecutedError, Sample, ask, number_of, rates
+from ..client.four_letters import sample as ask_sample
+from ..client.recipes._shared import SharedRecipe
+from ..client.recipes.overview import Overview
+from ..client.wire.hosts import Address
+from ..client.wire.states import State
+from ..protocol.deadlocks import LockEntry, Wait
+from ..protocol.errors import ConnectionLossError, NoAuthError, NoNodeError
+from ..protocol.hexadecimal import hexadecimal
+from ..protocol.node_json import JsonNode
+from ..protocol.operations import OPERATIONS
+from ..protocol.paths import QUOTA
+from ..protocol.quotas import LIMITS, STATS
+from ..protocol.records import Stat
+from ..server.admin.samples import Rows
+from ..server.core.node import CONTAINER_OWNER, is_session
+from .source import (
+    MAX_FOUND,
+    MAX_LISTED,
+    MAX_SUBTREE,
+    Answer,
+    NotOffered,
+    Pace,
+    acl_shown,
+    cut,
+    data_shown,
+    locks_shown,
+    matcher,
+    of_session,
+    stat_shown,
+    subtree_shown,
+)
+from .wanted import Wanted
+
+COLUMNS: Final = ("time", "requests", "sessions", "watches", "nodes")
+"""Columns of the samples: time, requests per second since the previous sample, and counts."""
+ORDERS: Final = {"oldest": ("est", 1), "requests": ("recved", -1), "silent": ("lresp", 1)}
+"""Orders of sessions: the number that cons reports, and its sign."""
+MAX_SORTED: Final = 10_000
+"""Maximum number of children that are sorted by time or size."""
+TTL_MASK: Final = (1 << 40) - 1
+"""The bits of a TTL node's owner that are the ttl in milliseconds."""
+LOCK_SECONDS: Final = 20.0
+"""Maximum number of seconds for reading all locks."""
+NAMES: Final = {row.short: row.name for row in reversed(OPERATIONS.values()) if row.short}
+"""The first operation of each abbreviation that cons reports."""
+_SIZES: Final = {"memory": None, "disk": None}
+
+
+class RemoteSource:
+    """The source of the console for the servers of a client.
+
+    Args:
+        client: The connected client.
+        addresses: The servers. Four-letter commands are sent to each of them.
+        tls: The TLS context; None for plain connections.
+        timeout: Time limit for a four-letter command, in seconds.
+    """
+
+    def __init__(self, client: Client, addresses: tuple[Address, ...], tls: ssl.SSLContext | None, timeout: float):
+        self._client = client
+        self._addresses = addresses
+        self._tls = tls
+        self._timeout = timeout
+        self._rows = Rows()
+        self._is_looking = False
+        self._last: tuple[Sample | None, ...] = (None,) * len(addresses)
+        self._samples: tuple[Sample, ...] = ()
+
+    async def sample(self) -> None:
+        """Query the metrics of all servers, for the next overview and the charts."""
+        asked = (ask_sample(address, self._timeout, self._tls) for address in self._addresses)
+        self._last, self._samples = self._samples or self._last, tuple(await asyncio.gather(*asked))
+        sessions = self._greatest("global_sessions") or self._sum("num_alive_connections")
+        counts = sessions, self._sum("watch_count"), self._greatest("znode_count")
+        self._rows.add((round(time.time(), 3), sum(self._rates()), *counts))
+
+    def _rates(self) -> list[float]:
+        """Return the requests per second of each server."""
+        pairs = zip(self._samples, self._last, strict=True)
+        return [rates(now, before).get("packets_received_per_second", 0.0) for now, before in pairs]
+
+    def _sum(self, name: str) -> float:
+        return sum(each.numbers.get(name, 0.0) for each in self._samples)
+
+    def _greatest(self, name: str) -> float:
+        """Return a number that all servers share, from the server that is ahead."""
+        return max((each.numbers.get(name, 0.0) for each in self._samples), default=0.0)
+
+    async def about(self) -> Answer:
+        """Return a description of the servers."""
+        views = ["overview", "tree", *(["sessions"] if self._connections() else []), "locks"]
+        return {
+            "kind": "remote",
+            "name": ",".join(map(str, self._addresses)),
+            "version": await self._version(),
+            "views": views,
+            "changes": ["create", "set", "delete", "delete_all", "set_acl"],
+            "columns": COLUMNS,
+            "orders": list(ORDERS),
+        }
+
+    async def _version(self) -> str:
+        match = re.search(r"version: ([\w.-]+)", await self._first("srvr"))
+        return f"ZooKeeper {match[1]}" if match else ""
+
+    async def _first(self, command: str) -> str:
+        """Return the answer of the first server that executes a four-letter command; empty if none does."""
+        for address in self._addresses:
+            try:
+                return await ask(address, command, self._timeout, self._tls)
+            except (OSError, NotExecutedError):
+                continue
+        return ""
+
+    def _connections(self) -> Mapping[str, Mapping[str, str]]:
+        found = chain.from_iterable(each.connections.items() for each in self._samples)
+        return {address: facts for address, facts in found if "sid" in facts}
+
+    async def overview(self) -> Answer:
+        """Return the state of the servers."""
+        if not self._samples:
+            await self.sample()
+        serving = [each for each in self._samples if each.numbers]
+        health = "" if serving else self._samples[0].state
+        if self._client.state is not State.CONNECTED:
+            health = f"the console is not connected: the server {health or 'does not answer'}"
+        return {
+            "health": health,
+            "mode": serving[0].state if serving else "",
+            "uptime": self._greatest("uptime") / 1000,
+            "zxid": hexadecimal(self._client.last_zxid),
+            "sessions": self._greatest("global_sessions") or len(self._connections()),
+            "connections": self._sum("num_alive_connections"),
+            "watches": self._sum("watch_count"),
+            "nodes": self._greatest("znode_count"),
+            "ephemerals": self._greatest("ephemerals_count"),
+            "data_bytes": self._greatest("approximate_data_size"),
+            **_SIZES,
+            "expired": self._sum("stale_sessions_expired"),
+            "refused": 0,
+            "paths": [],
+            "clients": self._clients()[:10],
+            "sample": self._rows.hour[-1],
+            **({"servers": self._servers()} if len(self._addresses) > 1 else {}),
+        }
+
+    def _clients(self) -> list[Answer]:
+        """Return the clients of all servers, the busiest first."""
+        clients: list[Answer] = []
+        for now, before in zip(self._samples, self._last, strict=True):
+            seconds = now.at - before.at if before is not None else 0.0
+            for address, facts in now.connections.items():
+                earlier = before.connections.get(address) if before is not None else None
+                received = number_of(facts, "recved")
+                lately = received - number_of(earlier, "recved") if earlier is not None else 0
+                clients.append(
+                    {
+                        "address": address,
+                        "session": facts.get("sid"),
+                        "requests": received,
+                        "rate": round(lately / seconds, 1) if seconds else 0.0,
+                        "last": _last_operation(facts),
+                    }
+                )
+        return sorted(clients, key=lambda each: (-each["rate"], -each["requests"]))
+
+    def _servers(self) -> list[Answer]:
+        """Return the state of each server; ``problem`` is the reason why it is not serving."""
+        return [
+            {
+                "address": str(address),
+                "mode": each.state if each.numbers else "",
+                "problem": "" if each.numbers else each.state,
+                "connections": each.numbers.get("num_alive_connections", 0),
+                "nodes": each.numbers.get("znode_count", 0),
+                "rate": rate,
+                "ms": each.numbers.get("avg_latency", 0),
+                "outstanding": each.numbers.get("outstanding_requests", 0),
+            }
+            for address, each, rate in zip(self._addresses, self._samples, self._rates(), strict=True)
+        ]
+
+    def samples(self, *, day: bool) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+        """Return the samples of the last hour, or one per minute of the last day, from the start of this process."""
+        return COLUMNS, list(self._rows.day if day else self._rows.hour)
+
+    # --- the tree ---
+
+    async def children(self, path: str, offset: int, limit: int, sort: str, name: str) -> Answer:
+        """Return children of a node in an order."""
+        (listed,) = await names_below(self._client, [path])
+        if not isinstance(listed, list):
+            raise listed
+        names, prefix = sorted(listed), path.rstrip("/") + "/"
+        known: dict[str, Stat] = {}
+        if sort != "name":
+            if len(names) > MAX_SORTED:
+                raise NotOffered(f"sorting by {sort} reads each child: the node has more than {MAX_SORTED:,}")
+            known = await self._stats(prefix, names)
+            names = [each for each in names if each in known]
+            names.sort(key=lambda each: -(known[each].mzxid if sort == "time" else known[each].dataLength))
+        shown = names[offset : offset + limit]
+        stats = known or await self._stats(prefix, shown)
+        rows = (
+            (cut(each), stat.numChildren, stat.dataLength, _kind(stat), stat.mtime)
+            if (stat := stats.get(each)) is not None
+            else (cut(each), 0, 0, "persistent", 0)
+            for each in shown
+        )
+        return {"total": len(names), "at": names.index(name) if name in names else None, "rows": rows}
+
+    async def _stats(self, prefix: str, names: list[str]) -> dict[str, Stat]:
+        found = await ask_all(self._client.exists, [prefix + name for name in names], NoNodeError, NoAuthError)
+        return {name: stat for name, stat in zip(names, found, strict=True) if isinstance(stat, Stat)}
+
+    async def subtree(self, path: str, *, trusted: bool) -> Answer:
+        """Count the nodes of a subtree that the console's client may read, and find its locks."""
+        found = []
+        async for at, _ in subtree(self._client, path):
+            found.append(at)
+            if len(found) > MAX_SUBTREE:
+                break
+        stats = [each for each in await ask_all(self._client.exists, found) if isinstance(each, Stat)]
+        size, ephemerals = (
+            sum(each.dataLength for each in stats),
+            sum(is_session(each.ephemeralOwner) for each in stats),
+        )
+        lines, _ = await self._overview(path)
+        return await subtree_shown(path, len(found), size, ephemerals, lines, Pace(asyncio.Lock()))
+
+    async def export(self, path: str) -> AsyncIterator[tuple[str, JsonNode]]:
+        """Yield the nodes of a subtree without ephemeral ones."""
+        async for at, _ in subtree(self._client, path):
+            try:
+                (data, stat), (acl, _) = await asyncio.gather(self._client.get(at), self._client.get_acl(at))
+            except NoNodeError:
+                continue
+            owner = stat.ephemeralOwner
+            if not is_session(owner):
+                is_container = owner == CONTAINER_OWNER
+                ttl = (owner & TTL_MASK) / 1000 if owner and not is_container else None
+                yield at, JsonNode(data, acl, ttl, is_container, (stat.cversion + stat.numChildren) // 2)
+
+    async def node(self, path: str, *, trusted: bool, whole: bool) -> Answer:
+        """Return all details of a node that the console's client may read."""
+        stat = await self._client.exists(path)
+        if stat is None:
+            raise NoNodeError(path)
+        answer: Answer = {
+            "path": path,
+            "stat": stat_shown(stat, _kind(stat)),
+            "ttl": None,
+            "quota": await self._quota(path),
+        }
+        try:
+            data, stat = await self._client.get(path)
+            answer |= {"data": data_shown(data, whole=whole), "stat": stat_shown(stat, _kind(stat))}
+        except NoAuthError:
+            answer["secret"] = stat.dataLength
+        try:
+            acl, _ = await self._client.get_acl(path)
+        except NoAuthError:
+            acl = ()
+        answer |= {"acl": acl_shown(acl, trusted=trusted), "acl_size": len(acl)}
+        answer["watches"] = []
+        if (owner := answer["stat"]["owner"]) is not None:
+            answer["owner_address"] = self._address_of(owner)
+        return answer
+
+    async def _quota(self, path: str) -> Answer | None:
+        texts = []
+        for name in (LIMITS, STATS):
+            try:
+                data, _ = await self._client.get(QUOTA + path.rstrip("/") + name)
+            except (NoNodeError, NoAuthError):
+                return None
+            texts.append(cut(data.decode("utf-8", "replace")))
+        return {"limits": texts[0], "used": texts[1]}
+
+    async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
+        """Yield the nodes that match, and regularly the number of nodes searched."""
+        matches = matcher(name)
+        searched = found = 0
+        async for path, _ in subtree(self._client, below):
+            searched += 1
+            if not searched % 100:
+                yield {"searched": searched}
+            if not matches(path):
+                continue
+            try:
+                data, stat = await self._client.get(path)
+            except (NoNodeError, NoAuthError):
+                continue
+            if text and text not in data:
+                continue
+            found += 1
+            yield {"path": cut(path), "kind": _kind(stat), "bytes": stat.dataLength}
+            if found == MAX_FOUND:
+                break
+        yield {"searched": searched, "done": True, "more": found == MAX_FOUND}
+
+    # --- sessions ---
+
+    async def sessions(self, text: str, order: str, offset: int, limit: int, *, trusted: bool) -> Answer:
+        """Return the sessions whose clients are connected to the servers."""
+        found = [each for each in self._connections().items() if text in each[0] or text in each[1]["sid"]]
+        fact, sign = ORDERS[order]
+        found.sort(key=lambda each: sign * number_of(each[1], fact))
+        return {"total": len(found), "rows": (self._row(*each, None) for each in found[offset : offset + limit])}
+
+    def _row(self, address: str, facts: Mapping[str, str], owned: Mapping[str, list[str]] | None) -> Answer:
+        heard = max(0.0, time.time() - number_of(facts, "lresp") / 1000) if number_of(facts, "lresp") else 0.0
+        return {
+            "id": facts["sid"],
+            "address": address,
+            "since": number_of(facts, "est"),
+            "timeout": number_of(facts, "to") / 1000,
+            "heard": heard,
+            "expires": max(0.0, number_of(facts, "to") / 1000 - heard),
+            "ephemerals": len(owned.get(facts["sid"], ())) if owned is not None else None,
+            "watches": None,
+            "requests": number_of(facts, "recved"),
+            "last": _last_operation(facts),
+        }
+
+    async def session(self, session_id: int) -> Answer:
+        """Return the facts that cons and dump report about a session."""
+        wanted, owned = hexadecimal(session_id), await self._owned()
+        for address, facts in self._connections().items():
+            if facts["sid"] == wanted:
+                return {
+                    **self._row(address, facts, owned),
+                    "alive": True,
+                    "owned": list(map(cut, owned.get(wanted, [])[:MAX_LISTED])),
+                }
+        if wanted in owned:
+            row = self._row("", {"sid": wanted}, owned)
+            return {**row, "alive": True, "owned": list(map(cut, owned[wanted][:MAX_LISTED])), "timeout": 0}
+        return {"id": wanted, "alive": False}
+
+    async def _owned(self) -> dict[str, list[str]]:
+        """Return the ephemeral nodes of each session from ``dump``; none if no server answers it."""
+        text = await self._first("dump")
+        owned: dict[str, list[str]] = {}
+        paths: list[str] = []
+        for line in text.split("\n"):
+            if match := re.fullmatch(r"(0x[0-9a-f]+):", line.strip()):
+                paths = owned.setdefault(match[1], [])
+            elif line.startswith("\t/"):
+                paths.append(line.strip())
+        return owned
+
+    def _address_of(self, session: str) -> str:
+        return next((address for address, facts in self._connections().items() if facts["sid"] == session), "")
+
+    # --- the rest ---
+
+    async def locks(self, session_id: int | None, *, trusted: bool) -> Answer:
+        """Return locks and similar recipes, optionally only of a session."""
+        lines, circles = await self._overview("/")
+        pace = Pace(asyncio.Lock())
+        if session_id is not None:
+            lines, circles = await of_session(lines, circles, session_id, pace)
+        addresses = {facts["sid"]: address for address, facts in self._connections().items()}
+
+        def more(entry: LockEntry) -> Answer:
+            return {"address": addresses.get(hexadecimal(entry.session_id), "")}
+
+        return await locks_shown(lines, circles, more, time.time(), pace, session_id)
+
+    async def _overview(self, path: str) -> tuple[list[SharedRecipe], list[list[Wait]]]:
+        if self._is_looking:
+            raise NotOffered("another request is already reading the locks; try again")
+        self._is_looking = True
+        try:
+            async with asyncio.timeout(LOCK_SECONDS):
+                return await Overview(self._client, path).read()
+        except TimeoutError:
+            raise NotOffered(f"reading the locks took longer than {LOCK_SECONDS:g} s: the tree is too large") from None
+        finally:
+            self._is_looking = False
+
+    async def history(self, wanted: Wanted, before: int, limit: int, *, files: bool, fold: bool) -> Answer:
+        """Raise NotOffered, because the protocol has no history."""
+        raise NotOffered("no history: the ZooKeeper protocol only exposes the current state")
+
+    async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
+        """Change a node with the console's client."""
+        client, path, version = self._client, arguments["path"], arguments["version"]
+        try:
+            if action == "create":
+                is_sequential = arguments["mode"] == "PERSISTENT_SEQUENTIAL"
+                await client.create(path, arguments["data"], sequential=is_sequential)
+            elif action == "set":
+                await client.set(path, arguments["data"], version=version)
+            elif action == "delete_all":
+                await client.delete(path, recursive=True)
+            elif action == "delete":
+                await client.delete(path, version=version)
+            else:
+                await client.set_acl(path, arguments["acl"], version=version)
+        except ConnectionLossError as error:
+            raise NotOffered(f"connection lost; the change may or may not have been applied: {error}") from None
+        return {}
+
+
+def _last_operation(facts: Mapping[str, str]) -> str:
+    return NAMES.get(abbreviation := facts.get("lop", ""), abbreviation)
+
+
+def _kind(stat: Stat) -> str:
+    return "ephemeral" if stat.ephemeralOwner else "persistent"
+
+
+async def keep_sampling(source: RemoteSource, seconds: float = 1.0) -> None:
+    """Sample a server each second, until the task is cancelled."""
+    while True:
+        await source.sample()
+        await asyncio.sleep(seconds)

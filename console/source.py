@@ -1,0 +1,359 @@
+"""The interface of the console to a server in this process (``engine_source``) or to any ZooKeeper (``remote_source``).
+
+Answers are dictionaries for JSON. Session ids are strings such as ``0x1a2b``, because JavaScript numbers are exact only
+up to 2**53.
+
+Clients choose names, data and ACLs, so no answer contains more of them than a page can show. :func:`cut` truncates
+texts. A list that may be long is an iterator: :func:`encoded` encodes its rows one by one, in time slices, and stops at
+:data:`MAX_ANSWER` bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import fnmatch
+import json
+import random
+import re
+from bisect import bisect
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final, Protocol, TypeVar
+
+from ..client.recipes._shared import SharedRecipe, consumed, waits_since
+from ..client.recipes.overview import described_entry
+from ..protocol.acl import AclList, Id
+from ..protocol.deadlocks import LockEntry, Wait
+from ..protocol.enums import PERM_LETTERS
+from ..protocol.hexadecimal import hexadecimal
+from ..protocol.node_json import JsonNode
+from ..protocol.records import Stat
+from ..server.admin.pace import Pace as Pace
+from .wanted import Wanted
+
+Answer = dict[str, Any]
+Item = TypeVar("Item")
+MAX_ANSWER: Final = 8 << 20
+"""Maximum number of bytes of an answer. Lists are truncated to keep it."""
+MAX_NAME: Final = 1_000
+"""Maximum number of characters of a name, path or other text of a client."""
+MAX_PREVIEW: Final = 1 << 16
+"""Maximum number of bytes of data that are shown by default."""
+MAX_WHOLE: Final = 1 << 20
+"""Maximum number of bytes of data that are shown on request."""
+MAX_LISTED: Final = 200
+"""Maximum number of watches, ephemeral nodes and other details of one node or session."""
+MAX_CONTENDERS: Final = 100
+"""Maximum number of holders of a lock, waiters of a lock, and clients of a deadlock."""
+MAX_CONTENDER: Final = 200
+"""Maximum number of bytes of the data of a contender."""
+MARKS: Final = 1_000
+"""Number of sampled names by which a long list is partitioned before it is sorted."""
+MAX_FOUND: Final = 500
+"""Maximum number of nodes that a search returns."""
+MAX_MATCHED: Final = 1_000
+"""Maximum number of characters of a name or path that are compared with a glob."""
+MAX_ROWS: Final = 500
+"""Maximum number of rows of one answer."""
+SORTS: Final = ("name", "time", "size")
+"""The orders of children: by name, the latest change first, the largest data first."""
+MAX_SUBTREE: Final = 100_000
+"""Maximum number of nodes that are counted, and that are deleted together."""
+
+
+class NotOffered(Exception):
+    """The server cannot answer this request; the message is the reason."""
+
+
+class Source(Protocol):
+    """A server with everything that the console shows.
+
+    The caller checks all paths. A request that fails raises a ``ZooKeeperError`` or :class:`NotOffered`.
+    """
+
+    async def about(self) -> Answer:
+        """Return a description of the server: ``kind``, ``name``, ``views``, ``changes``, ``orders`` of sessions."""
+        ...
+
+    async def overview(self) -> Answer:
+        """Return the state of the server: health, counts, the last sample, the busiest paths and clients."""
+        ...
+
+    def samples(self, *, day: bool) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
+        """Return the names of the columns, and the samples of the last hour, or one per minute of the last day."""
+        ...
+
+    async def children(self, path: str, offset: int, limit: int, sort: str, name: str) -> Answer:
+        """Return children of a node in an order of :data:`SORTS`: ``total``, ``at`` (the place of a name), and ``rows``
+        of name, children, bytes, kind and time of the last change.
+        """
+        ...
+
+    async def subtree(self, path: str, *, trusted: bool) -> Answer:
+        """Return the number of nodes and bytes of a subtree, and the paths of its locks that clients hold."""
+        ...
+
+    def export(self, path: str) -> AsyncIterator[tuple[str, JsonNode]]:
+        """Yield the nodes of a subtree without ephemeral ones, parents first. Their ``children_created`` is the number
+        of all children that were ever created.
+        """
+        ...
+
+    async def node(self, path: str, *, trusted: bool, whole: bool) -> Answer:
+        """Return all details of a node, with its data only if the user may read it."""
+        ...
+
+    def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
+        """Yield the nodes below a node whose name matches a glob and whose data contains a text, and the progress."""
+        ...
+
+    async def sessions(self, text: str, order: str, offset: int, limit: int, *, trusted: bool) -> Answer:
+        """Return the sessions whose id or address contains a text, in one of the orders of :meth:`about`."""
+        ...
+
+    async def session(self, session_id: int) -> Answer:
+        """Return all details of a session."""
+        ...
+
+    async def locks(self, session_id: int | None, *, trusted: bool) -> Answer:
+        """Return locks and similar recipes with holders and waiters, and deadlocks, optionally only of a session."""
+        ...
+
+    async def history(self, wanted: Wanted, before: int, limit: int, *, files: bool, fold: bool) -> Answer:
+        """Return the last transactions that are wanted; with *files* from the log files."""
+        ...
+
+    async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
+        """Execute a change."""
+        ...
+
+
+def matcher(name: str) -> Callable[[str], object]:
+    """Return a predicate for paths.
+
+    Args:
+        name: Glob for the whole path if it contains a slash, otherwise for the name. Without a glob character, it
+            matches any part. Empty to match all paths.
+    """
+    if not name:
+        return lambda path: True
+    glob = name if set(name) & set("*?[") else f"*{name}*"
+    matches = re.compile(fnmatch.translate(glob)).match
+    if "/" in name:
+        return lambda path: matches(path[:MAX_MATCHED])
+    return lambda path: matches(path.rpartition("/")[2][:MAX_MATCHED])
+
+
+def cut(text: str) -> str:
+    """Truncate a text of a client. The page recognizes the end of a truncated text, and does not make it a link."""
+    return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}… ({len(text):,} characters)"
+
+
+def _begin(name: str) -> str:
+    return name[:MAX_NAME]
+
+
+async def in_order(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _begin) -> list[Item]:
+    """Sort items in time slices, names by the part that is shown: the items are partitioned, then each part is sorted.
+
+    Args:
+        items: The items.
+        pace: The time slices.
+        key: Function that returns the same key each time, and whose keys are seldom equal.
+    """
+    if len(items) <= MARKS:
+        return sorted(items, key=key)
+    marks = sorted(map(key, random.sample(items, MARKS)))
+    parts: list[list[Item]] = [[] for _ in range(MARKS + 1)]
+    for number, item in enumerate(items):
+        parts[bisect(marks, key(item))].append(item)
+        if not number % 128:
+            await pace.rest()
+    found = []
+    for part in parts:
+        found += sorted(part, key=key)
+        await pace.rest()
+    return found
+
+
+async def of_session(
+    lines: list[SharedRecipe], circles: list[list[Wait]], session_id: int, pace: Pace
+) -> tuple[list[SharedRecipe], list[list[Wait]]]:
+    """Return the locks that a session holds or waits for, and its deadlocks. The list of locks is emptied."""
+    found = []
+    for line in consumed(lines):
+        await pace.rest()
+        if any(entry.session_id == session_id for entry in chain(line.holders, line.waiters)):
+            found.append(line)
+    return found, [circle for circle in circles if any(wait.entry.session_id == session_id for wait in circle)]
+
+
+async def encoded(answer: Answer, pace: Pace) -> bytes:
+    """Return an answer as JSON. Its ``cut`` names the lists that were truncated to limit the size."""
+    text, ended = bytearray(), []
+    for key, value in answer.items():
+        text += b"%s%s: " % (b", " if text else b"{", json.dumps(key).encode())
+        if not isinstance(value, Iterator):
+            text += json.dumps(value).encode()
+            continue
+        text += b"["
+        separator = b""
+        for row in value:
+            await pace.rest()
+            part = json.dumps(row).encode()
+            if len(text) + len(part) > MAX_ANSWER:
+                ended.append(key)
+                if isinstance(value, LockRows):
+                    await value.release()
+                break
+            text += separator + part
+            separator = b", "
+        text += b"]"
+    if ended:
+        text += b', "cut": %s' % json.dumps(ended).encode()
+    text += b"}\n" if text else b"{}\n"
+    return bytes(text)
+
+
+def data_shown(data: bytes | None, *, whole: bool) -> Answer:
+    """Return the size of data, and its first bytes in base64, which browsers decode."""
+    if data is None:
+        return {"size": 0, "null": True, "base64": ""}
+    part = data[: MAX_WHOLE if whole else MAX_PREVIEW]
+    return {"size": len(data), "null": False, "base64": base64.b64encode(part).decode()}
+
+
+async def subtree_shown(
+    path: str, nodes: int, size: int, ephemerals: int, lines: list[SharedRecipe], pace: Pace
+) -> Answer:
+    """Return the counts of a subtree, and the recipes in it that clients hold. The list of recipes is emptied."""
+    below, held = path.rstrip("/") + "/", []
+    for line in consumed(lines):
+        await pace.rest()
+        if line.holders and f"{line.path}/".startswith(below):
+            held.append(cut(line.path))
+    return {
+        "nodes": nodes,
+        "more": nodes > MAX_SUBTREE,
+        "bytes": size,
+        "ephemerals": ephemerals,
+        "held": len(held),
+        "locks": held[:MAX_LISTED],
+    }
+
+
+class LockRows(Iterator[Answer]):
+    """The rows of locks. Each lock is released with its row: releasing 100,000 contenders together takes 20 ms.
+
+    Args:
+        lines: The locks. The list is emptied.
+        shown: Function that returns the row of a lock.
+        pace: The time slices.
+    """
+
+    def __init__(self, lines: list[SharedRecipe], shown: Callable[[SharedRecipe], Answer], pace: Pace) -> None:
+        self._rest = consumed(lines)
+        self._shown = shown
+        self._pace = pace
+
+    def __next__(self) -> Answer:
+        return self._shown(next(self._rest))
+
+    async def release(self) -> None:
+        """Release the remaining locks in time slices, without making their rows."""
+        for _ in self._rest:
+            await self._pace.rest()
+
+
+async def locks_shown(
+    lines: list[SharedRecipe],
+    circles: list[list[Wait]],
+    more: Callable[[LockEntry], Answer],
+    now: float,
+    pace: Pace,
+    session_id: int | None = None,
+) -> Answer:
+    """Return locks and similar recipes, those with the longest wait first, their counts, and deadlocks.
+
+    Args:
+        lines: Locks, elections, semaphores and queues.
+        circles: Clients that wait for each other.
+        more: Function that returns more facts about a contender.
+        now: Time in seconds since the epoch, by the clock that the times of nodes are from.
+        pace: The time slices.
+        session_id: A session whose ``place`` in each line is shown, 0 for a holder; None for none.
+    """
+    lines = await in_order(lines, pace, lambda line: (waits_since(line), line.path))
+    longest = lines[0] if lines and lines[0].waiters else None
+
+    def contender(entry: LockEntry) -> Answer:
+        return {**described_entry(entry._replace(path=cut(entry.path)), MAX_CONTENDER), **more(entry)}
+
+    def line_shown(line: SharedRecipe) -> Answer:
+        return {
+            "path": cut(line.path),
+            "kind": line.kind,
+            "naming": line.naming,
+            "size": line.size,
+            "held": len(line.holders),
+            "waiting": len(line.waiters),
+            "holders": [contender(entry) for entry in line.holders[:MAX_CONTENDERS]],
+            "waiters": [contender(entry) for entry in line.waiters[:MAX_CONTENDERS]],
+            **({"place": place(line)} if session_id is not None else {}),
+        }
+
+    def place(line: SharedRecipe) -> int:
+        return next((at for at, each in enumerate(line.waiters, 1) if each.session_id == session_id), 0)
+
+    def circle_shown(circle: list[Wait]) -> Answer:
+        waits = [(cut(wait.lock), contender(wait.entry), contender(wait.holder)) for wait in circle[:MAX_CONTENDERS]]
+        return {
+            "clients": len(circle),
+            "waits": [{"lock": lock, "waiter": waiter, "holder": holder} for lock, waiter, holder in waits],
+        }
+
+    return {
+        "now": now,
+        "locks": len(lines),
+        "waiters": sum(len(line.waiters) for line in lines),
+        "longest": {"path": cut(longest.path), "since": waits_since(longest)} if longest is not None else None,
+        "circles": len(circles),
+        "shared": LockRows(lines, line_shown, pace),
+        "deadlocks": map(circle_shown, circles),
+    }
+
+
+def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
+    """Return an ACL list: scheme, id and permissions. Only users with the token see password hashes."""
+    return [
+        {
+            "scheme": cut(entry.id.scheme or ""),
+            "id": cut((entry.id.id or "") if trusted else name_without_hash(entry.id)),
+            "permissions": "".join(letter for letter, perm in PERM_LETTERS.items() if entry.perms & perm),
+        }
+        for entry in acl[:MAX_LISTED]
+    ]
+
+
+def name_without_hash(identity: Id) -> str:
+    """Return the name in an identity, without the password hash of the scheme ``digest``."""
+    name = identity.id or ""
+    return name.partition(":")[0] if identity.scheme == "digest" else name
+
+
+def stat_shown(stat: Stat, kind: str) -> Answer:
+    """Return a Stat with human-readable names."""
+    return {
+        "kind": kind,
+        "created": stat.ctime,
+        "modified": stat.mtime,
+        "version": stat.version,
+        "children_version": stat.cversion,
+        "acl_version": stat.aversion,
+        "czxid": hexadecimal(stat.czxid),
+        "mzxid": hexadecimal(stat.mzxid),
+        "pzxid": hexadecimal(stat.pzxid),
+        "owner": hexadecimal(stat.ephemeralOwner) if stat.ephemeralOwner else None,
+        "children": stat.numChildren,
+        "next_sequence": f"{(stat.cversion + stat.numChildren) // 2:010d}",
+    }

@@ -1,0 +1,179 @@
+"""The table of the node names of recipes. Recipes create names with it, and all other code recognises them with it.
+
+The name of a contender consists of a unique id, a mark, and the sequence number that the server appends. kazoo and
+Curator use different marks, and ignore each other's nodes. Naming ``both`` excludes both of them, with two nodes. Names
+are recognised by their marks, without checking the id, as in kazoo and Curator.
+
+A sequence number has ten characters or more, including a sign. After 2147483647 comes -2147483648. Numbers are compared
+as places on a circle, so their order survives the overflow if contenders are fewer than 2**31 numbers apart.
+
+Source: kazoo.recipe (lock, queue, party), Curator's InterProcessMutex, InterProcessReadWriteLock,
+InterProcessSemaphoreV2, LeaderLatch, DistributedQueue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, get_args
+
+Naming = Literal["kazoo", "curator"]
+Namings = Literal["kazoo", "curator", "both"]
+NAMINGS: Final[tuple[Naming, ...]] = get_args(Naming)
+ALL_NAMINGS: Final[tuple[Namings, ...]] = get_args(Namings)
+HEX: Final = "[0-9a-f]{32}"
+UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
+
+
+class Name(NamedTuple):
+    """A name that a recipe gives its nodes.
+
+    Args:
+        recipe: The recipe: ``lock``, ``read-write lock``, ``election``, ``semaphore``, ``queue`` or ``party``.
+        naming: ``kazoo`` or ``curator``.
+        kind: The kind of the node, unique within a naming.
+        form: The name, with fields for the id, a queue's priority, and the sequence number.
+        excludes: Whether the first node in line is the only holder.
+    """
+
+    recipe: str
+    naming: Naming
+    kind: str
+    form: str
+    excludes: bool = False
+
+
+NAMES: Final = (
+    Name("lock", "kazoo", "lock", "{hex}__lock__{seq}", excludes=True),
+    Name("lock", "curator", "lock", "_c_{uuid}-lock-{seq}", excludes=True),
+    Name("read-write lock", "kazoo", "write", "{hex}__lock__{seq}", excludes=True),
+    Name("read-write lock", "curator", "write", "_c_{uuid}-__WRIT__{seq}", excludes=True),
+    Name("read-write lock", "kazoo", "read", "{hex}__rlock__{seq}"),
+    Name("read-write lock", "curator", "read", "_c_{uuid}-__READ__{seq}"),
+    Name("election", "kazoo", "latch", "{hex}__lock__{seq}", excludes=True),
+    Name("election", "curator", "latch", "_c_{uuid}-latch-{seq}", excludes=True),
+    Name("semaphore", "kazoo", "lease", "{hex}"),
+    Name("semaphore", "curator", "lease", "_c_{uuid}-lease-{seq}"),
+    Name("queue", "kazoo", "entry", "entry-{priority:03d}-{seq}"),
+    Name("queue", "curator", "entry", "queue-{seq}"),
+    Name("party", "kazoo", "member", "{hex}__party__"),
+)
+IN_LINE: Final = ("lock", "write", "read", "latch")
+"""The kinds of nodes that form a line. The first node in the line is the holder."""
+FOLDERS: Final = ("entries", "taken", "leases", "locks", "lock")
+"""Names of the folders of queues and semaphores."""
+
+
+class NodeName(NamedTuple):
+    """The parsed name of a node.
+
+    Args:
+        name: The name.
+        row: The row of the table. It is the first row if the names of several kinds look alike.
+        number: The sequence number.
+    """
+
+    name: str
+    row: Name
+    number: int
+
+
+_FIELDS: Final = {"{hex}": HEX, "{priority:03d}": r"\d+", "{seq}": r"(-\d{9,10}|\d{10})"}
+
+
+def _mark(form: str) -> str:
+    """Return the mark after an id and the number, or the whole form if it lacks an id or a mark."""
+    return form.removeprefix("_c_{uuid}-").removeprefix("{hex}") or form
+
+
+def _pattern(form: str) -> str:
+    """Return the pattern of a mark."""
+    mark = _mark(form)
+    start = "^" if mark == form else ""
+    for field, pattern in _FIELDS.items():
+        mark = mark.replace(field, pattern)
+    return f"{start}{mark}$"
+
+
+ROWS: Final[dict[tuple[str, str], Name]] = {(row.naming, row.kind): row for row in NAMES}
+"""The rows of the table by naming and kind."""
+_PATTERNS: Final = {key: re.compile(_pattern(row.form)) for key, row in ROWS.items()}
+_MARKS: Final = {
+    _mark(row.form).removesuffix("{seq}"): row
+    for row in reversed(NAMES)
+    if row.form.endswith("{seq}") and row.recipe != "queue"
+}
+"""The first row with each mark before a sequence number."""
+_MARKED: Final = re.compile(rf"({'|'.join(_MARKS)}){_FIELDS['{seq}']}$")
+_ENTRIES: Final = [row for row in NAMES if row.recipe == "queue"]
+_LEAF: Final = re.compile(
+    rf"(?:{HEX}|_c_{UUID}-)(?:{'|'.join(_MARKS)}){_FIELDS['{seq}']}|{_pattern(ROWS['kazoo', 'entry'].form)}"
+)
+_PROOF: Final = re.compile(rf"(.+)-{UUID}$")
+_MAY_BE: Final = re.compile(rf"-?\d{{9,10}}$|^{HEX}$|[0-9a-f]{{8}}-[0-9a-f]{{4}}-|^({'|'.join(FOLDERS)})$|__lock__$")
+
+
+def prefix(naming: str, kind: str, uuid: str = "", priority: int = 0) -> str:
+    """Return the prefix of a name. *uuid* is text with hyphens."""
+    return ROWS[naming, kind].form.format(hex=uuid.replace("-", ""), uuid=uuid, priority=priority, seq="")
+
+
+def is_named(naming: str, kind: str, name: str) -> bool:
+    """Return whether a name is of this kind."""
+    return _PATTERNS[naming, kind].search(name) is not None
+
+
+def numbered(name: str) -> NodeName | None:
+    """Parse a name that ends with a sequence number. Return None if no recipe creates such names."""
+    if (match := _MARKED.search(name)) is not None:
+        return NodeName(name, _MARKS[match[1]], int(match[2]))
+    for row in _ENTRIES:
+        if (match := _PATTERNS[row.naming, row.kind].match(name)) is not None:
+            return NodeName(name, row, int(match[1]))
+    return None
+
+
+def contender(name: str) -> NodeName | None:
+    """Parse the name of a node whose client holds something or waits for it. Return None for other names."""
+    return node if (node := numbered(name)) is not None and node.row.recipe != "queue" else None
+
+
+def is_leaf(name: str) -> bool:
+    """Return whether this is the complete name of a contender or a kazoo entry. Such nodes keep no children.
+
+    The mark alone does not suffice: ``block-0000000001`` may be a folder.
+    """
+    return _LEAF.fullmatch(name) is not None
+
+
+def proven(name: str) -> str | None:
+    """Return the name of the node that a proof node of zoolet stands for. Return None for other names."""
+    match = _PROOF.match(name)
+    return match[1] if match is not None else None
+
+
+def may_be_of_recipe(name: str) -> bool:
+    """Return whether a recipe may have created this name: a name with a number or an id, or the name of a folder."""
+    return _MAY_BE.search(name) is not None
+
+
+def in_order(naming: str, kinds: Iterable[str], names: Iterable[str]) -> list[NodeName]:
+    """Return the nodes of some kinds among a node's children, in order of arrival. Other nodes are skipped."""
+    patterns = [(_PATTERNS[naming, kind], ROWS[naming, kind]) for kind in kinds]
+    line = []
+    for name in names:
+        for pattern, row in patterns:
+            if (match := pattern.search(name)) is not None:
+                line.append(NodeName(name, row, int(match[1])))
+                break
+    return by_number(line)
+
+
+def by_number(nodes: list[NodeName]) -> list[NodeName]:
+    """Sort nodes by their sequence numbers, across the overflow."""
+    return sorted(nodes, key=lambda node: place(node.number, nodes[0].number))
+
+
+def place(number: int, other: int) -> int:
+    """Return the place of a number in a line that also contains *other*."""
+    return (number - other + (1 << 31)) % (1 << 32)

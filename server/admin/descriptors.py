@@ -1,0 +1,48 @@
+"""The file descriptors of this process: the limit, and the number in use."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+from typing import Final
+
+_log = logging.getLogger("zoolet.server")
+UNLIMITED: Final = 1 << 30
+"""The value for no limit."""
+_AT_START: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def limit() -> int:
+    """Return the current limit of this process."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return soft if soft != resource.RLIM_INFINITY else UNLIMITED
+
+
+def raise_limit() -> None:
+    """Raise the soft limit to the hard limit, like the JVM at startup.
+
+    A command calls this for its own process. A server that is embedded in a program does not change the limits.
+    """
+    before, hard = limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:  # macOS has a lower maximum than its hard limit
+        _log.warning("cannot raise the limit of open files from %d: %s", before, error)
+    if limit() > before:
+        _log.info("raised the limit of open files from %d to %d", before, limit())
+
+
+def restore_limit() -> None:
+    """Restore the limit at the start of the process, for a child process that runs a different program."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, _AT_START)
+
+
+def in_use() -> int:
+    """Return the number of open files; -1 on systems without ``/proc``; the limit if no descriptor is left to count."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except FileNotFoundError:
+        return -1
+    except OSError:
+        return limit()

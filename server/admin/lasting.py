@@ -1,0 +1,120 @@
+"""Ends of sessions, deletions and ACL changes that the history has discarded, for the question why a node is gone.
+
+They are kept compressed, 20 to 50 bytes each, so a busy server can answer after days. Nodes with sequence numbers
+have a ring of their own: locks and queues delete many of these, and their names are rarely searched.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from heapq import merge
+from typing import Any, Final
+
+MAX_BYTES: Final = 16 << 20
+"""Maximum size of each of the two rings in bytes."""
+CHUNK_BYTES: Final = 64 << 10
+"""Size of the text that is compressed together. This takes a millisecond."""
+MAX_PARTS_BYTES: Final = 32 << 10
+"""Maximum size of the kept changes of one transaction as text."""
+ENDS: Final = frozenset({"closed", "expired", "ended"})
+"""The kinds of entries that end a session."""
+LASTING: Final = frozenset({"delete", "set ACL"})
+"""The kinds of changes that are kept."""
+
+
+class Lasting:
+    """Two rings of entries that are kept for long: of nodes with a sequence number, and all others."""
+
+    def __init__(self) -> None:
+        self._rings: Final = (_Ring(), _Ring())
+
+    def __len__(self) -> int:
+        return sum(ring.count for ring in self._rings)
+
+    @property
+    def size(self) -> int:
+        """The size of all entries in bytes."""
+        return sum(ring.size for ring in self._rings)
+
+    def add(self, kept: tuple[Any, ...]) -> None:
+        """Keep the fields of a history entry, if it has a change that is kept for long.
+
+        Args:
+            kept: The fields of an entry that is newer than all previous ones.
+        """
+        *head, kind, parts, left_out, why, number = kept
+        lasting = [part for part in parts if part[0] in LASTING]
+        if not lasting and kind not in ENDS:
+            return
+        size = most = 0
+        while most < len(lasting) and (size := size + len(lasting[most][1]) + 20) <= MAX_PARTS_BYTES:
+            most += 1
+        row = (*head, kind, lasting[:most], left_out + len(parts) - most, why, number)
+        self._rings[all(sequence_of(path) >= 0 for _, path, _ in lasting)].add(number, json.dumps(row))
+
+    def entries(self, text: str = "", before: int = 0) -> Iterator[list[Any] | None]:
+        """Yield the fields of entries, the latest first, and None before each step of a millisecond.
+
+        Args:
+            text: Only entries that contain this text, and some others; empty for all.
+            before: Only entries with numbers below this one; 0 for all.
+        """
+        wanted = json.dumps(text)[1:-1].encode()
+        for _, row in merge(*(ring.rows(wanted, before) for ring in self._rings), key=lambda each: -each[0]):
+            yield row
+
+
+class _Ring:
+    """Entries as compressed lines of JSON. The oldest ones are discarded."""
+
+    def __init__(self) -> None:
+        self.count = self.size = 0
+        self._chunks: deque[tuple[int, int, int, bytes]] = deque()  # first and last number, count of lines, lines
+        self._lines: list[str] = []
+        self._first = self._last = self._text = 0
+
+    def add(self, number: int, line: str) -> None:
+        if not self._lines:
+            self._first = number
+        self._lines.append(line)
+        self._last = number
+        self._text += len(line)
+        self.count += 1
+        self.size += len(line)
+        if self._text < CHUNK_BYTES:
+            return
+        packed = zlib.compress("\n".join(self._lines).encode(), 1)
+        self.size += len(packed) - self._text
+        self._chunks.append((self._first, self._last, len(self._lines), packed))
+        self._lines, self._text = [], 0
+        while self.size > MAX_BYTES:
+            _, _, count, packed = self._chunks.popleft()
+            self.count -= count
+            self.size -= len(packed)
+
+    def rows(self, wanted: bytes, before: int) -> Iterator[tuple[int, list[Any] | None]]:
+        """Yield the number and fields of entries, the latest first, and None for the fields before a chunk is read."""
+        chunks = list(self._chunks)  # a copy, because the ring may change while the caller pauses
+        if self._lines:
+            chunks.append((self._first, self._last, 0, zlib.compress("\n".join(self._lines).encode(), 1)))
+        for first, last, _, packed in reversed(chunks):
+            if before and first >= before:
+                continue
+            yield last, None
+            text = zlib.decompress(packed)
+            if wanted not in text:
+                continue
+            for line in reversed(text.split(b"\n")):
+                if wanted in line:
+                    row = json.loads(line)
+                    if not before or row[-1] < before:
+                        yield row[-1], row
+
+
+def sequence_of(path: str) -> int:
+    """Return the number of a sequential node; -1 for other nodes."""
+    number = path[-10:]
+    return int(number) if number.isascii() and number.isdecimal() else -1

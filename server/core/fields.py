@@ -1,0 +1,34 @@
+"""A base for classes with many fields, which have defaults and are set by keyword."""
+
+from __future__ import annotations
+
+from typing import Any, dataclass_transform
+
+
+@dataclass_transform()
+class Fields:
+    """Base of a class whose annotated attributes are its fields. Each field needs a default.
+
+    It does the same as ``dataclass``, which compiles code for each class: for the settings of a daemon this takes a
+    twentieth of its start. A default that itself has fields is created again for each object.
+    """
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        names = type(self).__annotations__
+        values |= zip(names, args, strict=False)
+        if unknown := ", ".join(values.keys() - names.keys()):
+            raise TypeError(f"{type(self).__name__} has no field {unknown}; its fields are {', '.join(names)}")
+        for name in names:
+            default = getattr(type(self), name)
+            value = values.get(name, default)
+            setattr(self, name, type(default)() if value is default and isinstance(default, Fields) else value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check the values, and complete those that depend on others."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented

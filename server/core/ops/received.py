@@ -1,0 +1,58 @@
+"""Read transactions from requests as they were received, for a history.
+
+A write is cheap if only its bytes are kept until the history is read. The details contain what the bytes do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ....protocol import multi as wire
+from ....protocol import records as r
+from ....protocol.codec import Int, compiled, struct_of
+from ....protocol.enums import SEQUENTIAL_MODES
+from ....protocol.operations import OPERATIONS, OpCode, changing
+from ....protocol.paths import CONFIG
+from ..journal import Change, Requests, Transaction
+from .dispatch import WRITES
+
+_HEAD: Final = struct_of(Int, r.RequestHeader)
+_MULTI: Final = int(OpCode.MULTI)
+_CREATES: Final = changing("create")
+_WITH_DATA: Final = _CREATES | {OpCode.SET_DATA}
+
+
+def transactions(requests: Requests) -> Iterator[Transaction]:
+    """Yield the transactions of successful requests."""
+    buf, session_id, time, zxid, details = requests
+    texts: dict[int, list[str]] = {}
+    for of, text in details:
+        texts.setdefault(of, []).append(text)
+    at = 0
+    while at < len(buf):
+        length, xid, op = _HEAD.unpack_from(buf, at)
+        start, at = at + _HEAD.size, at + 4 + length
+        if op == _MULTI:
+            operations: list[tuple[OpCode, Any]] = wire.read_operations(buf, start, at)
+        elif op in WRITES:
+            request = OPERATIONS[op].request
+            assert request is not None, op
+            operations = [(OpCode(op), compiled(request).decode(buf, start, at))]
+        else:
+            continue
+        zxid += 1
+        found = texts.get(zxid, ())
+        if operations and (not found or found[-1]):  # otherwise it is a multi that is empty or has failed
+            left = iter(found)
+            yield session_id, xid, zxid, time, op, [_change(code, request, left) for code, request in operations]
+
+
+def _change(op: int, request: Any, texts: Iterator[str]) -> Change:
+    if op == OpCode.RECONFIG:
+        return op, CONFIG, len(next(texts))
+    path: str = request.path
+    if op in _CREATES and request.flags in SEQUENTIAL_MODES:
+        path = next(texts)
+    data = request.data if op in _WITH_DATA else None
+    return op, path, -1 if data is None else len(data)

@@ -1,0 +1,317 @@
+"""One connection to a leader, without I/O: bytes of the leader go in, bytes for the leader come out, and the replica
+follows.
+
+A transport calls these methods, after it has set the replica's time::
+
+    learner.receive_data(data)     receive bytes, and follow the leader
+    learner.data_to_send()         return the bytes to write now
+    learner.join()                 follow this leader, in INVITED
+    learner.check_silence()        raise an error if the leader has been silent for too long
+
+States and transitions::
+
+    GREETING --LEADERINFO--> INVITED --join()--> JOINING --DIFF--> SYNCING --UPTODATE--> FOLLOWING
+                                                    |                 ^
+                                                    +--SNAP--> LOADING-  end of the snapshot
+
+An error of :mod:`~zoolet.server.learner.errors` stops a connection in any state, and the transport closes it. TRUNC is
+such an error: the ensemble has lost transactions that the replica contains, so it needs a snapshot.
+
+Invariants:
+
+- A learner sends OBSERVERINFO, EPOCHACK, two ACKs, and an answer to each PING after the first ACK. It forwards no
+  request, and so it cannot change the ensemble.
+- Before the first ACK, nothing is sent in SYNCING, because the leader waits for this ACK.
+- Several connections may be in GREETING and INVITED, to try all members at the same time. Only one is joined.
+- From the start of LOADING until UPTODATE after it, transactions are applied tolerantly: the snapshot was written while
+  its tree changed. Otherwise they are applied exactly, without gaps, and their digests are compared.
+
+Source: Learner.registerWithLeader, Learner.syncWithLeader, Observer.processPacket.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from ...protocol.errors import MarshallingError
+from ...protocol.learner import (
+    PROTOCOL_VERSION,
+    AclEntry,
+    EpochAck,
+    LeaderInfo,
+    LeaderItem,
+    LearnerInfo,
+    LearnerStream,
+    Packet,
+    PacketType,
+    SessionTimeout,
+    SnapshotNode,
+)
+from ...protocol.txns import TxnHeader
+from .errors import LearnerError, ObserverRefusedError, ReplicaError
+from .replica import Replica
+
+SILENCE_MS: Final = 10_000
+"""A leader counts as lost after this many milliseconds without a packet. It sends one in each half of its tickTime."""
+MAX_BEHIND_MS: Final = 30_000
+"""Maximum delay of a transaction in milliseconds. The leader keeps all packets that an observer has not read, so an
+observer that is too slow disconnects, and starts from a DIFF or a snapshot.
+"""
+MAX_PROPOSED: Final = 1_000
+"""Maximum number of proposals without a COMMIT. A leader sends each with its COMMIT."""
+OBSERVER_SIDS: Final = 1_000_000_000
+"""Is added to the number of this observer in OBSERVERINFO. The leader counts the answers of a number that is a member's
+as votes, and a reconfiguration can make any small number a member's while the observer is away.
+"""
+EXTRA_BUFFER: Final = 2
+"""Maximum size of a buffer in multiples of ``jute.maxbuffer``, as in ZooKeeper."""
+_PARTICIPANT: Final = re.compile(r"^server\.(\d+)=(?!.*:observer(;|$))", re.MULTILINE)
+
+
+class State(Enum):
+    """The state of a connection to a leader. See the transitions in the module's docstring."""
+
+    GREETING = 1
+    INVITED = 2
+    JOINING = 3
+    LOADING = 4
+    SYNCING = 5
+    FOLLOWING = 6
+
+
+def participants_of(config: str) -> set[int]:
+    """Return the numbers of the voting members in the text of a configuration."""
+    return {int(number) for number, _ in _PARTICIPANT.findall(config)}
+
+
+class Learner:
+    """Follows one leader.
+
+    Args:
+        replica: The state that follows.
+        sid: The number of this observer.
+
+    Attributes:
+        state: The state of the connection.
+        epoch: The epoch of the leader; -1 before LEADERINFO.
+
+    Raises:
+        ObserverRefusedError: The number is one of a voting member.
+    """
+
+    def __init__(self, replica: Replica, sid: int) -> None:
+        self.replica = replica
+        self.state = State.GREETING
+        self.epoch = -1
+        self._sid = sid
+        self._refuse_participant(replica.config)
+        self._stream = LearnerStream(EXTRA_BUFFER * replica.settings.max_frame)
+        self._heard = replica.monotonic_ms
+        self._snapshot_zxid = 0
+        self._tolerantly = False
+        self._has_acked = False
+        self._proposed: dict[int, bytes] = {}
+        self._least_delay: int | None = None
+        self._out: list[bytes] = []
+        info = LearnerInfo(OBSERVER_SIDS + sid, PROTOCOL_VERSION, 0)
+        self._send(PacketType.OBSERVERINFO, replica.accepted_epoch << 32, info.encode())
+
+    # --- for the transport ---
+
+    def receive_data(self, data: bytes) -> None:
+        """Receive bytes of the leader, and follow it.
+
+        Raises:
+            LearnerError: The connection cannot be continued.
+        """
+        self._heard = self.replica.monotonic_ms
+        try:
+            for item in self._stream.feed(data):
+                if isinstance(item, Packet):
+                    self._receive_packet(item)
+                else:
+                    self._load(item)
+        except MarshallingError as error:
+            raise LearnerError(error.detail) from None
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes to write now."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def join(self) -> None:
+        """Follow the leader that has answered with its epoch.
+
+        Raises:
+            LearnerError: A leader of a newer epoch was followed in the meantime.
+        """
+        assert self.state is State.INVITED, self.state
+        replica = self.replica
+        self._refuse_older()
+        if not replica.is_complete:
+            replica.forget()  # a connection may have been lost in the middle of a snapshot
+        current = replica.current_epoch if self.epoch > replica.accepted_epoch else -1
+        replica.accepted_epoch = self.epoch
+        self._send(PacketType.ACKEPOCH, replica.last, EpochAck(current).encode())
+        self.state = State.JOINING
+
+    def check_silence(self) -> None:
+        """Raise an error if the leader has been silent for too long.
+
+        Raises:
+            LearnerError: Nothing was received for :data:`SILENCE_MS`.
+        """
+        silent = self.replica.monotonic_ms - self._heard
+        if silent >= SILENCE_MS:
+            raise LearnerError(f"nothing was received for {silent / 1000:.0f} s")
+
+    # --- packets ---
+
+    def _send(self, kind: PacketType, zxid: int, data: bytes | None = None) -> None:
+        self._out.append(Packet(kind, zxid, data, None).encode())
+
+    def _receive_packet(self, packet: Packet) -> None:
+        kind, state = packet.type, self.state
+        if state is State.GREETING and kind == PacketType.LEADERINFO:
+            self._receive_invitation(packet)
+        elif state is State.JOINING:
+            self._receive_plan(packet)
+        elif state not in (State.SYNCING, State.FOLLOWING):
+            raise self._unexpected(packet)
+        elif kind == PacketType.INFORM:
+            self._apply(packet.data or b"")
+        elif kind == PacketType.PING:
+            self._answer_ping(packet)
+        elif kind == PacketType.INFORMANDACTIVATE:
+            data = packet.data or b""
+            self._apply(data[8:])
+            self._refuse_participant(self.replica.config_of_tree())
+        elif state is State.FOLLOWING:
+            raise self._unexpected(packet)
+        elif kind == PacketType.PROPOSAL and len(self._proposed) < MAX_PROPOSED:
+            self._proposed[packet.zxid] = packet.data or b""
+        elif kind in (PacketType.COMMIT, PacketType.COMMITANDACTIVATE) and packet.zxid in self._proposed:
+            self._apply(self._proposed.pop(packet.zxid))
+        elif kind == PacketType.NEWLEADER and not self._has_acked:
+            self._receive_config(packet)
+        elif kind == PacketType.UPTODATE and self._has_acked:
+            self._receive_end()
+        else:
+            raise self._unexpected(packet)
+
+    def _receive_invitation(self, packet: Packet) -> None:
+        try:
+            version = LeaderInfo.decode(packet.data or b"").protocolVersion
+        except MarshallingError:
+            version = 0
+        if version != PROTOCOL_VERSION:
+            raise ObserverRefusedError(f"the leader has protocol version {version:#x}, expected {PROTOCOL_VERSION:#x}")
+        self.epoch = packet.zxid >> 32
+        self._refuse_older()
+        self.state = State.INVITED
+
+    def _receive_plan(self, packet: Packet) -> None:
+        """Receive the leader's decision how to bring the replica up to date."""
+        metrics = self.replica.learning
+        if packet.type == PacketType.DIFF:
+            metrics.diffs += 1
+            self.state = State.SYNCING
+        elif packet.type == PacketType.SNAP:
+            metrics.snapshots += 1
+            self._snapshot_zxid = packet.zxid
+            self._tolerantly = True
+            self.replica.start_snapshot()
+            self.state = State.LOADING
+        elif packet.type == PacketType.TRUNC:
+            text = "the ensemble has no transactions after {:#x}, but the replica has {:#x}; was a backup restored?"
+            raise ReplicaError(text.format(packet.zxid, self.replica.last))
+        else:
+            raise self._unexpected(packet)
+
+    def _load(self, item: LeaderItem) -> None:
+        """Receive a part of a snapshot."""
+        replica = self.replica
+        if isinstance(item, SnapshotNode):
+            replica.add_node(item)
+        elif isinstance(item, SessionTimeout):
+            replica.add_session(item)
+        elif isinstance(item, AclEntry):
+            replica.add_acl(item)
+        else:
+            replica.finish_snapshot(self._snapshot_zxid)
+            self.state = State.SYNCING
+
+    def _receive_config(self, packet: Packet) -> None:
+        if packet.data is None:
+            raise ObserverRefusedError("the ensemble is of ZooKeeper 3.4 or older; an observer needs 3.5 or newer")
+        self.replica.use_config(packet.data)
+        self._refuse_participant(self.replica.config)
+        self.replica.current_epoch = self.epoch
+        self._send(PacketType.ACK, packet.zxid)
+        self._has_acked = True
+
+    def _receive_end(self) -> None:
+        """Follow the leader exactly, and serve clients."""
+        if self._proposed:
+            raise LearnerError(f"the leader has not committed {len(self._proposed)} proposals before UPTODATE")
+        self._tolerantly = False
+        self.state = State.FOLLOWING
+        self._send(PacketType.ACK, self.epoch << 32)
+        self.replica.start_serving()
+
+    def _answer_ping(self, packet: Packet) -> None:
+        learning = self.replica.learning
+        learning.lag = max(0, packet.zxid - max(self.replica.last, self.epoch << 32))
+        if not learning.lag:
+            learning.behind_ms = 0
+        if self._has_acked:
+            self._send(PacketType.PING, packet.zxid, b"")
+
+    # --- transactions ---
+
+    def _apply(self, data: bytes) -> None:
+        replica, learning = self.replica, self.replica.learning
+        try:
+            zxid = TxnHeader.decode(data).zxid
+        except MarshallingError:
+            raise ReplicaError("the leader has sent an incomplete transaction") from None
+        if zxid <= replica.last:
+            if self.state is State.FOLLOWING:
+                raise ReplicaError(f"transaction {zxid:#x} of the leader follows {replica.last:#x}")
+            return  # the snapshot, or the replica before a DIFF, contains it
+        if not self._tolerantly and zxid != replica.last + 1 and zxid >> 32 == replica.last >> 32:
+            raise ReplicaError(f"the transactions between {replica.last:#x} and {zxid:#x} are missing")
+        time = replica.apply_transaction(data, tolerantly=self._tolerantly)
+        learning.transactions += 1
+        delay = replica.now - time
+        if self.state is State.FOLLOWING:
+            self._measure(delay)
+
+    def _measure(self, delay: int) -> None:
+        """Estimate the delay of a transaction. The shortest delay is the difference between both machines' clocks."""
+        if self._least_delay is None or delay < self._least_delay:
+            self._least_delay = delay
+        behind = self.replica.learning.behind_ms = delay - self._least_delay
+        if behind > MAX_BEHIND_MS:
+            raise LearnerError(f"the observer is {behind / 1000:.0f} s behind the leader, which keeps what is not read")
+
+    # --- refusals ---
+
+    def _refuse_older(self) -> None:
+        if self.epoch < self.replica.accepted_epoch:
+            raise LearnerError(
+                f"it leads epoch {self.epoch}, but epoch {self.replica.accepted_epoch} was followed before"
+            )
+
+    def _refuse_participant(self, config: str) -> None:
+        if self._sid in participants_of(config):
+            raise ObserverRefusedError(
+                f"sid {self._sid} is the number of a voting member of the ensemble; "
+                "choose a number that no member has, such as 101"
+            )
+
+    def _unexpected(self, packet: Packet) -> LearnerError:
+        return LearnerError(f"unexpected packet {PacketType(packet.type).name} in state {self.state.name}")

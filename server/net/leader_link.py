@@ -1,0 +1,249 @@
+"""The socket of an observer: it finds the leader, follows it until it is lost, and starts again.
+
+Only the leader answers on its quorum port. All members are queried at the same time, because the port of a process that
+stands still accepts connections and is silent. The first answer of an epoch that is not older wins, and the other
+connections are closed. No problem is logged twice in an outage.
+
+A leader that is lost after its clients were served is replaced immediately. If a leader cannot be followed, or the
+replica needs another snapshot, each delay doubles, because each attempt may cost the ensemble a snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Final, NoReturn
+
+from ...protocol.addresses import host_and_port
+from ..learner.errors import LearnerError, ObserverRefusedError, ReplicaError
+from ..learner.learner import SILENCE_MS, Learner, State
+from ..learner.replica import Replica
+from .connections import Connections
+
+_log = logging.getLogger("zoolet.server")
+Address = tuple[str, int]
+CHUNK: Final = 1 << 16
+"""Bytes of the leader that are processed in one step, which takes about 10 ms. Then clients are served."""
+CONNECT_SECONDS: Final = 5.0
+"""Maximum time for connecting to a member."""
+FIRST_DELAY: Final = 0.1
+"""Seconds before the second attempt."""
+MAX_INTERVAL: Final = 2.0
+"""Maximum number of seconds between two attempts to connect to one member."""
+MAX_DELAY: Final = 30.0
+"""Maximum number of seconds between two attempts to follow a leader."""
+STEADY_MS: Final = 10_000
+"""Milliseconds of following a leader that end the delays."""
+
+
+class LeaderLink:
+    """Keeps a replica up to date.
+
+    Args:
+        replica: The replica.
+        addresses: The quorum addresses of all members.
+        sid: The number of this observer.
+        connections: The clients, and the source of time.
+
+    Attributes:
+        caught_up: Set while the replica follows a leader.
+    """
+
+    def __init__(self, replica: Replica, addresses: tuple[Address, ...], sid: int, connections: Connections) -> None:
+        self.caught_up = asyncio.Event()
+        self._replica = replica
+        self._addresses = addresses
+        self._sid = sid
+        self._connections = connections
+        self._problems: dict[Address, str] = {}
+        self._has_warned = False
+
+    @property
+    def problem(self) -> str:
+        """The reason why no leader is followed, in one line; empty if there is none."""
+        if self.caught_up.is_set():
+            return ""
+        problems = (f"{host_and_port(*address)}: {problem}" for address, problem in self._problems.items())
+        return "no leader: " + ("; ".join(problems) or "waiting for the first answer of a member")
+
+    async def run(self) -> NoReturn:
+        """Follow one leader after the other.
+
+        Raises:
+            ObserverRefusedError: The observer cannot take part in the ensemble.
+        """
+        delay, metrics = FIRST_DELAY, self._replica.learning
+        while True:
+            connection = await self._find()
+            address = metrics.leader = host_and_port(*connection.address)
+            started = self._replica.monotonic_ms
+            must_begin_again = False
+            try:
+                await self._follow(connection)
+            except ObserverRefusedError:
+                raise
+            except ReplicaError as error:
+                must_begin_again = True
+                problem = f"{error}; taking a new snapshot"
+            except (LearnerError, OSError) as error:
+                problem = _reason(error)
+            finally:
+                was_followed = self.caught_up.is_set()
+                metrics.leader = ""
+                self._stop_serving()
+                connection.close()
+            _log.warning("lost the leader %s: %s", address, problem)
+            self._problems = {connection.address: problem}
+            if must_begin_again:
+                self._replica.forget()
+            if self._replica.monotonic_ms - started >= STEADY_MS or (was_followed and not must_begin_again):
+                delay = FIRST_DELAY
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, MAX_DELAY)
+
+    def _stop_serving(self) -> None:
+        self.caught_up.clear()
+        self._connections.set_time()
+        self._replica.stop_serving()
+        self._connections.deliver()
+
+    # --- finding the leader ---
+
+    async def _find(self) -> _Connection:
+        """Query all members until one of them leads."""
+        tasks = [asyncio.create_task(self._ask(address)) for address in self._addresses]
+        chosen = None
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            chosen = next(task for task in tasks if task.done())
+            return chosen.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            for task, result in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
+                if isinstance(result, _Connection) and task is not chosen:
+                    result.close()
+
+    async def _ask(self, address: Address) -> _Connection:
+        """Query one member until it leads.
+
+        Raises:
+            ObserverRefusedError: The observer cannot take part in the ensemble.
+        """
+        delay = FIRST_DELAY
+        while True:
+            connection = None
+            try:
+                connection = await _Connection.open(address, self._replica, self._sid, self._connections)
+                while connection.learner.state is State.GREETING:
+                    await connection.receive()
+                invited, connection = connection, None
+                return invited
+            except ObserverRefusedError:
+                raise
+            except TimeoutError:
+                self._note(address, f"did not answer within {CONNECT_SECONDS:.0f} s")
+            except (LearnerError, OSError) as error:
+                self._note(address, _reason(error))
+            finally:
+                if connection is not None:
+                    connection.close()
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, MAX_INTERVAL)
+
+    def _note(self, address: Address, problem: str) -> None:
+        """Keep the problem of a member, and log the problems of all members once in an outage."""
+        self._problems[address] = problem
+        if not self._has_warned and self._problems.keys() >= set(self._addresses):
+            self._has_warned = True
+            _log.warning("%s; trying again", self.problem)
+
+    # --- following it ---
+
+    async def _follow(self, connection: _Connection) -> NoReturn:
+        """Follow a leader until it is lost.
+
+        Raises:
+            LearnerError: The connection cannot be continued.
+            OSError: The connection is broken.
+        """
+        learner = connection.learner
+        learner.join()
+        self._replica.learning.connections += 1
+        while True:
+            await connection.receive()
+            self._connections.deliver()
+            if learner.state is State.FOLLOWING and not self.caught_up.is_set():
+                self.caught_up.set()
+                self._problems, self._has_warned = {}, False
+                zxid, leader = self._replica.last, host_and_port(*connection.address)
+                _log.info("following the leader %s in epoch %d from zxid %#x", leader, learner.epoch, zxid)
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason in an error, without the address."""
+    number = getattr(error, "errno", None) or 0
+    return os.strerror(number).lower() if number > 0 else getattr(error, "strerror", None) or str(error)
+
+
+class _Connection:
+    """A connection to a member."""
+
+    def __init__(
+        self,
+        address: Address,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        learner: Learner,
+        connections: Connections,
+    ) -> None:
+        self.address = address
+        self.learner = learner
+        self._reader, self._writer = streams
+        self._connections = connections
+
+    @classmethod
+    async def open(cls, address: Address, replica: Replica, sid: int, connections: Connections) -> _Connection:
+        """Connect to a member.
+
+        Raises:
+            LearnerError: The observer cannot take part in the ensemble.
+            OSError: The member does not accept connections.
+        """
+        connections.set_time()
+        learner = Learner(replica, sid)  # before the connection, because a refused sid must not be sent
+        async with asyncio.timeout(CONNECT_SECONDS):
+            streams = await asyncio.open_connection(*address, limit=CHUNK)
+        return cls(address, streams, learner, connections)
+
+    async def receive(self) -> None:
+        """Send what is due, and receive some bytes.
+
+        Raises:
+            LearnerError: The member was silent for too long, closed the connection, or cannot be followed.
+            OSError: The connection is broken.
+        """
+        learner = self.learner
+        self._writer.write(learner.data_to_send())
+        try:
+            async with asyncio.timeout(SILENCE_MS / 1000):
+                data = await self._reader.read(CHUNK)
+        except TimeoutError:
+            raise LearnerError(f"nothing was received for {SILENCE_MS / 1000:.0f} s") from None
+        except ConnectionError:
+            data = b""
+        if not data and learner.state is State.GREETING:
+            raise LearnerError(
+                "closed the connection without an answer; the port is not a quorum port (the first port of server.N), "
+                "or requires TLS or a login"
+            )
+        if not data:
+            raise LearnerError("the leader has closed the connection")
+        self._connections.set_time()
+        learner.receive_data(data)
+        self._writer.write(learner.data_to_send())
+        await asyncio.sleep(0)  # reading buffered bytes does not wait, and clients must be served
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()

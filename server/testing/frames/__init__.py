@@ -1,1 +1,0 @@
-"""The way of a frame: pauses, faults, recordings."""

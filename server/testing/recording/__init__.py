@@ -1,1 +1,0 @@
-"""Recordings of what passed, and what plays them back."""

@@ -1,1 +1,0 @@
-"""The state of a server, as a test sees and changes it."""

@@ -1,0 +1,98 @@
+"""Check a recording with all rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from ...protocol.errors import MarshallingError
+from ..frames.requests import Entry
+from ..recording.recording import Recording
+from . import clients, families, nodes, stats, watches
+from .facts import Facts, Zxids
+from .violation import Violation
+
+RULES: Final[tuple[Callable[[Facts], Iterator[Violation]], ...]] = (
+    clients.states_go_back,
+    clients.reads_go_back,
+    clients.writes_out_of_order,
+    clients.shared_zxids,
+    clients.shared_sessions,
+    clients.answers_to_closed_sessions,
+    clients.ephemerals_of_closed_sessions,
+    families.sequences_repeat,
+    nodes.answers_are_impossible,
+    nodes.failures_have_changed,
+    nodes.nodes_contradict,
+    nodes.versions_are_lost,
+    families.lists_contradict,
+    families.locks_are_shared,
+    stats.stats_contradict,
+    watches.watches_fail,
+)
+"""The rules; of equally short violations, the one that is complete first is shown."""
+
+
+class UnreadableError(ValueError):
+    """A recording contains a handshake or an event that cannot be decoded."""
+
+
+def check(history: Recording | Sequence[Entry]) -> Violation | None:
+    """Check whether the recorded answers are consistent with a single ZooKeeper.
+
+    Effects of unrecorded events are not reported as violations: unanswered writes, other clients, expired sessions. A
+    history must not span ``restore()``, ``reset()`` or ``restart(keep=False)``, which go back on purpose.
+
+    Args:
+        history: A recording of servers of one ensemble, from ``recording()`` or ``zoolet proxy --record``.
+
+    Returns:
+        The shortest violation among the first violations of each rule, reduced to the necessary requests; None if the
+        history is consistent. Its ``story`` describes it.
+
+    Raises:
+        TypeError: *history* is neither a Recording nor a sequence of entries; for example, it is a file name.
+        UnreadableError: A handshake or an event cannot be decoded.
+    """
+    if isinstance(history, str) or not isinstance(history, Recording | Sequence):
+        raise TypeError(
+            f"history must be a Recording or a list of its entries, not {history!r}; "
+            "use Recording.load() to read a file"
+        )
+    try:
+        return _check(history.entries if isinstance(history, Recording) else list(history))
+    except MarshallingError as error:
+        raise UnreadableError(f"the recording contains an invalid handshake or event: {error}") from None
+
+
+def _check(entries: list[Entry]) -> Violation | None:
+    facts = Facts.read(entries)
+    place = {id(entry): number for number, entry in enumerate(entries)}
+    found = [violation for rule in RULES if (violation := next(rule(facts), None)) is not None]
+    if not found:
+        return None
+    shortest = min(found, key=lambda violation: (len(violation.entries), place[id(violation.entries[-1])]))
+    return _reduced(shortest, facts.zxids)
+
+
+def _reduced(violation: Violation, zxids: Zxids) -> Violation:
+    """Remove the entries of a violation that are not needed to show it."""
+    for left_out in violation.entries:
+        entries = [entry for entry in violation.entries if entry is not left_out]
+        facts = Facts.read(entries, zxids)
+        for rule in RULES:
+            shorter = next((found for found in rule(facts) if found.rule == violation.rule), None)
+            if shorter is not None:
+                return _reduced(shorter, zxids)
+    return violation
+
+
+def joined(recordings: Sequence[Recording]) -> list[Entry]:
+    """Join recordings of an ensemble, one for each server, into one list of entries with distinct connections."""
+    entries: list[Entry] = []
+    highest = 0
+    for recording in recordings:
+        shifted = [entry._replace(connection=entry.connection + highest) for entry in recording.entries]
+        highest = max((entry.connection for entry in shifted), default=highest)
+        entries += shifted
+    return entries

@@ -1,0 +1,370 @@
+"""Read the facts in a recording: the changes at each zxid, and the states that answers show."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ...protocol import multi as wire
+from ...protocol import records as r
+from ...protocol.acl import ANYONE
+from ...protocol.codec import Record
+from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, Perm
+from ...protocol.errors import ErrorCode, MarshallingError
+from ...protocol.handshake import ConnectRequest, ConnectResponse
+from ...protocol.operations import OPERATIONS, OpCode, changing
+from ...protocol.paths import ZOOKEEPER
+from ..frames.requests import CONNECT, Entry, RecordedRequest
+from .violation import HEADER, zxid_of
+
+CREATES: Final = changing("create")
+LISTS: Final = frozenset({int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2)})
+NO_STATE: Final = frozenset(map(int, (CONNECT, OpCode.AUTH, OpCode.SASL, OpCode.PING)))
+"""Requests whose answers do not depend on the state of the server."""
+FAILS_WITH_ZXID: Final = frozenset(
+    map(
+        int,
+        (
+            ErrorCode.NO_NODE,
+            ErrorCode.NODE_EXISTS,
+            ErrorCode.BAD_VERSION,
+            ErrorCode.NOT_EMPTY,
+            ErrorCode.NO_AUTH,
+            ErrorCode.NO_CHILDREN_FOR_EPHEMERALS,
+            ErrorCode.INVALID_ACL,
+        ),
+    )
+)
+"""Errors of writes that use a zxid; a reply with any other error may show the zxid of a different write."""
+UNTRUE: Final = ("error(", "corrupt_reply", "cut_reply")
+"""Faults after which a reply is not the server's answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change of one node by an acknowledged write.
+
+    Args:
+        entry: The write. For an ephemeral node that was deleted with its session, the request that closed the session.
+        zxid: The zxid of the write.
+        path: The path of the node.
+        kind: ``create``, ``set``, ``delete``, or ``check`` for a condition of a transaction, which changes nothing.
+        mode: The create mode; None unless the node was created.
+        session: The session that created the node.
+        data: The data of the node after the change; None if unknown.
+        expected: The required version, -1 for any.
+        stat: The Stat in the reply; None for none.
+        is_open: Whether every client may read the created node.
+        asked: The path in the request, without the number that the server appends.
+    """
+
+    entry: RecordedRequest
+    zxid: int
+    path: str
+    kind: str
+    mode: int | None = None
+    session: int = 0
+    data: bytes | None = None
+    expected: int = -1
+    stat: r.Stat | None = None
+    is_open: bool = True
+    asked: str = ""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the node exists after the change."""
+        return self.kind != "delete"
+
+    @property
+    def version(self) -> int | None:
+        """The version of the node after the change; None if unknown."""
+        return 0 if self.kind == "create" else self.stat.version if self.stat is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One node in the state that an answer shows.
+
+    Args:
+        entry: The request.
+        zxid: The zxid of the state.
+        path: The path of the node.
+        exists: Whether the node exists.
+        stat: The node's Stat; None if the answer contains none.
+        data: The node's data; None if the answer contains none.
+        children: The names of the children; None if the answer contains none.
+        listed: Number of names in the answer, including duplicates.
+    """
+
+    entry: RecordedRequest
+    zxid: int
+    path: str
+    exists: bool
+    stat: r.Stat | None = None
+    data: bytes | None = None
+    children: frozenset[str] | None = None
+    listed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refused write of one node.
+
+    Args:
+        entry: The request.
+        zxid: The zxid of the request.
+        path: The path of the node.
+        error: The error code.
+        expected: The required version, -1 for any.
+    """
+
+    entry: RecordedRequest
+    zxid: int
+    path: str
+    error: int
+    expected: int
+
+
+class Zxids:
+    """The zxids whose changes are known."""
+
+    def __init__(self, known: Iterable[int]) -> None:
+        self._known = sorted(set(known))
+        self._begins: list[int] = []  # the first zxid of each zxid's run without gaps
+        for place, zxid in enumerate(self._known):
+            follows = place > 0 and self._known[place - 1] == zxid - 1
+            self._begins.append(self._begins[-1] if follows else zxid)
+
+    def complete_since(self, zxid: int) -> int:
+        """Return the zxid after which all zxids up to *zxid* are known; *zxid* itself if it is unknown."""
+        place = bisect_right(self._known, zxid) - 1
+        return self._begins[place] - 1 if place >= 0 and self._known[place] == zxid else zxid
+
+    def are_complete(self, after: int, upto: int) -> bool:
+        """Return whether all zxids after *after*, up to and including *upto*, are known."""
+        return after >= self.complete_since(upto)
+
+
+@dataclass
+class Facts:
+    """The facts in a recording.
+
+    Attributes:
+        entries: All entries.
+        answered: The requests with genuine answers from the server, in order.
+        changes: The changes by acknowledged writes, sorted by zxid.
+        sights: The nodes that answers show, sorted by zxid.
+        refusals: The refused writes of single nodes.
+        failed: The failed writes, by zxid.
+        closed: The closing request of each closed session.
+        zxids: The known zxids.
+    """
+
+    entries: Sequence[Entry]
+    answered: list[RecordedRequest] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    sights: list[Sight] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    failed: dict[int, RecordedRequest] = field(default_factory=dict)
+    closed: dict[int, RecordedRequest] = field(default_factory=dict)
+    zxids: Zxids = field(default_factory=lambda: Zxids(()))
+
+    @classmethod
+    def read(cls, entries: Sequence[Entry], zxids: Zxids | None = None) -> Facts:
+        """Read the facts of a recording.
+
+        Args:
+            entries: The entries of the recording.
+            zxids: The known zxids; by default determined from these entries.
+        """
+        facts = cls(entries)
+        known: list[int] = []
+        handshakes: Counter[int] = Counter()
+        unsure: set[int] = set()  # sessions that may own unknown nodes
+        for entry in entries:
+            if not isinstance(entry, RecordedRequest):
+                continue
+            if len(entry.reply) >= HEADER and not any(fault in entry.faults_applied for fault in UNTRUE):
+                facts.answered.append(entry)
+                known += facts._read(entry)
+                if entry.opcode == CONNECT:
+                    handshakes[entry.session] += 1
+                    unsure |= set() if opened_by(entry) and entry.zxid else {entry.session}
+            elif entry.opcode in CREATES or entry.opcode == OpCode.MULTI:
+                unsure.add(entry.session)
+        # A resumed session may have created nodes through a different server in the meantime. A session that was opened
+        # without a zxid may also be closed without one, because it is local or was recorded by a proxy.
+        sure = {session for session, count in handshakes.items() if count == 1} - unsure
+        facts.changes.sort(key=lambda change: change.zxid)
+        facts.sights.sort(key=lambda sight: sight.zxid)
+        facts._end_ephemerals(known, sure, zxids)
+        return facts
+
+    def _read(self, entry: RecordedRequest) -> Iterator[int]:
+        """Add the facts of an answer; yield the zxid that the request used."""
+        row = OPERATIONS.get(entry.opcode)
+        zxid = zxid_of(entry)
+        if row is None or entry.opcode in NO_STATE or zxid <= 0:
+            return
+        if not row.takes_zxid:
+            self.sights += (sight for sight in _sights(entry, zxid) if _counts(sight.path))
+        elif entry.error == ErrorCode.OK and not any(entry.part_errors):
+            self.changes += (change for change in _changes(entry, zxid) if _counts(change.path))
+            if entry.opcode == OpCode.CLOSE_SESSION:
+                self.closed.setdefault(entry.session, entry)
+            else:
+                yield zxid
+        elif entry.error in FAILS_WITH_ZXID or any(entry.part_errors):
+            self.failed.setdefault(zxid, entry)
+            self.refusals += _refusals(entry, zxid)
+            yield zxid
+
+    def _end_ephemerals(self, known: list[int], sure: set[int], zxids: Zxids | None) -> None:
+        """Determine the known zxids, and add the deletions of ephemeral nodes by closed sessions.
+
+        The zxid of a closed session is known only if all nodes that it deleted are known.
+
+        Args:
+            known: The zxids of writes.
+            sure: The sessions whose creations are all recorded.
+            zxids: The known zxids, or None to determine them.
+        """
+        opened = [entry.zxid for entry in self.answered if entry.opcode == CONNECT and entry.zxid and opened_by(entry)]
+        ends = {session: zxid_of(closing) for session, closing in self.closed.items()}
+        shown = Counter([*known, *opened, *ends.values()])
+        if all(shown[zxid] == 1 for zxid in (*opened, *ends.values())):  # a repeated zxid shows local sessions
+            known = known + opened
+        else:
+            sure = set()
+        while True:
+            self.zxids = zxids or Zxids([*known, *(ends[session] for session in sure & ends.keys())])
+            ended, lost = self._ended()
+            if zxids is not None or not sure & lost:
+                break
+            sure = sure - lost
+        self.changes += ended
+        self.changes.sort(key=lambda change: change.zxid)
+
+    def _ended(self) -> tuple[list[Change], set[int]]:
+        """Return the deletions of ephemeral nodes by closed sessions, and the sessions whose deletions are unknown."""
+        ended: list[Change] = []
+        lost: set[int] = set()
+        later: dict[str, int] = {}  # the zxid of each node's next creation or deletion
+        for change in reversed(self.changes):
+            closing = self.closed.get(change.session)
+            if closing is not None and change.mode in EPHEMERAL_MODES:
+                zxid = zxid_of(closing)
+                if change.zxid < zxid < later.get(change.path, zxid + 1):
+                    if self.zxids.are_complete(change.zxid, zxid):
+                        ended.append(Change(closing, zxid, change.path, "delete"))
+                    else:
+                        lost.add(change.session)
+            if change.kind in ("create", "delete"):
+                later[change.path] = change.zxid
+        return ended, lost
+
+
+def is_internal(path: str) -> bool:
+    """Return whether a node is internal to ZooKeeper and so does not follow the rules."""
+    return f"{path}/".startswith(f"{ZOOKEEPER}/")
+
+
+def _counts(path: str) -> bool:
+    """Return whether the rules apply to a node: its path is valid and not internal to ZooKeeper."""
+    return path.startswith("/") and not is_internal(path)
+
+
+def opened_by(entry: RecordedRequest) -> bool:
+    """Return whether a handshake opened a new session."""
+    try:
+        asked, answer = ConnectRequest.decode(entry.body), ConnectResponse.decode(entry.reply)
+    except MarshallingError:
+        return False
+    return asked.session_id == 0 and answer.timeout_ms > 0
+
+
+def _sights(entry: RecordedRequest, zxid: int) -> Iterator[Sight]:
+    row = OPERATIONS[entry.opcode]
+    try:
+        if entry.opcode == OpCode.MULTI_READ:
+            reads = [(int(op), path) for op, path in wire.iter_reads(entry.body, 0, len(entry.body))]
+            for (op, path), (kind, record) in zip(reads, wire.decode_results(entry.reply, HEADER), strict=False):
+                if path is not None:
+                    code = getattr(record, "err", 0) if kind == -1 else 0
+                    yield from _sight(entry, zxid, op, path, code, record)
+        elif row.request is not None and row.path is not None:
+            path = getattr(row.request.decode(entry.body), row.path)
+            has_body = row.response is not None and entry.error == ErrorCode.OK
+            answer = row.response.decode(entry.reply, HEADER) if has_body and row.response is not None else None
+            if path is not None:
+                yield from _sight(entry, zxid, entry.opcode, path, entry.error or 0, answer)
+    except MarshallingError:
+        return
+
+
+def _sight(entry: RecordedRequest, zxid: int, op: int, path: str, code: int, record: Any) -> Iterator[Sight]:
+    if op not in (OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_ACL) and op not in LISTS:
+        return
+    if code == ErrorCode.NO_NODE:
+        yield Sight(entry, zxid, path, exists=False)
+    elif code == ErrorCode.OK and record is not None:
+        children = getattr(record, "children", None)
+        names = None if children is None else frozenset(children)
+        data = getattr(record, "data", None) if op == OpCode.GET_DATA else None
+        yield Sight(entry, zxid, path, True, getattr(record, "stat", None), data, names, len(children or ()))
+
+
+def _changes(entry: RecordedRequest, zxid: int) -> Iterator[Change]:
+    """Yield the changes by a write, in order."""
+    row = OPERATIONS[entry.opcode]
+    try:
+        if entry.opcode == OpCode.MULTI:
+            operations = wire.read_operations(entry.body, 0, len(entry.body))
+            results = wire.decode_results(entry.reply, HEADER)
+            for (op, request), (_, result) in zip(operations, results, strict=False):
+                yield from _change(entry, zxid, int(op), request, result)
+        elif row.request is not None:
+            asked = row.request.decode(entry.body)
+            response = row.response.decode(entry.reply, HEADER) if row.response is not None else None
+            yield from _change(entry, zxid, entry.opcode, asked, response)
+    except MarshallingError:
+        return
+
+
+def _change(entry: RecordedRequest, zxid: int, op: int, request: Record, result: Any) -> Iterator[Change]:
+    path = getattr(request, "path", None)
+    stat = getattr(result, "stat", None)
+    if op in CREATES:
+        made = getattr(result, "path", None) or path
+        acl = getattr(request, "acl", None) or ()
+        is_open = any(each.id == ANYONE and each.perms & Perm.READ for each in acl)
+        data = getattr(request, "data", None) or b""
+        mode = int(getattr(request, "flags", 0))
+        if made is not None:
+            yield Change(
+                entry, zxid, made, "create", mode, entry.session, data, stat=stat, is_open=is_open, asked=path or ""
+            )
+    elif isinstance(request, r.SetDataRequest) and path is not None:
+        yield Change(entry, zxid, path, "set", data=request.data or b"", expected=request.version, stat=stat)
+    elif isinstance(request, r.DeleteRequest) and path is not None:
+        yield Change(entry, zxid, path, "delete", expected=request.version)
+    elif isinstance(request, r.CheckVersionRequest) and path is not None:
+        yield Change(entry, zxid, path, "check", expected=request.version)
+
+
+def _refusals(entry: RecordedRequest, zxid: int) -> Iterator[Refusal]:
+    row = OPERATIONS[entry.opcode]
+    if entry.opcode == OpCode.MULTI or row.request is None or entry.error is None:
+        return
+    try:
+        request = row.request.decode(entry.body)
+    except MarshallingError:
+        return
+    path = getattr(request, "path", None)
+    if getattr(request, "flags", None) in SEQUENTIAL_MODES:
+        return  # the refusal concerns a node with an unknown sequence number
+    if path is not None and _counts(path):
+        yield Refusal(entry, zxid, path, entry.error, int(getattr(request, "version", -1)))

@@ -1,0 +1,173 @@
+"""Rules for nodes with a common parent: lists of children, sequence numbers, and locks."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ...protocol import paths
+from ...protocol.enums import SEQUENTIAL_MODES, CreateMode
+from ...protocol.hexadecimal import hexadecimal
+from ...protocol.operations import OpCode
+from ...protocol.recipe_names import by_number, contender
+from .facts import Change, Facts, Sight
+from .nodes import NOBODY
+from .violation import Violation
+
+SEQUENCE: Final = re.compile(r"[0-9]{10}$")
+TURNS: Final = 2**31 - 1000
+"""Sequence numbers above this limit are ignored, because they may soon overflow to negative numbers."""
+
+
+def lists_contradict(facts: Facts) -> Iterator[Violation]:
+    """Find lists of children that lack a created child or contain a deleted one."""
+    lists = [sight for sight in facts.sights if sight.children is not None]
+    by_parent: dict[str, list[Change | Sight]] = defaultdict(list)
+    listed = {sight.path for sight in lists}
+    for change in facts.changes:  # in one pass, because a transaction may create a node and its children
+        if change.kind == "create" and change.path in listed:
+            by_parent[change.path].append(change)
+        if change.kind in ("create", "delete") and change.path != "/":
+            by_parent[paths.parent(change.path)].append(change)
+    for sight in lists:
+        if sight.path in by_parent:
+            by_parent[sight.path].append(sight)
+    for path, moments in by_parent.items():
+        moments.sort(key=lambda fact: (fact.zxid, isinstance(fact, Sight)))
+        present: dict[str, Change] = {}
+        gone: dict[str, Change] = {}
+        birth: Change | None = None
+        for fact in moments:
+            if isinstance(fact, Change) and fact.path == path:
+                birth, present, gone = fact, {}, {}
+            elif isinstance(fact, Change):
+                name = paths.name(fact.path)
+                (gone if fact.exists else present).pop(name, None)
+                (present if fact.exists else gone)[name] = fact
+            else:
+                yield from _list(facts, path, fact, present, gone)
+                if birth is not None and facts.zxids.are_complete(birth.zxid, fact.zxid):
+                    for name in (fact.children or frozenset()) - present.keys() - gone.keys():
+                        rule = f"A list of the children of {path} contains {name}, which was never created."
+                        yield Violation(rule, (birth.entry, fact.entry), NOBODY)
+
+
+def _list(
+    facts: Facts, path: str, sight: Sight, present: dict[str, Change], gone: dict[str, Change]
+) -> Iterator[Violation]:
+    assert sight.children is not None
+    since = facts.zxids.complete_since(sight.zxid)
+    for name in present.keys() - sight.children:
+        if present[name].zxid >= since:
+            rule = f"A list of the children of {path} lacks {name}."
+            yield Violation(rule, (present[name].entry, sight.entry), NOBODY)
+    for name in gone.keys() & sight.children:
+        is_old = sight.stat is not None and sight.stat.pzxid < gone[name].zxid
+        if is_old or gone[name].zxid >= since:
+            rule = f"A list of the children of {path} contains {name}, which was deleted before."
+            yield Violation(rule, (gone[name].entry, sight.entry), "" if is_old else NOBODY)
+
+
+def sequences_repeat(facts: Facts) -> Iterator[Violation]:
+    """Find sequence numbers that repeat or decrease under the same parent."""
+    last: dict[str, Change] = {}
+    for change in facts.changes:
+        if change.kind == "delete":
+            last.pop(change.path, None)  # the sequence numbers below a deleted node restart
+        number = SEQUENCE.search(change.path)
+        if change.mode not in SEQUENTIAL_MODES or number is None or int(number[0]) > TURNS:
+            continue
+        above = paths.parent(change.path)
+        before, last[above] = last.get(above), change
+        if before is None or not facts.zxids.are_complete(before.zxid, change.zxid):
+            continue
+        if int(change.path[-10:]) == int(before.path[-10:]):
+            yield Violation(f"A sequence number below {above} was assigned twice.", (before.entry, change.entry))
+        elif int(change.path[-10:]) < int(before.path[-10:]):
+            yield Violation(
+                f"The sequence numbers below {above} decrease.",
+                (before.entry, change.entry),
+                f"{paths.name(change.path)} was created after {paths.name(before.path)}. {NOBODY}",
+            )
+
+
+class _Hold(NamedTuple):
+    """A lock that a client holds, because a list has shown the client that its node is the first one.
+
+    Args:
+        zxid: The zxid of the list.
+        end: The deletion of the node; None if unknown.
+        made: The creation of the node.
+        sight: The list.
+    """
+
+    zxid: int
+    end: Change | None
+    made: Change
+    sight: Sight
+
+    def lasts_until(self, facts: Facts, zxid: int) -> bool:
+        """Return whether the lock was certainly held until *zxid*: its node was deleted by a later request, or not
+        deleted by any request up to *zxid*.
+        """
+        if self.end is not None and self.end.zxid <= zxid:
+            return False
+        is_deleted = self.end is not None and self.end.entry.opcode != OpCode.CLOSE_SESSION
+        return is_deleted or facts.zxids.are_complete(self.zxid, zxid)
+
+
+def locks_are_shared(facts: Facts) -> Iterator[Violation]:
+    """Find locks that two clients hold at the same time, and tokens that are lower than an earlier holder's token.
+
+    A client holds an exclusive lock once a list has shown it that its node is the first contender, until the node is
+    deleted. The token is the zxid that created the node.
+    """
+    for path, holds in _holds(facts).items():
+        held: _Hold | None = None
+        for hold in holds:
+            if held is not None and hold.made is not held.made:
+                stories = held.made.entry, held.sight.entry, hold.made.entry, hold.sight.entry
+                if held.lasts_until(facts, hold.zxid):
+                    yield Violation(
+                        f"Two clients hold the lock {path}.",
+                        stories if held.end is None else (*stories, held.end.entry),
+                        "2 shows the node of 1 as the first, 4 shows the node of 3; at zxid "
+                        f"{hexadecimal(hold.zxid)} the node of 1 was still present.",
+                    )
+                elif hold.made.zxid < held.made.zxid:
+                    yield Violation(
+                        f"The tokens of the lock {path} decrease.",
+                        stories,
+                        f"The holder of 4 has the token {hexadecimal(hold.made.zxid)}, lower than the token of 2, "
+                        f"{hexadecimal(held.made.zxid)}.",
+                    )
+            held = hold
+
+
+def _excludes(path: str) -> bool:
+    return (node := contender(path)) is not None and node.row.excludes
+
+
+def _holds(facts: Facts) -> dict[str, list[_Hold]]:
+    made: dict[str, Change] = {}
+    ends: dict[str, list[Change]] = defaultdict(list)
+    for change in facts.changes:
+        if change.mode == CreateMode.EPHEMERAL_SEQUENTIAL and _excludes(change.path):
+            made[change.path] = change
+        elif change.kind == "delete" and change.path in made:
+            ends[change.path].append(change)
+    holds: dict[str, list[_Hold]] = defaultdict(list)
+    known: set[str] = set()
+    for sight in facts.sights:
+        contenders = [node for name in sight.children or () if (node := contender(name)) is not None]
+        if not contenders:
+            continue
+        first = paths.join(sight.path, by_number(contenders)[0].name)
+        mine = made.get(first)
+        if mine is not None and first not in known and mine.session == sight.entry.session and mine.zxid <= sight.zxid:
+            known.add(first)
+            end = next((end for end in ends[first] if end.zxid > sight.zxid), None)
+            holds[sight.path].append(_Hold(sight.zxid, end, mine, sight))
+    return holds

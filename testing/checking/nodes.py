@@ -1,0 +1,240 @@
+"""Rules for single nodes: answers show the result of all writes up to their zxid, and no version is lost."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, CreateMode
+from ...protocol.errors import ErrorCode
+from ...protocol.hexadecimal import hexadecimal
+from ...protocol.operations import OpCode
+from ..frames.requests import RecordedRequest
+from .facts import Change, Facts, Refusal, Sight
+from .violation import Violation
+
+NUMBER: Final = r"(-[0-9]{9,10}|[0-9]{10})"
+"""Pattern of the number that the server appends to the path of a sequential node."""
+PLAIN_MODES: Final = EPHEMERAL_MODES | {CreateMode.PERSISTENT, CreateMode.PERSISTENT_SEQUENTIAL}
+"""Modes that determine the owner of a node: its session for an ephemeral node, otherwise none."""
+NOBODY = "All zxids between them are known, and none belongs to a conflicting write."
+
+
+@dataclass(slots=True)
+class _Known:
+    """The latest known state of a node.
+
+    Args:
+        entry: The request that shows the state.
+        zxid: The zxid of the state.
+        exists: Whether the node exists.
+        changed: The zxid of the node's last change; 0 if unknown.
+        version: The node's version; None if unknown.
+        data: The node's data; None if unknown.
+        is_change: Whether the entry changed the node.
+    """
+
+    entry: RecordedRequest
+    zxid: int
+    exists: bool
+    changed: int
+    version: int | None
+    data: bytes | None
+    is_change: bool
+
+
+def nodes_contradict(facts: Facts) -> Iterator[Violation]:
+    """Find facts of a node that contradict its earlier facts, in the order of zxids."""
+    by_path: dict[str, list[tuple[int, int, Change | Sight | Refusal]]] = defaultdict(list)
+    for change in facts.changes:
+        by_path[change.path].append((change.zxid, 0, change))
+    for refusal in facts.refusals:
+        by_path[refusal.path].append((refusal.zxid, 0, refusal))
+    for sight in facts.sights:
+        by_path[sight.path].append((sight.zxid, 1, sight))
+    for path, moments in by_path.items():
+        moments.sort(key=lambda moment: moment[:2])
+        last_change: _Known | None = None
+        known: _Known | None = None
+        for _, _, fact in moments:
+            if isinstance(fact, Sight):
+                yield from _check_sight(facts, path, fact, last_change)
+                known = _seen(fact, known)
+            elif isinstance(fact, Refusal):
+                yield from _check_refusal(facts, path, fact, known)
+            else:
+                yield from _check_change(facts, path, fact, known)
+                if fact.kind != "check":
+                    known = last_change = _changed(fact)
+
+
+def _seen(sight: Sight, known: _Known | None) -> _Known:
+    if not sight.exists:
+        return _Known(sight.entry, sight.zxid, False, 0, None, None, False)
+    if sight.stat is None:
+        version = known.version if known is not None and known.zxid == sight.zxid else None
+        return _Known(sight.entry, sight.zxid, True, 0, version, None, False)
+    return _Known(sight.entry, sight.zxid, True, sight.stat.mzxid, sight.stat.version, sight.data, False)
+
+
+def _changed(change: Change) -> _Known:
+    version = change.version if change.exists else None
+    return _Known(change.entry, change.zxid, change.exists, change.zxid, version, change.data, True)
+
+
+def _check_sight(facts: Facts, path: str, sight: Sight, last: _Known | None) -> Iterator[Violation]:
+    """Compare an answer with the last acknowledged change up to its zxid."""
+    if sight.stat is not None and sight.stat.mzxid > sight.zxid:
+        yield Violation(
+            f"A read of {path} shows a write with a higher zxid than its own.",
+            (sight.entry,),
+            f"1 shows the state at zxid {hexadecimal(sight.zxid)}, but a node from {hexadecimal(sight.stat.mzxid)}.",
+        )
+    if last is None:
+        return
+    pair = last.entry, sight.entry
+    is_complete = facts.zxids.are_complete(last.zxid, sight.zxid)
+    because = f"2 shows the state at zxid {hexadecimal(sight.zxid)}, which includes 1 ({hexadecimal(last.zxid)})."
+    if not sight.exists:
+        if last.exists and is_complete:
+            yield Violation(f"{path} is missing, although it was not deleted.", pair, f"{because} {NOBODY}")
+    elif not last.exists:
+        if is_complete or (sight.stat is not None and sight.stat.czxid <= last.zxid):
+            yield Violation(f"{path} exists, although it was deleted before.", pair, because)
+    elif sight.stat is not None:
+        if sight.stat.mzxid < last.zxid:
+            what = "a part of a transaction" if last.entry.opcode == OpCode.MULTI else "a write"
+            yield Violation(f"A read of {path} does not show {what} up to its zxid.", pair, because)
+        elif sight.stat.mzxid > last.zxid and is_complete:
+            yield Violation(f"A read of {path} shows a write that was never made.", pair, NOBODY)
+        elif sight.stat.mzxid == last.zxid:
+            yield from _compare(path, sight, last)
+
+
+def _compare(path: str, sight: Sight, last: _Known) -> Iterator[Violation]:
+    """Compare an answer with the change that it shows."""
+    assert sight.stat is not None
+    pair = last.entry, sight.entry
+    if sight.data is not None and last.data is not None and sight.data != last.data:
+        yield Violation(f"A read of {path} shows different data than the write.", pair, "Both have the same zxid.")
+    elif last.version is not None and sight.stat.version != last.version:
+        yield Violation(f"A read of {path} shows a different version than the write.", pair, "Both have the same zxid.")
+
+
+def _check_change(facts: Facts, path: str, change: Change, known: _Known | None) -> Iterator[Violation]:
+    """Compare an accepted write with the node's known state before it."""
+    if change.stat is not None and change.kind == "set" and 0 <= change.expected != change.stat.version - 1:
+        yield Violation(
+            f"A write of {path} was accepted at a different version than it requires.",
+            (change.entry,),
+            f"1 requires version {change.expected}, so the new version must be {change.expected + 1}.",
+        )
+    if known is None or known.zxid >= change.zxid or not facts.zxids.are_complete(known.zxid, change.zxid - 1):
+        return
+    pair = known.entry, change.entry
+    if change.kind == "create" and known.exists:
+        yield Violation(f"{path} was created twice, although it was not deleted.", pair, NOBODY)
+    elif change.kind in ("set", "check", "delete") and not known.exists:
+        yield Violation(f"A write of {path} was accepted, although the node did not exist.", pair, NOBODY)
+    elif change.kind == "set" and known.version is not None and change.version not in (None, known.version + 1):
+        yield Violation(f"The version of {path} does not increase by one.", pair, NOBODY)
+    elif change.kind in ("check", "delete") and 0 <= change.expected and known.version not in (None, change.expected):
+        yield Violation(
+            f"A write of {path} was accepted, although the version did not match.",
+            pair,
+            f"2 requires version {change.expected}, but the node had version {known.version}. {NOBODY}",
+        )
+
+
+def _check_refusal(facts: Facts, path: str, refusal: Refusal, known: _Known | None) -> Iterator[Violation]:
+    """Compare a refused write with the node's known state before it."""
+    if known is None or known.zxid >= refusal.zxid or not facts.zxids.are_complete(known.zxid, refusal.zxid - 1):
+        return
+    is_of_acl = refusal.entry.opcode == OpCode.SET_ACL  # the version of an ACL differs from the version of the data
+    wrong = {
+        ErrorCode.BAD_VERSION: known.exists and known.version == refusal.expected and not is_of_acl,
+        ErrorCode.NO_NODE: known.exists and refusal.entry.opcode in (OpCode.SET_DATA, OpCode.DELETE),
+        ErrorCode.NODE_EXISTS: not known.exists and refusal.entry.opcode in (OpCode.CREATE, OpCode.CREATE2),
+    }
+    if wrong.get(ErrorCode(refusal.error)):
+        name = ErrorCode(refusal.error).name
+        yield Violation(
+            f"A write of {path} was refused with {name}, which contradicts the state of the node.",
+            (known.entry, refusal.entry),
+            NOBODY,
+        )
+
+
+def answers_are_impossible(facts: Facts) -> Iterator[Violation]:
+    """Find answers that contradict themselves, their request, or the creation of their node."""
+    created: dict[tuple[str, int], Change] = {}
+    for change in facts.changes:
+        if change.kind == "create":
+            created[change.path, change.zxid] = change
+            number = NUMBER if change.mode in SEQUENTIAL_MODES else ""
+            if not re.fullmatch(re.escape(change.asked) + number, change.path):
+                text = f"The requested path is {change.asked}{', plus a number' if number else ''}."
+                yield Violation(f"A create returned the wrong path {change.path}.", (change.entry,), text)
+    for sight in facts.sights:
+        stat, path = sight.stat, sight.path
+        if sight.children is not None and (
+            sight.listed != len(sight.children) or (stat is not None and stat.numChildren != sight.listed)
+        ):
+            rule = f"A list of the children of {path} contradicts itself."
+            yield Violation(rule, (sight.entry,), "1 repeats a name, or its number of names differs from its Stat.")
+        if stat is None:
+            continue
+        if sight.data is not None and len(sight.data) != stat.dataLength:
+            text = f"1 has {len(sight.data)} bytes of data, but its Stat has the length {stat.dataLength}."
+            yield Violation(f"A read of {path} contradicts itself.", (sight.entry,), text)
+        creation = created.get((path, stat.czxid))
+        if creation is not None and creation.mode in PLAIN_MODES:
+            owner = creation.session if creation.mode in EPHEMERAL_MODES else 0
+            if stat.ephemeralOwner != owner:
+                text = f"2 shows the owner {hexadecimal(stat.ephemeralOwner)} instead of {hexadecimal(owner)}."
+                pair = creation.entry, sight.entry
+                yield Violation(f"A read of {path} shows a wrong owner.", pair, text)
+
+
+def versions_are_lost(facts: Facts) -> Iterator[Violation]:
+    """Find two changes that result in the same version or a lower one, and answers that differ for the same zxid."""
+    shown: dict[tuple[str, int], dict[int, tuple[int, bytes | None, RecordedRequest]]] = defaultdict(dict)
+    for change in facts.changes:
+        if change.kind == "create":
+            shown[change.path, change.zxid][change.zxid] = 0, change.data, change.entry
+        elif change.kind == "set" and change.stat is not None:
+            shown[change.path, change.stat.czxid][change.zxid] = change.stat.version, change.data, change.entry
+    for sight in facts.sights:
+        if sight.stat is not None:
+            versions = shown[sight.path, sight.stat.czxid]
+            version, data, entry = versions.get(sight.stat.mzxid, (sight.stat.version, sight.data, sight.entry))
+            differs = version != sight.stat.version or (None not in (data, sight.data) and data != sight.data)
+            if differs:
+                rule = f"Two answers show a different node {sight.path} for the same zxid."
+                yield Violation(rule, (entry, sight.entry), f"Both show the node at {hexadecimal(sight.stat.mzxid)}.")
+            versions[sight.stat.mzxid] = version, sight.data if data is None else data, entry
+    for (path, _), versions in shown.items():
+        ordered = sorted(versions.items())
+        for (zxid, (version, _, before)), (later, (then, _, entry)) in pairwise(ordered):
+            if then <= version and before is not entry:
+                yield Violation(
+                    f"An update of {path} is lost: a later update also has version {then}."
+                    if then == version
+                    else f"The version of {path} decreases.",
+                    (before, entry),
+                    f"The node has version {version} at zxid {hexadecimal(zxid)}, and {then} at {hexadecimal(later)}.",
+                )
+
+
+def failures_have_changed(facts: Facts) -> Iterator[Violation]:
+    """Find nodes that were changed by a failed write."""
+    for sight in facts.sights:
+        if sight.stat is not None:
+            failed = facts.failed.get(sight.stat.mzxid) or facts.failed.get(sight.stat.czxid)
+            if failed is not None:
+                what = "A transaction" if failed.opcode == OpCode.MULTI else "A write"
+                yield Violation(f"{what} failed, but changed {sight.path}.", (failed, sight.entry))

@@ -1,0 +1,84 @@
+"""A consistency violation and its description."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...protocol import records as r
+from ...protocol.errors import MarshallingError
+from ...protocol.hexadecimal import hexadecimal
+from ...protocol.operations import OPERATIONS
+from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, view_of
+
+HEADER = 16
+"""Size of a reply's header in bytes."""
+MAX_DATA = 40
+"""The most bytes of a node's data that a story shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A consistency violation: answers that contradict ZooKeeper's guarantees.
+
+    Args:
+        rule: The violation in one sentence.
+        entries: The requests and events that show the violation, in the order of their answers. All are necessary.
+        because: The contradiction between the entries, which it refers to by their numbers in :attr:`story`.
+    """
+
+    rule: str
+    entries: tuple[Entry, ...]
+    because: str = ""
+
+    @property
+    def story(self) -> str:
+        """The rule, a numbered line for each entry, and the contradiction between them."""
+        lines = [f"  {number}. {_line(entry)}" for number, entry in enumerate(self.entries, 1)]
+        return "\n".join([self.rule, "", *lines, *(["", self.because] if self.because else [])])
+
+    def __str__(self) -> str:
+        return self.story
+
+
+def zxid_of(entry: RecordedRequest) -> int:
+    """Return the zxid in a request's reply; 0 for none."""
+    if len(entry.reply) < HEADER or entry.opcode == CONNECT:
+        return 0
+    return r.ReplyHeader.decode(entry.reply).zxid
+
+
+def _line(entry: Entry) -> str:
+    who = f"session {hexadecimal(entry.session)} on connection {entry.connection}"
+    if isinstance(entry, RecordedEvent):
+        event = r.WatcherEvent.decode(entry.payload, HEADER)
+        return f"{who} receives event {event.type} for {event.path}"
+    view = view_of(entry)
+    data = f" to {_shown(view.data)}" if view.data is not None else ""
+    version = f" if the version is {view.version}" if view.version is not None and view.version >= 0 else ""
+    zxid = f", zxid {hexadecimal(zxid_of(entry))}" if zxid_of(entry) else ""
+    return f"{who}: {view.title}{data}{version} -> {view.outcome}{_answer(entry)}{zxid}"
+
+
+def _answer(entry: RecordedRequest) -> str:
+    """Return the data, path, children and version in a reply, as text."""
+    row = OPERATIONS.get(entry.opcode)
+    if row is None or row.response is None or entry.error or len(entry.reply) <= HEADER:
+        return ""
+    try:
+        response = row.response.decode(entry.reply, HEADER)
+    except MarshallingError:
+        return ""
+    parts = []
+    if isinstance(data := getattr(response, "data", None), bytes):
+        parts.append(_shown(data))
+    if isinstance(response, r.CreateResponse | r.Create2Response):
+        parts.append(response.path)
+    if isinstance(children := getattr(response, "children", None), list):
+        parts.append(f"children {', '.join(sorted(children)[:8])}{', ...' if len(children) > 8 else ''}")
+    if isinstance(stat := getattr(response, "stat", None), r.Stat):
+        parts.append(f"version {stat.version} at zxid {hexadecimal(stat.mzxid)}")
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _shown(data: bytes) -> str:
+    return repr(data) if len(data) <= MAX_DATA else f"{data[:MAX_DATA]!r}... ({len(data):,} bytes)"

@@ -1,0 +1,239 @@
+"""Rules for watches: an event arrives once, before any answer with its change, and only at clients with a watch."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from ...protocol import paths
+from ...protocol import records as r
+from ...protocol.enums import AddWatchMode, EventType
+from ...protocol.errors import ErrorCode, MarshallingError
+from ...protocol.hexadecimal import hexadecimal
+from ...protocol.operations import OPERATIONS, OpCode
+from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, view_of
+from .facts import LISTS, NO_STATE, Change, Facts, is_internal
+from .violation import HEADER, Violation, zxid_of
+
+DATA: Final = "data"
+CHILDREN: Final = "children"
+BOTH: Final = "both"
+SAYS_NOTHING: Final = NO_STATE | {int(OpCode.CLOSE_SESSION)}
+"""Requests whose answers do not follow events. A closing session, for example, receives no more events."""
+KINDS: Final[dict[int, tuple[str, ...]]] = {
+    EventType.NODE_CREATED: (DATA,),
+    EventType.NODE_DELETED: (DATA, CHILDREN),
+    EventType.NODE_DATA_CHANGED: (DATA,),
+    EventType.NODE_CHILDREN_CHANGED: (CHILDREN,),
+}
+"""The one-shot watches that each event removes."""
+
+
+class _Due(NamedTuple):
+    """An event that a watch waits for.
+
+    Args:
+        zxid: The zxid of the change.
+        number: The number of the watch on its connection.
+        kind: ``data``, ``children``, or ``both`` for a persistent watch.
+        path: The path of the node.
+        change: The change.
+    """
+
+    zxid: int
+    number: int
+    kind: str
+    path: str
+    change: Change
+
+
+class _Connection:
+    """The recorded watches of one connection."""
+
+    def __init__(self, triggers: _Triggers) -> None:
+        self.is_whole = False  # whether the handshake and so all watches were recorded
+        self.one_shot: dict[tuple[str, str], int] = {}  # watch numbers
+        self.persistent: dict[str, tuple[AddWatchMode, int]] = {}
+        self.resumed: set[str] = set()  # watches registered again, which may fire before the reply
+        self.resumed_below: set[str] = set()
+        self.setters: dict[int, RecordedRequest] = {}
+        self.due: list[_Due] = []
+        self._awaited: dict[int, int] = {}  # zxids that persistent watches wait for, by number
+        self._numbers = 0
+        self._triggers = triggers
+
+    def watch(self, kind: str, path: str, base: int, setter: RecordedRequest) -> None:
+        """Add a one-shot watch for changes after the zxid *base*."""
+        number = self._number()
+        self.setters[number] = setter
+        self.one_shot[kind, path] = number
+        self._expect(kind, path, base, number)
+
+    def watch_always(self, path: str, mode: int, base: int, setter: RecordedRequest) -> None:
+        """Add a persistent watch for changes after the zxid *base*."""
+        number = self._number()
+        self.setters[number] = setter
+        self.persistent[path] = AddWatchMode(mode), number
+        if mode == AddWatchMode.PERSISTENT:
+            self._expect(BOTH, path, base, number)
+
+    def _expect(self, kind: str, path: str, base: int, number: int) -> None:
+        change = self._triggers.first(kind, path, base)
+        if change is not None:
+            heappush(self.due, _Due(change.zxid, number, kind, path, change))
+            if kind == BOTH:
+                self._awaited[number] = change.zxid
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def late(self, zxid: int) -> _Due | None:
+        """Return an event that was due before an answer with this zxid, but was not sent; or None."""
+        while self.due and self.due[0].zxid <= zxid:
+            due = heappop(self.due)
+            if due.kind == BOTH and self.persistent.get(due.path, (0, -1))[1] == due.number:
+                return due
+            if self.one_shot.get(due[2:4]) == due.number and not self._is_silenced(due.path):
+                return due
+        return None
+
+    def _is_silenced(self, path: str) -> bool:
+        """Return whether a persistent watch may keep other watches of its connection from firing, as in 3.8.
+
+        Source: ZOOKEEPER-4475.
+        """
+        return path in self.persistent or path in self.resumed or self._is_below(path)
+
+    def receive(self, kind: int, path: str) -> bool:
+        """Process an event; return whether the connection has a watch for it."""
+        ended = [self.one_shot.pop((each, path), None) for each in KINDS.get(kind, ())]
+        asked = any(number is not None for number in ended)
+        if path in self.persistent:
+            asked = True
+            mode, number = self.persistent[path]
+            waited = self._awaited.pop(number, None)
+            if waited is not None:
+                renewed = self._number()  # a new number invalidates the entry in self.due with the old number
+                self.setters[renewed] = self.setters[number]
+                self.persistent[path] = mode, renewed
+                self._expect(BOTH, path, waited, renewed)
+        return asked or kind not in KINDS or path in self.resumed or self._is_below(path)
+
+    def _is_below(self, path: str) -> bool:
+        above = [path]
+        while above[-1] != "/":
+            above.append(paths.parent(above[-1]))
+        recursive = AddWatchMode.PERSISTENT_RECURSIVE
+        return any(self.persistent.get(each, (0, 0))[0] == recursive or each in self.resumed_below for each in above)
+
+    def forget(self, path: str) -> None:
+        """Forget the watches of a node after a removal; they need not fire any longer, but may."""
+        self.resumed.add(path)
+        self.resumed_below.add(path)
+        self.persistent.pop(path, None)
+        for kind in (DATA, CHILDREN):
+            self.one_shot.pop((kind, path), None)
+
+
+class _Triggers:
+    """The acknowledged changes that fire watches, by kind and path."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._changes: dict[tuple[str, str], list[Change]] = defaultdict(list)
+        self._zxids: dict[tuple[str, str], list[int]] = defaultdict(list)
+        guarded = {change.path for change in facts.changes if not change.is_open}
+        requests = (entry for entry in facts.entries if isinstance(entry, RecordedRequest))
+        guarded |= {view_of(entry).path or "" for entry in requests if entry.opcode == OpCode.SET_ACL}
+        for change in facts.changes:
+            if change.kind == "check" or change.path in guarded:
+                continue
+            kinds = [(DATA, change.path), (BOTH, change.path)]
+            if change.kind == "delete":
+                kinds.append((CHILDREN, change.path))
+            if change.kind != "set" and change.path != "/" and (above := paths.parent(change.path)) not in guarded:
+                kinds += [(CHILDREN, above), (BOTH, above)]
+            for key in kinds:
+                self._changes[key].append(change)
+                self._zxids[key].append(change.zxid)
+
+    def first(self, kind: str, path: str, base: int) -> Change | None:
+        """Return the first change after the zxid *base* that fires a watch; None for none."""
+        zxids = self._zxids.get((kind, path), ())
+        place = bisect_right(zxids, base)
+        return self._changes[kind, path][place] if place < len(zxids) else None
+
+
+def watches_fail(facts: Facts) -> Iterator[Violation]:
+    """Find events that arrive after the data that they announce, and events without a watch."""
+    triggers = _Triggers(facts)
+    connections: dict[int, _Connection] = {}
+    last_events: dict[tuple[int, str], Entry] = {}
+    answered = {id(entry) for entry in facts.answered}
+    for entry in facts.entries:
+        connection = connections.setdefault(entry.connection, _Connection(triggers))
+        if isinstance(entry, RecordedRequest) and entry.opcode == CONNECT:
+            connection.is_whole = True
+        elif isinstance(entry, RecordedRequest) and entry.opcode in (OpCode.SET_WATCHES, OpCode.SET_WATCHES2):
+            _register_again(connection, entry)
+    for entry in facts.entries:
+        connection = connections[entry.connection]
+        if isinstance(entry, RecordedEvent):
+            event = r.WatcherEvent.decode(entry.payload, HEADER)
+            if not event.path.startswith("/"):
+                continue  # the event is a session event, or is garbled
+            is_asked = connection.receive(event.type, event.path) or not connection.is_whole
+            if not is_asked and not is_internal(event.path):
+                before = last_events.get((entry.connection, event.path))
+                rule = f"An event for {event.path} is sent to a client without a watch for it."
+                yield Violation(rule, (entry,) if before is None else (before, entry))
+            last_events[entry.connection, event.path] = entry
+        elif id(entry) in answered and entry.opcode not in SAYS_NOTHING and (zxid := zxid_of(entry)) > 0:
+            due = connection.late(zxid)
+            if due is not None:
+                yield Violation(
+                    f"A client gets data before the event for {due.path} that announces it.",
+                    (connection.setters[due.number], due.change.entry, entry),
+                    f"1 set the watch, and 2 fires it at zxid {hexadecimal(due.zxid)}; 3 shows the state at zxid "
+                    f"{hexadecimal(zxid)}, but the event was not sent before.",
+                )
+            _set_watches(connection, entry, zxid)
+        elif isinstance(entry, RecordedRequest) and id(entry) not in answered and (path := view_of(entry).path):
+            connection.resumed.add(path)  # the request may have set a watch despite the spoilt answer
+            connection.resumed_below.add(path)
+
+
+def _register_again(connection: _Connection, entry: RecordedRequest) -> None:
+    row = OPERATIONS[entry.opcode]
+    assert row.request is not None
+    try:
+        request = row.request.decode(entry.body)
+    except MarshallingError:
+        return
+    for name in ("dataWatches", "existWatches", "childWatches", "persistentWatches", "persistentRecursiveWatches"):
+        listed = {path for path in getattr(request, name, None) or () if path is not None}
+        (connection.resumed_below if "Recursive" in name else connection.resumed).update(listed)
+
+
+def _set_watches(connection: _Connection, entry: RecordedRequest, zxid: int) -> None:
+    """Process the watches that a request has set or removed."""
+    view = view_of(entry)
+    path = view.path
+    is_found = entry.error == ErrorCode.OK
+    if (
+        path is None
+        or not path.startswith("/")
+        or not (is_found or (entry.opcode == OpCode.EXISTS and entry.error == ErrorCode.NO_NODE))
+    ):
+        return
+    if entry.opcode == OpCode.ADD_WATCH and view.flags in AddWatchMode.__members__.values():
+        connection.watch_always(path, view.flags or 0, zxid, entry)
+    elif entry.opcode == OpCode.REMOVE_WATCHES:
+        connection.forget(path)
+    elif view.watch and entry.opcode in (OpCode.GET_DATA, OpCode.EXISTS):
+        connection.watch(DATA, path, zxid, entry)
+    elif view.watch and entry.opcode in LISTS:
+        connection.watch(CHILDREN, path, zxid, entry)

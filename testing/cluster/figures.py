@@ -1,0 +1,26 @@
+"""The ``mntr`` metrics that only members of an ensemble have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .ensemble import Ensemble
+from .replica import Replica, Status
+
+VERBS: Final = {Status.LEADING: "leading", Status.FOLLOWING: "following", Status.OBSERVING: "observing"}
+"""The names that ``mntr`` uses for the states of serving members."""
+
+
+def figures(ensemble: Ensemble, replica: Replica) -> dict[str, str | int]:
+    """Return the ``mntr`` metrics of a member's role in the ensemble.
+
+    Source: QuorumZooKeeperServer.dumpMonitorValues, Leader.registerMetrics, QuorumPeer.start.
+    """
+    verb = VERBS.get(replica.status)
+    shown: dict[str, str | int] = {} if verb is None else {"peer_state": f"{verb} - broadcast"}
+    if replica is ensemble.leader:
+        linked = [each.status for each in ensemble.linked]
+        followers, observers = linked.count(Status.FOLLOWING), linked.count(Status.OBSERVING)
+        shown |= {"synced_followers": followers, "synced_non_voting_followers": 0, "synced_observers": observers}
+        shown |= {"pending_syncs": len(ensemble.syncs), "learners": followers + observers}
+    return shown | {"quorum_size": ensemble.voting.count}

@@ -1,0 +1,351 @@
+"""A member of a cluster: a server with its own address, engine and connections, and a copy of the shared state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+from ...server.app import assemble
+from ...server.core.engine import Engine
+from ...server.core.server_connection import ServerConnection
+from ...server.net.daemon import Daemon
+from ..frames.core_executor import queue_of
+from ..frames.frame_queue import FrameQueue
+from ..frames.interceptor import Interceptor
+from ..run import arguments, clients
+from ..run.arguments import refusal
+from ..run.place import Place
+from ..server import Server
+from ..signatures import Direction, Who
+from ..state_calls import StateCalls
+from .executor import MemberExecutor
+from .figures import figures
+from .gateway import Gateway
+from .replica import Replica, Status
+from .shared import Shared
+
+Role = Literal["participant", "observer"]
+
+
+class MemberEngine(Engine):
+    """The engine of a member. It applies the leader's transactions and never expires anything by itself."""
+
+    on_tick: Callable[[], bool]
+
+    def tick(self) -> bool:
+        """Do what is due for the member's connections, and for the ensemble if the member leads."""
+        super().tick()
+        return self.on_tick()
+
+
+class Member(StateCalls):
+    """A member of a :class:`~zoolet.testing.Cluster`, which creates it.
+
+    It provides the methods of a :class:`~zoolet.testing.server.Server` that do not affect the whole cluster. Views
+    show the member's own copy of the state, faults apply to its own connections, and changes go through the leader.
+
+    Args:
+        shared: State shared with the other members.
+        number: The member's number, starting at 1.
+        role: ``"participant"``, or ``"observer"`` for a member that does not vote.
+        host: The address to listen on.
+        port: The port; 0 for a free one.
+        place: The event loop or thread that runs the member.
+
+    Attributes:
+        gateway: Forwards requests of the member's connections to the leader.
+        number: The server number in the ensemble's configuration; at first, one more than the index.
+    """
+
+    gateway: Gateway
+    _replica: Replica | None = None
+
+    def __init__(self, shared: Shared, number: int, role: Role, host: str, port: int, place: Place) -> None:
+        self._shared = shared
+        self.number = number
+        super().__init__(host, port, hash((shared.seed, number)), shared.clock, shared.config)
+        self._shown_seed = shared.seed
+        self._clock = shared.clock
+        self._runner.context, self.tls_ca = shared.tls
+        self._role = role
+        self._runner.after_call = self._pump
+        self.move_to(place)
+
+    def __repr__(self) -> str:
+        if self._replica is None:
+            return f"<zoolet Member {self.number - 1}, not started>"
+        return f"<zoolet Member {self.index}: {self.status}>"
+
+    @property
+    def replica(self) -> Replica:
+        """The member's copy of the state.
+
+        Raises:
+            RuntimeError: The cluster has not been started.
+        """
+        if self._replica is None:
+            raise RuntimeError("the Cluster is not started; use it as 'with Cluster() as cluster:'")
+        return self._replica
+
+    @property
+    def index(self) -> int:
+        """The member's index in the cluster, starting at 0; -1 once removed. Removing earlier members changes it."""
+        numbers = list(self._shared.ensemble.replicas)
+        return numbers.index(self.number) if self.number in numbers else -1
+
+    @property
+    def role(self) -> Role:
+        """``"participant"``, or ``"observer"`` if the member does not vote."""
+        return "participant" if self.replica.votes else "observer"
+
+    @property
+    def status(self) -> str:
+        """``leader``, ``follower`` or ``observer``; ``looking`` or ``read-only`` without a leader; or ``down``."""
+        return self.replica.status.value
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether the member is the leader."""
+        return self._shared.ensemble.leader is self.replica
+
+    @property
+    def behind(self) -> int:
+        """The number of committed transactions that the member has not applied."""
+        return self._shared.ensemble.behind(self.replica)
+
+    @property
+    def address(self) -> str:
+        """The member's ``host:port``, even while it is stopped."""
+        return self._runner.hosts
+
+    @property
+    def running(self) -> bool:
+        """Whether the cluster is running and the member has not been stopped or killed."""
+        return self._runner.running and self.replica.is_up
+
+    # --- starting and stopping ---
+
+    def _assemble(self) -> Daemon:
+        self._runner.at_once = self._place.at_once
+        now, monotonic_ms = self._clock.read()
+        rng = Random(self.seed)
+        engine = MemberEngine(self._config.settings, now=now, monotonic_ms=monotonic_ms, server_id=self.number, rng=rng)
+        engine.sessions.set_key(self._shared.key)
+        engine.frozen = True
+        engine.on_tick = self._tick
+        daemon = assemble(
+            self._config,
+            clock=self._clock,
+            rng=rng,
+            connection_factory=lambda connection, resume: queue_of(
+                self._interceptor, connection, resume, self._executor
+            ),
+            turn=self._place.turn,
+            engine=engine,
+        )
+        assert daemon.observed is not None
+        daemon.observed.role = lambda: self.status
+        daemon.observed.quorum = lambda: figures(self._shared.ensemble, self.replica)
+        above = self._shared.interceptor
+        self._intercept(Interceptor(above.call_later, above.now, above))
+        self._interceptor.filter_events_of(engine)
+        self._replica = Replica(
+            self.number,
+            engine,
+            self._role == "participant",
+            self._on_status,
+            daemon.connections.deliver,
+            lambda session_id: self.gateway.is_local(session_id),
+        )
+        shared = self._shared
+        self.gateway = Gateway(
+            self.replica, shared.ensemble, local=shared.local_sessions, upgrades=shared.upgrades_sessions
+        )
+        return daemon
+
+    def _executor(self, queue: FrameQueue, connection: ServerConnection) -> MemberExecutor:
+        return MemberExecutor(queue, connection, self.gateway)
+
+    def start(self) -> None:
+        """Start the member again after :meth:`stop` or :meth:`kill`; it catches up and then serves clients.
+
+        Raises:
+            RuntimeError: The member was removed from its cluster. ``stop``, ``kill``, ``pause`` and ``restart`` raise
+                it as well.
+        """
+        self._call(self.go_on)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        """Call a function in the loop; raise RuntimeError if the member was removed."""
+
+        def call() -> None:
+            if self.index < 0:
+                raise RuntimeError("the member was removed from its cluster")
+            function()
+
+        self._shared.call(call)
+
+    def go_on(self) -> None:
+        """Start again; called in the loop."""
+        self._end_downtime()
+        if not self.replica.is_up:
+            self.replica.set_status(Status.LOOKING)
+            self._shared.ensemble.count_alone(self.replica)
+            self._set_refusing(down=False)
+            self._shared.ensemble.settle()
+
+    def go_on_later(self, seconds: float) -> None:
+        """Start again after some seconds, unless the member is started or stopped first; called in the loop."""
+        if seconds:
+            self._downtime = self._interceptor.call_later(seconds, lambda: self._shared.call(self.go_on))
+        else:
+            self.go_on()
+
+    def stop(self) -> None:
+        """Stop the member and disconnect its clients; its data is kept. If it led, the others elect a new leader."""
+        self._call(lambda: self.halt(abort=False))
+
+    def kill(self) -> None:
+        """Kill the member: like :meth:`stop`, but connections are reset and unsent output is lost."""
+        self._call(lambda: self.halt(abort=True))
+
+    def halt(self, *, abort: bool) -> None:
+        """Stop, or reset connections like a killed process with *abort*; called in the loop."""
+        self._end_downtime()
+        if self.replica.is_up:
+            self._set_refusing(down=True)
+            if abort:
+                clients.drop(self._runner.daemon, set(), everybody=True)
+            if self.replica.is_paused:
+                self._interceptor.all_paused = None  # a new process is not paused
+            self.replica.is_paused = False
+            self._shared.ensemble.forget(self.replica)
+            self.replica.set_status(Status.DOWN)
+            self._shared.ensemble.settle()
+
+    def pause(self, who: Who | None = None, *, direction: Direction = "both", missing_ok: bool = False) -> None:
+        """Pause the whole member, as SIGSTOP would pause its process. Until :meth:`resume` it answers no requests,
+        applies no transactions and does not lead. With *who*, pause clients, like :meth:`Server.pause`.
+        """
+        if who is not None:
+            super().pause(who, direction=direction, missing_ok=missing_ok)
+            return
+
+        def pause() -> None:
+            if not self.replica.is_up:
+                return
+            clients.pause(self._interceptor, None, "both")
+            self.replica.is_paused = True
+            self._shared.ensemble.settle()
+
+        self._call(pause)
+
+    def resume(self, who: Who | None = None) -> None:
+        """Resume the whole member, or the clients that *who* names."""
+        if who is not None:
+            super().resume(who)
+            return
+
+        def resume() -> None:
+            self._shared.ensemble.resume(self.replica)  # the new status must precede the answers to clients
+            self._interceptor.all_paused = None
+            self._interceptor.recheck()
+
+        self._call(resume)
+
+    # --- for its cluster, in the loop ---
+
+    async def open(self) -> None:
+        """Start listening."""
+        await self._runner.open()
+
+    async def close(self) -> None:
+        """Stop permanently."""
+        await self._runner.close()
+
+    def end_faults(self) -> None:
+        """End the member's own faults and pauses, and accept connections."""
+        self._interceptor.heal()
+        self.set_refusing(False)
+
+    def set_refusing(self, on: bool) -> None:
+        """Refuse new connections, or accept them."""
+        self._set_refusing(by_test=on)
+
+    def forget_clients(self) -> None:
+        """Close all connections, and remove faults and recorded requests."""
+        self._interceptor.reset()
+        clients.drop(self._runner.daemon, set(), everybody=True)
+        self.replica.forget_requests()
+
+    def restore_role(self) -> None:
+        """Restore the initial role."""
+        self.replica.votes = self._role == "participant"
+        self.replica.observes = not self.replica.votes
+
+    def begin_again(self) -> None:
+        """Start after a reset, on a new port unless the port was chosen."""
+        self._end_downtime()
+        self.replica.set_status(Status.LOOKING)
+        self._set_refusing(by_test=False, down=False)
+        self._runner.move()
+
+    def _on_status(self, before: Status) -> None:
+        """Disconnect all clients, close local sessions, and set read-only mode as the new status requires."""
+        engine, status = self.replica.engine, self.replica.status
+        self.gateway.close_all_local()
+        if (status is Status.READ_ONLY) != engine.read_only:
+            engine.set_read_only(status is Status.READ_ONLY)
+        for client in list(engine.connections):
+            engine.close_connection(client)
+        self._runner.daemon.connections.deliver()
+
+    def _tick(self) -> bool:
+        self.gateway.expire_local()
+        return self.is_leader and self._shared.ensemble.tick()
+
+    def _pump(self) -> None:
+        self._shared.ensemble.pump()
+
+    @property
+    def daemon(self) -> Daemon:
+        """The daemon in the cluster's event loop."""
+        return self._runner.daemon
+
+    @property
+    def _engine(self) -> Engine:
+        return self._runner.daemon.engine
+
+    @property
+    def _writer(self) -> Engine:
+        return self._shared.writer()
+
+    def expire(self, who: Who) -> None:
+        """Expire sessions that this member knows, like :meth:`Server.expire`."""
+        self._shared.call(lambda: self._shared.expire(who, self._engine, [self.gateway]))
+
+    def restart(self, *, keep: bool = True, downtime: float = 0.0) -> None:
+        """Stop the member and start it again.
+
+        Raises:
+            ValueError: *keep* is false, or *downtime* is negative.
+        """
+        arguments.check_seconds("downtime", downtime)
+        if not keep:
+            raise ValueError("a member cannot lose its state alone: call cluster.restart(keep=False)")
+
+        def restart() -> None:
+            self.halt(abort=False)
+            self.go_on_later(downtime)
+
+        self._call(restart)
+
+    set_read_only = refusal(
+        Server.set_read_only,
+        "a member becomes read-only without a quorum: use cluster.partition(...), not set_read_only()",
+    )
+    snapshot, restore, reset, advance = (
+        refusal(method, f"a member has no {method.__name__}(): call cluster.{method.__name__}()")
+        for method in (Server.snapshot, Server.restore, Server.reset, Server.advance)
+    )

@@ -1,0 +1,85 @@
+"""The commands of an endpoint: its calls in :mod:`zoolet.testing.calls`, completed from the signatures and docstrings
+of its methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_type_hints
+
+from ..calls import CALLS, MEMBER_CALLS, NUMBERED_CALLS, Call
+from .numbered import Numbered
+from .parameters import MISSING, Parameter, action_of, index_of, parameters_of
+
+
+@dataclass(frozen=True)
+class ControlCommand:
+    """A command.
+
+    Args:
+        summary: One-line description.
+        parameters: Parameters of the command by their names in JSON.
+        method: Name of the method that executes the command.
+        of: Function of an endpoint, its numbered objects and the arguments. It returns the object with the method.
+        returns: Type of the result in Python.
+    """
+
+    summary: str
+    parameters: dict[str, Parameter]
+    method: str
+    of: Callable[[Any, Numbered, dict[str, Any]], object]
+    returns: Any
+
+    def run(self, endpoint: Any, numbered: Numbered, values: dict[str, Any]) -> Any:
+        """Execute the command with the values of all parameters. The result may be awaitable."""
+        spread: list[Any] = []
+        arguments = {}
+        for key, parameter in self.parameters.items():
+            value = values[key]
+            if parameter.kind.numbered is not None:
+                value = numbered.find(value, parameter.kind.numbered, key)
+            if parameter.is_spread:
+                spread = value
+            else:
+                arguments[parameter.name] = value
+        if "action" in arguments:
+            arguments["action"] = action_of(arguments)
+        receiver = self.of(endpoint, numbered, arguments)
+        return getattr(receiver, self.method)(*spread, **arguments)
+
+
+@cache
+def commands_of(kind: type) -> dict[str, ControlCommand]:
+    """Return the commands of the endpoints of a class, by name."""
+    commands = [
+        *(_command(call, kind, lambda endpoint, _, __: endpoint) for call in CALLS if hasattr(kind, call.method)),
+        *(_command(call, Numbered, lambda _, numbered, __: numbered) for call in NUMBERED_CALLS),
+    ]
+    if hasattr(kind, "__getitem__"):
+        member = get_type_hints(kind.__getitem__)["return"]
+        commands += [
+            _command(call, member, lambda endpoint, _, values: endpoint[values.pop("member")]) for call in MEMBER_CALLS
+        ]
+    return dict(sorted(commands))
+
+
+def _command(
+    call: Call, kind: type, of: Callable[[Any, Numbered, dict[str, Any]], object]
+) -> tuple[str, ControlCommand]:
+    method = getattr(kind, call.method)
+    parameters = dict(parameters_of(method, call.meanings))
+    if call in MEMBER_CALLS:
+        parameters = {"member": Parameter(index_of(kind), call.meanings["member"], MISSING, "member")}
+    name = call.method.replace("wait_for_", "until_")  # commands run in the loop, so they use the variant to await
+    return call.name, ControlCommand(_summary(method), parameters, name, of, get_type_hints(method)["return"])
+
+
+def _summary(method: Callable[..., Any]) -> str:
+    """Return the first clause of a docstring, without markup and without "as :meth:`...`" at its end."""
+    text = re.split(r"[.:;](?: |$)", " ".join((inspect.getdoc(method) or "").split()))[0]
+    text = re.sub(r", as :meth:`[^`]*`$", "", text)
+    return re.sub(r":meth:|[`*]", "", text) + "."

@@ -1,0 +1,1 @@
+"""Process the frames of a connection: pauses, faults and recordings."""

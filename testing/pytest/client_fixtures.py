@@ -1,0 +1,85 @@
+"""The fixtures with asyncio clients. :mod:`zoolet.testing.plugin` registers them if pytest-asyncio or anyio's plugin
+is installed.
+
+The plugin whose event loop runs a test must also run its fixtures. That is anyio's plugin if the test uses the fixture
+``anyio_backend``. Otherwise it is pytest-asyncio, whose fixtures are in :mod:`.asyncio_fixtures`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ...client import Client
+    from ..server import Server
+    from .factories import ClientFactory, ServerFactory
+
+
+@pytest.fixture
+def zoolet_client_factory(request: pytest.FixtureRequest) -> ClientFactory:
+    """Connect asyncio clients to ``zoolet``: ``zk = await zoolet_client_factory(timeout=2.0)``.
+
+    The arguments are the same as for ``Client``. The clients are closed at the end of the test.
+    """
+    factory: ClientFactory = request.getfixturevalue(f"_zoolet_clients_by_{_runner_of(request)}")
+    return factory
+
+
+@pytest.fixture
+def zoolet_client(request: pytest.FixtureRequest) -> Client:
+    """A connected asyncio client of ``zoolet``, closed at the end of the test."""
+    client: Client = request.getfixturevalue(f"_zoolet_client_by_{_runner_of(request)}")
+    return client
+
+
+def _runner_of(request: pytest.FixtureRequest) -> str:
+    if "anyio_backend" in request.fixturenames:
+        if request.getfixturevalue("anyio_backend_name") != "asyncio":
+            pytest.fail("zoolet_client needs asyncio; let the fixture anyio_backend return 'asyncio'", pytrace=False)
+        return "anyio"
+    if not request.config.pluginmanager.hasplugin("asyncio"):
+        pytest.fail("zoolet_client needs pytest-asyncio, or a test with @pytest.mark.anyio", pytrace=False)
+    return "asyncio"
+
+
+async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
+    """Yield a function that connects clients, and close them at the end."""
+    from ...client import Client
+    from ..registry import heal_all
+    from ..run.clients import authority_of, name_client
+    from ..state import report
+
+    clients: list[Client] = []
+
+    async def connect(hosts: str | None = None, *arguments: Any, **options: Any) -> Client:
+        servers = [zoolet, *getattr(zoolet_factory, "started", ())]
+        if (authority := authority_of(servers, hosts or zoolet.hosts)) is not None:
+            options = {"tls": ssl.create_default_context(cafile=authority), **options}
+        client = Client(hosts or zoolet.hosts, *arguments, **options)
+        await client.start()
+        clients.append(client)
+        name_client(client, "zoolet_client", len(clients))
+        return client
+
+    yield connect
+    report.names.clear()
+    heal_all([zoolet, *getattr(zoolet_factory, "started", ())])
+    for client in reversed(clients):
+        await client.aclose()
+
+
+@pytest.fixture
+async def _zoolet_clients_by_anyio(
+    _zoolet_of_clients: Server, zoolet_factory: ServerFactory
+) -> AsyncIterator[ClientFactory]:
+    async for connect in clients_of(_zoolet_of_clients, zoolet_factory):
+        yield connect
+
+
+@pytest.fixture
+async def _zoolet_client_by_anyio(_zoolet_clients_by_anyio: ClientFactory) -> Client:
+    return await _zoolet_clients_by_anyio()

@@ -1,0 +1,1 @@
+"""Record requests, and play back recordings."""

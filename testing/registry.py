@@ -1,0 +1,117 @@
+"""The running servers of this process, and the leaks found at servers that were stopped during a test.
+
+The pytest plugin creates a :class:`Test` and calls its :meth:`~Test.end`. Each server reports its start and stop here.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from .endpoint import Endpoint
+
+E = TypeVar("E", bound="Endpoint")
+
+
+real_hosts = os.environ.get("ZOOLET_REAL_HOSTS")
+"""The real servers that run the test cases, which pytest sets from ``--zoolet-hosts``. None for embedded servers."""
+_running: weakref.WeakSet[Endpoint] = weakref.WeakSet()
+
+
+class Test:
+    """The servers of one test.
+
+    Attributes:
+        failed: State of each server whose block raised an error, as text, by its name.
+        leaks: Leaks of each server when it was stopped, by its name.
+        before: Leaks of each server at the start of the test, and the number of requests that it had read.
+    """
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.failed: dict[str, str] = {}
+        self.leaks: dict[str, list[str]] = {}
+        self.before: weakref.WeakKeyDictionary[Endpoint, tuple[frozenset[str], int]] = weakref.WeakKeyDictionary()
+        for endpoint in running():
+            self.before[endpoint] = frozenset(_leaks_of(endpoint)), _count_of(endpoint)
+
+    def new_leaks(self, endpoint: Endpoint) -> list[str]:
+        """Return the leaks of a server that did not exist at the start of the test."""
+        before, _ = self.before.get(endpoint, (frozenset[str](), 0))
+        return [leak for leak in _leaks_of(endpoint) if leak not in before]
+
+    def used(self) -> list[Endpoint]:
+        """Return the servers that were started or have read a request during the test, or all if no server has."""
+        servers = running()
+        return [one for one in servers if one not in self.before or _count_of(one) != self.before[one][1]] or servers
+
+    def end(self) -> dict[str, list[str]]:
+        """Return the leaks of the test, by the name of the server."""
+        for endpoint in running():
+            if leaks := self.new_leaks(endpoint):
+                self.leaks[repr(endpoint)] = leaks
+        return self.leaks
+
+
+def _leaks_of(endpoint: Endpoint) -> list[str]:
+    try:
+        return endpoint.leaks()
+    except UNREACHABLE:
+        return []
+
+
+def _count_of(endpoint: Endpoint) -> int:
+    try:
+        return endpoint.op_count()
+    except UNREACHABLE:
+        return 0
+
+
+def report_of(endpoint: Endpoint) -> str:
+    """Return the state of a server as text, or the reason why it is not available."""
+    try:
+        return endpoint.report()
+    except UNREACHABLE as error:
+        return f"no report: {error}"
+
+
+UNREACHABLE: Final = (RuntimeError, TimeoutError)
+"""Errors of a server that was stopped just now, or whose loop is blocked."""
+test: Test | None = None
+"""The running test, or None outside of tests and without a plugin or test case that creates one."""
+
+
+def running() -> list[Endpoint]:
+    """Return the servers and proxies that run in this process."""
+    return [endpoint for endpoint in _running if endpoint.is_ours()]
+
+
+def started(endpoint: Endpoint) -> None:
+    """Report that a server has started."""
+    _running.add(endpoint)
+
+
+def ending(endpoint: Endpoint, error: BaseException | None, *, check: bool = True) -> None:
+    """Report that a server is about to stop, because of *error* if it is given. *check* the server for leaks."""
+    _running.discard(endpoint)
+    if test is None or not endpoint.is_ours():
+        return
+    if error is not None:
+        test.failed[repr(endpoint)] = report_of(endpoint)
+    elif check and (leaks := test.new_leaks(endpoint)):
+        test.leaks[repr(endpoint)] = leaks
+
+
+def heal_all(servers: Iterable[E]) -> list[E]:
+    """End the faults of some servers, and return the running ones. Otherwise clients that are being closed would wait
+    for replies until they time out.
+    """
+    # A server that replays a recording has no attribute `running`, and no faults.
+    running = [server for server in servers if getattr(server, "running", False)]
+    for server in running:
+        server.heal()
+    return running

@@ -1,0 +1,162 @@
+"""Finds the clients for the arguments *who* and *session*, and expires, drops, pauses and resumes them.
+
+Such an argument is a KazooClient, a zoolet Client, a session id or ``"all"``. The functions are called in the server's
+loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from ...protocol.hexadecimal import hexadecimal
+from ...server.core.client_connection import Session
+from ...server.core.engine import Engine
+from ...server.net.daemon import Daemon
+from ..frames.interceptor import Interceptor
+from ..signatures import Direction
+from ..state import report
+from .arguments import invalid
+
+
+def is_all(who: object) -> bool:
+    """Return whether *who* names every session."""
+    return isinstance(who, str) and who == "all"
+
+
+def session_id_of(who: object, default: int | None = None) -> int:
+    """Return the id of a client's session. A session id is returned as it is, whether or not the session is alive.
+
+    Args:
+        who: A KazooClient, a zoolet Client or a session id.
+        default: Result for a client that has no session now, or None to raise an error.
+
+    Raises:
+        ValueError: *who* is none of these.
+        LookupError: The client has no session now, and *default* is None.
+    """
+    if isinstance(who, int) and not isinstance(who, bool):
+        return who - (1 << 64) if 1 << 63 <= who < 1 << 64 else who  # ids may be written as unsigned numbers
+    if hasattr(who, "session_id"):  # a zoolet client
+        session_id = getattr(who, "session_id", None)
+    elif hasattr(who, "client_id"):  # a KazooClient, whose client_id is None while it is not connected
+        session_id = getattr(who, "_session_id", None)
+    else:
+        expected = "a KazooClient, a zoolet Client, a session id or 'all'"
+        raise invalid("who", who, expected)
+    if session_id:
+        return int(session_id)
+    if default is None:
+        raise LookupError(f"{who!r} has no session now")
+    return default
+
+
+def name_of(who: object) -> str:
+    """Return a session id in hexadecimal, as reports show it, or the ``repr`` of a client."""
+    return hexadecimal(who) if isinstance(who, int) else repr(who)
+
+
+def sessions_of(engine: Engine, who: object) -> list[Session]:
+    """Return the sessions that *who* names. ``"all"`` names all sessions that are alive.
+
+    Raises:
+        ValueError: *who* is none of the types above.
+        LookupError: The session is not alive on this server, or the client has none.
+    """
+    alive = engine.sessions.alive
+    if is_all(who):
+        return list(alive.values())
+    session = alive.get(session_id_of(who))
+    if session is None:
+        raise LookupError(f"no session {'' if isinstance(who, int) else 'of '}{name_of(who)} is alive on this server")
+    return [session]
+
+
+def follow(who: object) -> Callable[[], int] | None:
+    """Return a function that returns the client's current session id, or 0 while it has none.
+
+    Args:
+        who: A KazooClient or a zoolet Client, which need not be connected yet, or a session id. For ``"all"`` and None
+            the result is None.
+
+    Raises:
+        ValueError: *who* is none of the types above.
+    """
+    if who is None or is_all(who):
+        return None
+    session_id_of(who, 0)  # an invalid *who* raises now, not at the first request
+    return partial(session_id_of, who, 0)
+
+
+def name_client(client: object, fixture: str, number: int) -> None:
+    """Name a client by its fixture in reports. The name applies to its current session and to each later session."""
+    name = fixture if number == 1 else f"{fixture} {number}"
+    report.names[partial(int, session_id_of(client, 0))] = report.names[partial(session_id_of, client, 0)] = name
+
+
+# --- actions ---
+
+
+def expire(interceptor: Interceptor, engine: Engine, who: object) -> None:
+    """Expire sessions, and close their connections, whether or not they are paused.
+
+    Raises:
+        ValueError: *who* is none of the types above.
+        LookupError: The session is not alive on this server, or the client has none.
+    """
+    for session in sessions_of(engine, who):
+        engine.expire(session)
+        interceptor.paused.pop(session.id, None)
+    interceptor.recheck()
+
+
+def drop(daemon: Daemon, session_ids: set[int], *, everybody: bool) -> None:
+    """Close the connections of sessions. With *everybody*, close all connections, including ones without a session."""
+    for socket in list(daemon.connections.open.values()):
+        connection = socket.connection
+        if connection is None:
+            continue
+        session = connection.client.session
+        if everybody or (session is not None and session.id in session_ids):
+            connection.connection_lost()
+            socket.abort()
+
+
+def pause(interceptor: Interceptor, session_ids: set[int] | None, direction: Direction) -> None:
+    """Stop serving some sessions, or all if *session_ids* is None."""
+    if session_ids is None:
+        interceptor.all_paused = direction
+    else:
+        interceptor.paused.update(dict.fromkeys(session_ids, direction))
+    interceptor.recheck()
+
+
+def resume(interceptor: Interceptor, who: object) -> None:
+    """Serve sessions again, whether or not they are still alive.
+
+    Raises:
+        ValueError: *who* is none of the types above.
+        LookupError: The session is not paused, or the client has none.
+    """
+    if is_all(who):
+        interceptor.all_paused = None
+        interceptor.paused.clear()
+    else:
+        session_id = session_id_of(who)
+        if session_id not in interceptor.paused:
+            raise LookupError(f"{name_of(who)} is not paused")
+        del interceptor.paused[session_id]
+    interceptor.recheck()
+
+
+def authority_of(servers: Iterable[Any], hosts: str) -> str | None:
+    """Return the file of the authority that clients of a server must trust, or None without TLS.
+
+    Args:
+        servers: The servers and clusters of a test.
+        hosts: Connection string of one of them, with or without a chroot.
+    """
+    addresses = set(hosts.partition("/")[0].split(","))
+    known = ((server.tls_ca, set(server.hosts.split(","))) for server in servers if server.tls_ca is not None)
+    return next((tls_ca for tls_ca, its in known if addresses <= its), None)

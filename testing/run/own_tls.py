@@ -1,0 +1,28 @@
+"""TLS with a certificate that is made for one server."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import tempfile
+import weakref
+from pathlib import Path
+
+from ...server.net import tls
+from ...server.net.tls_settings import TlsSettings
+
+
+def make_tls(owner: object) -> tuple[ssl.SSLContext, str]:
+    """Return a TLS context and the file of the authority that clients must trust. The file is deleted with *owner*.
+
+    Raises:
+        ValueError: ``cryptography`` is not installed.
+    """
+    try:
+        from .certificates import Authority
+    except ModuleNotFoundError as error:
+        raise ValueError(f"tls=True needs {error.name}: pip install cryptography") from None
+    folder = tempfile.mkdtemp(prefix="zoolet-tls-")
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    authority = Authority(Path(folder))
+    return tls.context(TlsSettings(str(authority.issue("server")))), str(authority.path)

@@ -1,0 +1,229 @@
+"""The chaos of a schedule apart from late messages; the schedule decides about each kind at each request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
+
+from ..endpoint import Endpoint
+from ..frames.actions import delay, drop_request, lose_reply
+from ..frames.requests import OpView, When
+from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from ..cluster.cluster import Cluster
+    from ..cluster.member import Member
+
+T = TypeVar("T")
+SOON_S: Final = 0.3
+"""Maximum seconds between a request and the chaos that follows it."""
+LASTS_S: Final = 10.0
+"""Maximum duration of a pause or an outage in seconds."""
+LATE_S: Final = 1.0
+"""Maximum lag of a cluster member in seconds."""
+NEEDS: Final = {"expire_sessions": "server", "kill_leaders": "cluster", "partitions": "cluster", "lags": "cluster"}
+"""The kinds of chaos that need a specific kind of endpoint, and that kind of endpoint."""
+
+
+class AttemptCancelledError(Exception):
+    """The schedule cancelled an attempt that :meth:`Chaos.attempt` ran."""
+
+
+class Chaos:
+    """The chaos of one run, active until :meth:`stop`. ``with chaos:`` activates it again for a block.
+
+    Args:
+        server: The endpoint that fails: a server, a cluster or a proxy.
+        schedule: Decides about each kind of chaos.
+
+    Raises:
+        ValueError: The schedule has a kind of chaos that the endpoint does not support.
+    """
+
+    def __init__(self, server: Endpoint, schedule: Schedule) -> None:
+        for kind, needed in NEEDS.items():
+            if schedule.can_happen(kind) and not server.can_have(kind):
+                raise ValueError(f"{kind} needs a {needed}; {server!r} does not support it")
+        self._server = server
+        self._cluster = cast("Cluster", server)  # used only for the kinds that need a cluster
+        self._schedule = schedule
+        self._loop = asyncio.get_running_loop()
+        self._on = True
+        self._timers: list[asyncio.TimerHandle] = []
+        self._paused: set[int] = set()
+        self._is_out = False
+        self._is_divided = False
+        self._late: set[int] = set()
+        self._killed: Member | None = None
+        self._later: dict[str, tuple[Callable[[int, float], None], str]] = {
+            "close_connections": (self._close, "the connection is lost"),
+            "expire_sessions": (self._expire, "the session expires"),
+            "pause_sessions": (self._pause, "the session is paused for {}"),
+            "outages": (self._outage, "all connections are lost, and new ones are refused for {}"),
+            "kill_leaders": (self._kill_leader, "the leader is killed, and restarts after {}"),
+            "partitions": (self._cut_off, "one member is isolated for {}"),
+            "lags": (self._delay, "one member lags for {}"),
+        }
+        for kind, action, text in (
+            ("lose_replies", lose_reply(), "the reply to {} and the connection are lost"),
+            ("drop_requests", drop_request(), "the request {} and the connection are lost"),
+        ):
+            if schedule.can_happen(kind):
+                server.fault(action, when=self._decision(kind, text))
+        if any(map(schedule.can_happen, self._later)):
+            server.fault(delay(0.0), when=self._look)
+
+    def start(self) -> None:
+        """Activate the chaos."""
+        self._on = True
+
+    def stop(self) -> None:
+        """End all chaos: resume paused sessions, accept connections, start a killed leader, reconnect all members,
+        and end their lags.
+        """
+        self._on = False
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        for session in list(self._paused):
+            self._resume(session)
+        self._accept()
+        self._start_killed()
+        self._connect()
+        for which in list(self._late):
+            self._catch_up(which)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def attempt(self, coroutine: Coroutine[Any, Any, T], by: Hashable = "") -> T:
+        """Run a coroutine that the schedule may cancel.
+
+        Args:
+            coroutine: The coroutine; it runs in its own task.
+            by: The caller, such as its name. Decisions for different callers are independent.
+
+        Raises:
+            AttemptCancelledError: The schedule cancelled the attempt.
+        """
+        task = asyncio.ensure_future(coroutine)
+        chosen = None
+        try:
+            chosen = self._schedule.chosen("cancel_attempts", by) if self._on else None
+            if chosen is not None:
+                key, rng = chosen
+                turns, after = rng.choice([(rng.randrange(6), 0.0), (0, rng.uniform(0, SOON_S))])
+                self._schedule.note(key, 0, f"an attempt of {by!r} is cancelled", after)
+                self._timers.append(self._loop.call_later(after, self._cancel, task, turns))
+            await asyncio.wait([task])
+        finally:
+            if not task.done():  # the caller was cancelled
+                task.cancel()
+                await asyncio.wait([task])
+        if chosen is not None and task.cancelled():
+            raise AttemptCancelledError(f"the schedule cancelled an attempt of {by!r}")
+        return task.result()
+
+    def _cancel(self, task: asyncio.Future[Any], turns: int) -> None:
+        if turns:
+            self._loop.call_soon(self._cancel, task, turns - 1)
+        else:
+            task.cancel()
+
+    def _decision(self, kind: str, text: str) -> When:
+        """Return a function that decides whether a fault applies to a request; reports show the function's name."""
+
+        def decide(op: OpView) -> bool:
+            return self._on and op.op != "connect" and self._schedule.happens(kind, op.client, text.format(op.title))
+
+        decide.__qualname__ = f"zoolet_schedules({kind})"
+        return decide
+
+    def _look(self, op: OpView) -> bool:
+        """Decide which chaos follows a request; return False, because the request itself is not delayed."""
+        if self._on and op.op != "connect":
+            for kind, (begin, text) in self._later.items():
+                chosen = self._schedule.chosen(kind, op.client)
+                if chosen is not None:
+                    key, rng = chosen
+                    after, seconds = (
+                        rng.choice((0.0, rng.uniform(0, SOON_S))),
+                        rng.uniform(0, rng.choice((1.0, LASTS_S))),
+                    )
+                    self._schedule.note(key, op.client, text.format(f"{seconds * 1000:.0f} ms"), after)
+                    self._timers.append(self._loop.call_later(after, begin, op.client, seconds))
+        return False
+
+    def _close(self, session: int, seconds: float) -> None:
+        with suppress(LookupError):
+            self._server.drop(session)
+
+    def _expire(self, session: int, seconds: float) -> None:
+        with suppress(LookupError, RuntimeError):  # RuntimeError: a cluster without a quorum cannot expire sessions
+            self._cluster.expire(session)
+
+    def _pause(self, session: int, seconds: float) -> None:
+        if session in self._paused:  # the end of the first pause would also end a second one
+            return
+        with suppress(LookupError):
+            self._server.pause(session)
+            self._paused.add(session)
+            self._timers.append(self._loop.call_later(seconds, self._resume, session))
+
+    def _resume(self, session: int) -> None:
+        self._paused.discard(session)
+        with suppress(LookupError):
+            self._server.resume(session)
+
+    def _outage(self, session: int, seconds: float) -> None:
+        if not self._is_out:
+            self._is_out = True
+            self._server.refuse_connections()
+            self._server.drop("all")
+            self._timers.append(self._loop.call_later(seconds, self._accept))
+
+    def _accept(self) -> None:
+        if self._is_out:
+            self._is_out = False
+            self._server.accept_connections()
+
+    # --- chaos of a cluster ---
+
+    def _kill_leader(self, session: int, seconds: float) -> None:
+        if self._killed is None and self._cluster.leader is not None:
+            self._killed = self._cluster.kill_leader()
+            self._timers.append(self._loop.call_later(seconds, self._start_killed))
+
+    def _start_killed(self) -> None:
+        killed, self._killed = self._killed, None
+        if killed is not None:
+            killed.start()
+
+    def _cut_off(self, session: int, seconds: float) -> None:
+        if not self._is_divided:
+            self._is_divided = True
+            which = int(seconds * 1000) % len(self._cluster)
+            self._cluster.partition([which], noticed_after=seconds / 3 if which % 2 else 0.0)
+            self._timers.append(self._loop.call_later(seconds, self._connect))
+
+    def _connect(self) -> None:
+        if self._is_divided:
+            self._is_divided = False
+            self._cluster.partition(range(len(self._cluster)))
+
+    def _delay(self, session: int, seconds: float) -> None:
+        which = int(seconds * 1000) % len(self._cluster)
+        self._late.add(which)
+        self._cluster.lag(which, seconds / LASTS_S * LATE_S)
+        self._timers.append(self._loop.call_later(seconds, self._catch_up, which))
+
+    def _catch_up(self, which: int) -> None:
+        if which in self._late:
+            self._late.discard(which)
+            self._cluster.lag(which, 0.0)

@@ -1,0 +1,144 @@
+"""Creates nodes from a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...protocol import paths
+from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
+from ...protocol.codec import Record
+from ...protocol.node_spec import node_problem
+from ...protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn, SetDataTxn
+from ...server.core.engine import Engine
+from ...server.core.node import int32
+
+
+@dataclass(frozen=True)
+class Znode:
+    """A node for :func:`populate` with more than data.
+
+    Args:
+        data: Data of the node. Text is encoded as UTF-8.
+        children: The nodes below this one, as for :func:`populate`.
+        acl: A list or tuple of ACLs from zoolet.client.acl, kazoo.security or zoolet.protocol.acl. The default grants
+            all permissions to everyone.
+        container: Whether the node is a container.
+        ttl: Time to live: seconds without change after which the node is deleted, at least 0.001. None for never. A
+            container cannot have a time to live.
+        children_created: Number of children that were created below the node before *children*, which is also the
+            number of the next sequential child. It is from -2**31 to 2**31 - 1, and wraps around to negative numbers.
+    """
+
+    data: bytes | str | None = b""
+    children: Mapping[str, Any] = field(default_factory=dict)
+    acl: Sequence[Any] = OPEN_ACL_UNSAFE
+    container: bool = False
+    ttl: float | None = None
+    children_created: int = 0
+
+
+def populate(engine: Engine, nodes: Mapping[str, Any]) -> None:
+    """Create nodes.
+
+    Args:
+        engine: The engine with the tree.
+        nodes: The nodes by path or name. A value is bytes, text, None, a :class:`Znode`, or a dict of the nodes below.
+            Missing parents are created with empty data. If a node exists, only its data is set.
+
+    Raises:
+        ValueError: A path or a value is invalid. No node is created.
+    """
+    for path, node in list(flatten("", nodes)):
+        _make(engine, path, node)
+
+
+def flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
+    """Yield nodes by path, parents first.
+
+    Args:
+        above: Path of the parent of the nodes.
+        nodes: The nodes, as for :func:`populate`.
+
+    Raises:
+        ValueError: A path or a value is invalid.
+    """
+    if not isinstance(nodes, Mapping):
+        raise ValueError(f"{above or '/'}: {nodes!r} is not a dict of nodes by path or name")
+    for name, value in nodes.items():
+        if not isinstance(name, str):
+            raise ValueError(f"name must be a path or name below {above or '/'}, not {name!r}")
+        path = f"{above}/{name.strip('/')}" if name.strip("/") else above or "/"
+        if (reason := paths.path_error(path)) is not None:
+            raise ValueError(f"{name!r} below {above or '/'} is not a valid path or name: {reason}")
+        if isinstance(value, Mapping):
+            node = Znode(children=value)
+        elif isinstance(value, Znode):
+            node = value
+        elif value is None or isinstance(value, bytes | str):
+            node = Znode(value)
+        else:
+            raise ValueError(f"{path}: {value!r} is neither bytes, text, None, Znode nor a dict of children")
+        _check(path, node)
+        acl_list(path, node.acl)  # an invalid ACL raises now, before any node is created
+        yield path, node
+        yield from flatten("" if path == "/" else path, node.children)
+
+
+def acl_list(path: str, acl: object) -> AclList:
+    """Convert the ACL list of any client to the server's type.
+
+    Raises:
+        ValueError: *acl* is not a list or tuple of ACLs.
+    """
+    entries: list[ACL] = []
+    for entry in acl if isinstance(acl, Sequence) and not isinstance(acl, ACL | str | bytes) else [None]:
+        if isinstance(entry, list | tuple) and not hasattr(entry, "perms"):  # an entry of kazoo is a tuple
+            entries += acl_list(path, entry)
+            continue
+        perms, who = getattr(entry, "perms", None), getattr(entry, "id", None)  # ACLs of kazoo use the same names
+        scheme, name = getattr(who, "scheme", None), getattr(who, "id", None)
+        if not isinstance(perms, int) or not isinstance(scheme, str) or not isinstance(name, str):
+            raise ValueError(f"{path}: acl must be a list of ACLs from zoolet.client.acl or kazoo, not {acl!r}")
+        entries.append(ACL(int(perms), Id(scheme, name)))
+    return tuple(entries)
+
+
+def _check(path: str, node: Znode) -> None:
+    data = node.data.encode() if isinstance(node.data, str) else node.data
+    if (problem := node_problem(data, node.ttl, node.container, node.children_created)) is not None:
+        raise ValueError(f"{path}: {problem}")
+
+
+def _make(engine: Engine, path: str, node: Znode) -> None:
+    acl = acl_list(path, node.acl)
+    data = node.data.encode() if isinstance(node.data, str) else node.data
+    existing = engine.tree.get(path)
+    if existing is not None:
+        if data != b"" or existing.data is None:
+            engine.zxid += 1
+            engine.apply(SetDataTxn(path, data, existing.version + 1), 0)
+        return
+    missing = []  # a list instead of recursion, because a tree may be deeper than Python's stack
+    above = path[: path.rindex("/")]
+    while above and engine.tree.get(above) is None:
+        missing.append(above)
+        above = above[: above.rindex("/")]
+    for ancestor in reversed(missing):
+        _make(engine, ancestor, Znode())
+    above = path[: path.rindex("/")]
+    count = int32(engine.tree.find(above).creates + 1)
+    txn: Record
+    if node.container:
+        txn = CreateContainerTxn(path, data, acl, count)
+    elif node.ttl is not None:
+        txn = CreateTTLTxn(path, data, acl, count, round(node.ttl * 1000))
+    else:
+        txn = CreateTxn(path, data, acl, False, count)
+    engine.zxid += 1
+    engine.apply(txn, 0)
+    if node.children_created:  # no undo record is needed, because the undo of the create removes the node
+        created = engine.tree.find(path)
+        created.creates = node.children_created
+        created.encoding = None

@@ -1,0 +1,221 @@
+"""Reports: the state of a server as text and as an HTML page, and the leaks of its clients."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.hexadecimal import hexadecimal
+from ...protocol.operations import OpCode
+from ...protocol.recipe_names import NodeName, by_number, contender
+from ..frames.interceptor import Interceptor
+from ..frames.requests import OpView, RecordedRequest, shortened, view_of
+from ..signatures import Direction
+from . import views
+from .views import NodeView, SessionView
+
+if TYPE_CHECKING:
+    from ...server.core.engine import Engine
+
+MAX_OPERATIONS: Final = 20
+"""Number of operations that a report shows."""
+names: dict[Callable[[], int], str] = {}
+"""Names of the clients that fixtures have created, by functions that return the ids of their sessions."""
+Sections = Mapping[str, list[str]]
+"""The sections of a report: lines by title."""
+
+
+def of_server(engine: Engine, interceptor: Interceptor, sessions: Mapping[int, SessionView] | None = None) -> Sections:
+    """Return the state of a server. Sections about faults, pauses and locks are included only if they are not empty.
+
+    Args:
+        engine: Engine of the server.
+        interceptor: Faults and requests of the server.
+        sessions: The sessions, if the caller knows more about them than the engine.
+    """
+    tree, sessions = views.tree(engine), sessions or views.sessions(engine)
+    sections = {
+        "tree": [_node(node) for node in tree.values()],
+        "sessions": [_session(view, interceptor) for view in sessions.values()],
+        "watches": [f"{watch.path} {watch.kind} {hexadecimal(watch.session)}" for watch in views.watches(engine)],
+    }
+    return {**sections, **_optional("locks and elections", _queues(tree)), **of_interceptor(interceptor)}
+
+
+def _direction(direction: Direction) -> str:
+    return "" if direction == "both" else f" ({direction} only)"
+
+
+def of_interceptor(interceptor: Interceptor) -> Sections:
+    """Return the faults, pauses and requests of a server or proxy."""
+    waiting = [
+        entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
+    ]
+    requests = [request for request in interceptor.seen if request.opcode != OpCode.PING]
+    paused = [hexadecimal(id) + _direction(interceptor.paused[id]) for id in sorted(interceptor.paused)]
+    if interceptor.all_paused is not None:
+        paused = ["all clients" + _direction(interceptor.all_paused)]
+    return {
+        **_optional(
+            "requests that are held or delayed",
+            [f"{hexadecimal(request.session)} {request.view.title}, by {faults}" for request, faults in waiting],
+        ),
+        **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
+        **_optional("paused clients", paused),
+        f"last {MAX_OPERATIONS} operations": operations([*map(view_of, requests[-MAX_OPERATIONS:])]),
+    }
+
+
+def operations(ops: Sequence[OpView]) -> list[str]:
+    """Return a line for each operation: the seconds since the first operation, the client, and the details."""
+    known = _known()
+    return [
+        f"+{op.time - ops[0].time:.3f} s  {known.get(op.client) or hexadecimal(op.client)}  {op.details}" for op in ops
+    ]
+
+
+def _known() -> dict[int, str]:
+    """Return the names of sessions."""
+    return {id: name for session_id, name in names.items() if (id := session_id())}
+
+
+def as_text(seed: int, sections: Sections) -> str:
+    """Return a report as text."""
+    lines = [f"seed {seed}"]
+    for title, entries in sections.items():
+        lines += [f"{title}:", *(f"  {entry}" for entry in entries or ["none"])]
+    return "\n".join(lines)
+
+
+def _optional(title: str, lines: list[str]) -> dict[str, list[str]]:
+    return {title: lines} if lines else {}
+
+
+def _node(node: NodeView) -> str:
+    kinds = [
+        "ephemeral" if node.ephemeral_owner else "",
+        "container" if node.container else "",
+        f"ttl {node.ttl} s" if node.ttl is not None else "",
+        f"version {node.version}" if node.version else "",
+    ]
+    return " ".join([node.path, shortened(node.data), *filter(None, kinds)])
+
+
+def _session(view: SessionView, interceptor: Interceptor) -> str:
+    name = f" {known[view.id]}" if view.id in (known := _known()) else ""
+    last = interceptor.last.get(view.id)
+    now = interceptor.now()
+    ago = f", {now - last.time:.1f} s ago" if last is not None else ""
+    return (
+        f"{hexadecimal(view.id)}{name} timeout {view.timeout} s, {view.client or 'not connected'}, "
+        f"{len(view.ephemerals)} ephemerals, "
+        f"open for {now - interceptor.began.get(view.id, now):.1f} s, last operation: {_title(last)}{ago}, "
+        f"expires in {view.expires_in:.1f} s"
+    )
+
+
+def _title(request: RecordedRequest | None) -> str:
+    return view_of(request).title if request is not None else "none"
+
+
+def _queues(tree: Mapping[str, NodeView]) -> list[str]:
+    """Return the contenders for each lock, first come first. Locks are recognized by the names of their nodes."""
+    queues: dict[str, list[NodeName]] = {}
+    for path, node in tree.items():
+        if node.ephemeral_owner and (found := contender(path)) is not None:
+            queues.setdefault(path.rpartition("/")[0] or "/", []).append(found)
+    lines = []
+    for lock, nodes in sorted(queues.items()):
+        paths = [node.name for node in by_number(nodes)]
+        entries = [f"{hexadecimal(tree[path].ephemeral_owner)} {path.rpartition('/')[2]}" for path in paths]
+        lines += [f"{lock}: {len(paths)} contenders, first come first", *(f"  {entry}" for entry in entries)]
+    return lines
+
+
+def leaks(engine: Engine) -> list[str]:
+    """Return a line for each session, ephemeral node, lock contender and watch that clients have left.
+
+    A session without a connection is not a leak: its client may have been closed while it was disconnected.
+    """
+    lines = []
+    for session in views.sessions(engine).values():
+        if session.client is None:
+            continue
+        lines.append(f"session {hexadecimal(session.id)} is still open, from {session.client}")
+        for path in session.ephemerals:
+            kind = "lock contender" if contender(path) else "ephemeral node"
+            lines.append(f"{kind} {path} of session {hexadecimal(session.id)}")
+    lines += [
+        f"{watch.kind} watch on {watch.path} of session {hexadecimal(watch.session)}" for watch in views.watches(engine)
+    ]
+    return lines
+
+
+# --- HTML ---
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em;
+  color: #1c2024; background: #fff; }}
+h1 {{ font-size: 1.25em; overflow-wrap: anywhere; }}
+h2 {{ font-size: 1.1em; margin-top: 2em; }}
+h3 {{ font-size: 1em; }}
+pre {{ background: #f3f4f6; padding: .75em 1em; border-radius: 6px; overflow-x: auto; font-size: 13px; }}
+.none {{ color: #6b7280; }}
+@media (prefers-color-scheme: dark) {{ body {{ color: #e5e7eb; background: #15181c; }} pre {{ background: #20252b; }} }}
+</style></head><body>
+<h1>{title}</h1>
+<pre>{failure}</pre>
+{servers}
+</body></html>
+"""
+
+
+def as_html(test: str, failure: str, servers: Mapping[str, str]) -> str:
+    """Return a self-contained page for a failed test.
+
+    Args:
+        test: Name of the test.
+        failure: Traceback of the failure.
+        servers: State of each server, as :func:`as_text` returns it, by the server's name.
+    """
+    parts = []
+    for name, text in servers.items():
+        seed, *lines = text.splitlines()
+        parts.append(f"<h2>{escape(name)}</h2>\n<p>{escape(seed)}</p>")
+        sections: list[tuple[str, list[str]]] = []
+        for line in lines:
+            if line.startswith("  "):
+                sections[-1][1].append(escape(line[2:]))
+            else:
+                sections.append((escape(line.removesuffix(":")), []))
+        parts += [f"<h3>{title}</h3>\n<pre>{chr(10).join(entries)}</pre>" for title, entries in sections]
+    return _PAGE.format(title=escape(test), failure=escape(failure), servers="\n".join(parts))
+
+
+def file_name(test: str) -> str:
+    """Return the file name of a test's page: letters, digits and ``-_.``, and a checksum of the test's name."""
+    plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in test)
+    return f"{plain[-120:].lstrip('-.')}-{zlib.crc32(test.encode()):08x}.html"
+
+
+def write_page(directory: str, test: str, failure: str, servers: Mapping[str, str]) -> str:
+    """Write the page of a test, and return its path or an error message.
+
+    Args:
+        directory: Folder for the page, which is created if it is missing.
+        test: Name of the test.
+        failure: Traceback of the failure.
+        servers: State of each server, as for :func:`as_html`.
+    """
+    path = Path(directory) / file_name(test)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(as_html(test, failure, servers), encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        return f"cannot write {path}: {error.strerror}"
+    return str(path)

@@ -1,0 +1,227 @@
+"""``zoolet shell COMMAND``: one command, with the output and exit code of ZooKeeper's own shell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.zkcli import java_command
+
+import zoolet.__main__ as program
+from zoolet.__main__ import main
+from zoolet.testing import Server
+
+CODES: Final = {
+    "get /a": 0,
+    "listquota /a": 0,
+    "setquota -n x /a": 0,
+    "ls /": 0,
+    "get": 1,
+    "get /missing": 1,
+    "get relative": 1,
+    "get -z /a": 1,
+    "create /a": 1,
+    "delete -v 7 /a": 1,
+    "bogus": 127,
+}
+"""The exit code of each command."""
+
+
+class Ended(NamedTuple):
+    """The output and exit code of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+def one(capfd: pytest.CaptureFixture[str], hosts: str, *words: str) -> Ended:
+    """Execute one command in this process."""
+    code = main(["shell", "-server", hosts, *words])
+    out, err = capfd.readouterr()
+    return Ended(code, out, err)
+
+
+def test_exit_codes(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        server.populate({"/a": "one"})
+        codes = {line: one(capfd, server.hosts, *line.split()).code for line in CODES}
+    assert codes == CODES
+
+
+@pytest.mark.slow
+def test_zkcli_has_same_exit_codes() -> None:
+    require_apache()
+    with ApacheZooKeeper() as apache:
+        main(["shell", "-server", apache.hosts, "create", "/a", "one"])
+        processes = {
+            line: subprocess.Popen(
+                java_command("3.8", "-server", apache.hosts, *line.split()),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for line in CODES
+        }
+        codes = {line: process.wait(60) for line, process in processes.items()}
+    assert codes == CODES
+
+
+def test_only_result_is_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        server.populate({"/a": "one"})
+        assert one(capfd, server.hosts, "get", "/a") == (0, "one\n", "")
+        assert one(capfd, server.hosts, "create", "/b") == (0, "", "Created /b\n")
+        assert one(capfd, server.hosts, "get", "/c") == (1, "", "Node does not exist: /c\n")
+
+
+def test_chroot_applies_to_one_command(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        server.populate({"/app/a": "one"})
+        hosts = f"{server.hosts}/app"
+        assert one(capfd, hosts, "get", "/a").out == "one\n"
+        assert one(capfd, hosts, "create", "/b", "x").err == "Created /b\n"
+        assert one(capfd, hosts, "create", "/b", "x").err == "Node already exists: /b\n"
+        assert one(capfd, hosts, "ls", "-R", "/").out == "/\n/a\n/b\n"
+        assert server.tree()["/app/b"].data == b"x"
+
+
+def test_no_server(capfd: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+    code, out, err = one(capfd, f"127.0.0.1:{port}", "get", "/a")
+    assert (code, out) == (1, "")
+    assert err.startswith("KeeperErrorCode = ConnectionLoss")
+    assert f"127.0.0.1:{port}" in err
+    assert err.count("\n") == 1
+
+
+def test_command_waits_for_late_server(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        server.refuse_connections()
+        timer = threading.Timer(0.2, server.accept_connections)
+        timer.start()
+        assert one(capfd, server.hosts, "-waitforconnection", "ls", "/").out == "[zookeeper]\n"
+
+
+@pytest.mark.parametrize("hosts", ["", "host:99999", "127.0.0.1:1/bad//chroot"])
+def test_bad_connect_string_is_refused_in_one_line(capfd: pytest.CaptureFixture[str], hosts: str) -> None:
+    code, out, err = one(capfd, hosts, "get", "/a")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_json(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        server.populate({"/a": "one", "/b": b"\xff\x00"})
+        assert one(capfd, server.hosts, "--json", "get", "/a").out == '{"path": "/a", "data": "one"}\n'
+        assert one(capfd, server.hosts, "get", "/b", "--json").out == '{"path": "/b", "data": {"base64": "/wA="}}\n'
+        assert one(capfd, server.hosts, "--json", "create", "/c").out == '{"created": "/c"}\n'
+        assert one(capfd, server.hosts, "--json", "ls", "/").out.startswith('{"path": "/", "children": ["a", "b", "c"')
+
+
+def test_options_may_follow_address(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        server.populate({"/a": b"one"})
+        assert main(["shell", "--no-colour", server.hosts, "--json", "-timeout", "3000", "get", "/a"]) == 0
+        assert capfd.readouterr().out == '{"path": "/a", "data": "one"}\n'
+
+
+def test_credentials(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        main(["shell", "-server", server.hosts, "--auth", "digest:u:p", "create", "/s", "x", "auth::cdrwa"])
+        assert one(capfd, server.hosts, "get", "/s").code == 1
+        assert one(capfd, server.hosts, "--auth", "digest:u:p", "get", "/s").out == "x\n"
+
+
+def test_data_is_written_unchanged_to_pipe() -> None:
+    data = b"\x1b]0;title\x07\xff\xfe\n"
+    with Server() as server:
+        server.populate({"/a": data})
+        command = [sys.executable, "-m", "zoolet", "shell", "-server", server.hosts, "get", "/a"]
+        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    assert done.stdout == data + b"\n"
+
+
+def test_reader_may_close_output_early() -> None:
+    with Server() as server:
+        server.populate({f"/a{number:05}": b"" for number in range(20_000)})
+        command = (
+            f"'{sys.executable}' -m zoolet shell -server {server.hosts} ls -R / | head -n 2; exit ${{PIPESTATUS[0]}}"
+        )
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("/\n/a00000\n", "", 1)
+
+
+@pytest.mark.slow
+def test_shell_imports_only_client(tmp_path: Path) -> None:
+    """The number in the README is measured on an idle machine; this test finds only large regressions."""
+    code = "import sys, zoolet.cli.shell.interpreter; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""}
+    )
+    loaded = set(done.stdout.split())
+    assert "zoolet.client.aio.client" in loaded
+    assert not {name for name in loaded if name.startswith(("zoolet.server", "zoolet.client.recipes"))}
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">/dev/full"])
+def test_closed_or_full_streams_cause_no_traceback(closed: str) -> None:
+    with Server() as server:
+        command = f"'{sys.executable}' -m zoolet shell -server {server.hosts} ls / {closed}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1)
+
+
+def test_ctrl_c_stops_script_with_open_input() -> None:
+    with Server() as server:
+        command = [sys.executable, "-m", "zoolet", "shell", "-server", server.hosts]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"ls /\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"[zookeeper]\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(5) == 130
+
+
+def test_script_continues_after_error_and_exits_with_last_code() -> None:
+    with Server() as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "zoolet", "shell", "-server", server.hosts],
+            input="get /missing\ncreate /a one\n\nget /a\nbogus\nget /missing\nquit\ncreate /never\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "/never" not in server.tree()
+    assert (done.stdout, done.returncode) == ("one\n", 1)
+
+
+def test_first_word_may_be_server(capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        assert main(["shell", server.hosts, "ls", "/"]) == 0
+    assert capfd.readouterr().out == "[zookeeper]\n"
+
+
+def test_ctrl_c_while_modules_are_imported_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    def imports(words: object) -> object:
+        seen.append(signal.getsignal(signal.SIGINT))
+        return lambda: seen.append(signal.getsignal(signal.SIGINT)) or 0
+
+    monkeypatch.setattr(program, "_import", imports)
+    monkeypatch.setattr(sys, "argv", ["zoolet", "shell"])
+
+    assert main() == 0
+    assert seen == [signal.SIG_DFL, signal.default_int_handler]

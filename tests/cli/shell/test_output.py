@@ -1,0 +1,104 @@
+"""Output to a terminal never contains control characters from data."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.shells import Screen
+
+from zoolet.cli.shell.nodes_text import shown_data
+from zoolet.cli.shell.output import Output
+from zoolet.cli.shell.texts import date, hexdump, printable
+from zoolet.protocol.hexadecimal import hexadecimal
+
+
+@given(st.binary())
+def test_no_data_controls_a_terminal(data: bytes) -> None:
+    shown = printable(data.decode("utf-8", "surrogateescape"))
+    assert all(character.isprintable() or character in "\n\t\xa0\u3000" for character in shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("café \u4f60", "café \u4f60"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("a\rb", "a\\x0db"),
+        ("\x9b", "\\x9b"),
+        ("\u202e", "\\u202e"),
+        ("\U000e0001", "\\U000e0001"),
+        (b"\xff".decode("utf-8", "surrogateescape"), "\\xff"),
+        ("two\nlines\t.", "two\nlines\t."),
+    ],
+)
+def test_unprintable_text_is_replaced(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_pipe_gets_raw_data_and_terminal_escaped() -> None:
+    pipe, terminal = Screen(), Screen(terminal=True)
+    for screen in (pipe, terminal):
+        Output(screen, screen).show(None, ["\x1b[2J"])
+    assert (pipe.pop(), terminal.pop()) == ("\x1b[2J\n", "\\x1b[2J\n")
+
+
+def test_errors_and_events_are_harmless_on_a_terminal() -> None:
+    screen = Screen(terminal=True)
+    out = Output(screen, screen, colour=True)
+    out.error("\x1b]0;x\x07")
+    out.event("\x1b]0;x\x07", {})
+    assert "\x1b]" not in screen.getvalue()
+
+
+def test_colours_only_where_they_are_wanted() -> None:
+    plain, coloured, pipe = Screen(terminal=True), Screen(terminal=True), Screen()
+    Output(plain, plain).error("no")
+    Output(coloured, coloured, colour=True).error("no")
+    Output(pipe, pipe, colour=True).error("no")
+    assert (plain.pop(), coloured.pop(), pipe.pop()) == ("no\n", "\x1b[31mno\x1b[0m\n", "no\n")
+
+
+def test_json_is_a_line_each() -> None:
+    screen = Screen()
+    out = Output(screen, screen, as_json=True)
+    out.show({"a": "\u2028\n"}, ["text"])
+    out.remark("text")
+    out.remark("text", {"b": 1})
+    out.event("text", {"c": 1})
+    assert [json.loads(line) for line in screen.pop().splitlines()] == [{"a": "\u2028\n"}, {"b": 1}, {"c": 1}]
+
+
+def test_numbers_as_java_prints_them() -> None:
+    assert (hexadecimal(26), hexadecimal(-1)) == ("0x1a", "0xffffffffffffffff")
+
+
+@pytest.mark.parametrize("milliseconds", [(1 << 63) - 1, -1 << 63, 1 << 62])
+def test_any_time_can_be_printed(milliseconds: int) -> None:
+    assert date(milliseconds)
+
+
+def test_bytes_are_printed_as_table() -> None:
+    assert hexdump(b"") == [""]
+    assert hexdump(bytes(range(0x41, 0x53)))[3:5] == [
+        "|00000000| 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 4f 50 |ABCDEFGHIJKLMNOP|",
+        "|00000010| 51 52                                           |QR              |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (None, ""),
+        (b"", ""),
+        (b"text", "text"),
+        (b"a\nb", "(3 bytes)"),
+        (b"\xff", "(1 bytes)"),
+        (b"x" * 500, "(500 bytes)"),
+    ],
+)
+def test_data_in_a_line(data: bytes | None, shown: str) -> None:
+    assert shown_data(data) == shown

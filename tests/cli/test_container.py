@@ -1,0 +1,168 @@
+"""The entry point of an image: the variables of three other images, and a daemon that runs with them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from zoolet.cli.container import jaas_file, settings_of, status_words, unknown_variables, users_of, with_files
+from zoolet.client.blocking import Client
+from zoolet.server.config import Config, ConfigError, build
+from zoolet.server.config.jaas import users
+
+ZOOLET: Final = [sys.executable, "-m", "zoolet"]
+
+
+def configured(**environment: str) -> Config:
+    """Build the configuration for an environment."""
+    return build(settings_of(environment, lambda users: "/dev/null"))
+
+
+def test_container_without_variables_serves_and_keeps_data() -> None:
+    config = configured()
+
+    assert (config.host, config.port, config.storage.data_dir) == (None, 2181, "/data")
+    assert config.admin.port is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        # the official image
+        ({"ZOO_TICK_TIME": "500", "ZOO_MAX_CLIENT_CNXNS": "7"}, {"settings.tick_time": 500, "max_client_cnxns": 7}),
+        ({"ZOO_DATA_DIR": "/d", "ZOO_DATA_LOG_DIR": "/l"}, {"storage.data_dir": "/d", "storage.log_dir": "/l"}),
+        ({"ZOO_ADMINSERVER_ENABLED": "true"}, {"admin.port": 8080, "admin.host": "0.0.0.0"}),
+        ({"ZOO_ADMINSERVER_ENABLED": "false"}, {"admin.port": None}),
+        ({"ZOO_CFG_EXTRA": "jute.maxbuffer=4096 snapCount=10"}, {"settings.max_frame": 4096, "storage.snap_count": 10}),
+        ({"ZOO_SERVERS": "server.1=zoo1:2888:3888;2182"}, {"port": 2182}),
+        ({"ZOO_4LW_COMMANDS_WHITELIST": "*"}, {"whitelist": ("*",)}),
+        # Bitnami's
+        ({"ALLOW_EMPTY_PASSWORD": "yes"}, {"storage.data_dir": "/bitnami/zookeeper/data"}),
+        ({"ALLOW_ANONYMOUS_LOGIN": "yes"}, {"storage.data_dir": "/bitnami/zookeeper/data"}),
+        ({"ZOO_SERVER_ID": "1"}, {"storage.data_dir": "/bitnami/zookeeper/data"}),
+        ({"ZOO_PORT_NUMBER": "2183", "ZOO_MAX_CNXNS": "9"}, {"port": 2183, "max_cnxns": 9}),
+        ({"ZOO_ENABLE_ADMIN_SERVER": "yes", "ZOO_ADMIN_SERVER_PORT_NUMBER": "8081"}, {"admin.port": 8081}),
+        ({"ZOO_ENABLE_PROMETHEUS_METRICS": "yes"}, {"admin.metrics": True, "admin.metrics_port": 7000}),
+        ({"ZOO_CFG_jute_maxbuffer": "8192"}, {"settings.max_frame": 8192}),
+        ({"ZOO_SERVERS": "zookeeper:2888:3888::1"}, {"port": 2181}),
+        # Confluent's
+        ({"ZOOKEEPER_CLIENT_PORT": "2184"}, {"port": 2184, "storage.data_dir": "/var/lib/zookeeper/data"}),
+        ({"ZOOKEEPER_TICK_TIME": "1000", "ZOOKEEPER_SYNC_LIMIT": "2"}, {"settings.tick_time": 1000}),
+    ],
+)
+def test_variables_of_other_images_have_same_effect(environment: dict[str, str], expected: dict[str, Any]) -> None:
+    config = configured(**environment)
+
+    for name, value in expected.items():
+        found: Any = config
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert found == value, name
+
+
+def test_unknown_variables_are_named() -> None:
+    environment = {
+        "ZOO_TIC_TIME": "1",
+        "ZOO_CFG_x": "",
+        "ZOO_TICK_TIME": "1",
+        "ZOOKEEPER_PORT_2181_TCP": "",
+        "ZOO_SERVICE_HOST": "",
+        "ZOO_PORT_2181_TCP": "",
+        "PATH": "",
+    }
+
+    assert unknown_variables(environment) == ["ZOO_TIC_TIME"]
+
+
+def test_ensemble_is_refused() -> None:
+    servers = "server.1=a:2888:3888;2181 server.2=b:2888:3888;2181"
+
+    with pytest.raises(ConfigError, match="2 servers are configured"):
+        configured(ZOO_SERVERS=servers)
+
+
+def test_users_have_a_password_each() -> None:
+    assert users_of({"ZOO_SERVER_USERS": "a,b", "ZOO_SERVER_PASSWORDS": "1,2"}) == {"a": "1", "b": "2"}
+    with pytest.raises(ConfigError, match="for each of them"):
+        users_of({"ZOO_SERVER_USERS": "a,b", "ZOO_SERVER_PASSWORDS": "1"})
+
+
+def test_password_may_have_any_character() -> None:
+    path = jaas_file({"bob": 'a"b\\c;{'})
+
+    assert users(path) == {"bob": 'a"b\\c;{'}
+    Path(path).unlink()
+
+
+def test_variables_of_kubernetes_service_do_not_set_port() -> None:
+    assert configured(ZOO_PORT="tcp://10.0.0.1:2181").port == 2181
+
+
+def test_variable_is_read_from_file(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("s3cret\n")
+
+    assert with_files({"ZOO_SERVER_PASSWORDS_FILE": str(file)})["ZOO_SERVER_PASSWORDS"] == "s3cret"
+    with pytest.raises(ConfigError, match="ZOO_SERVER_PASSWORDS_FILE: cannot read /none: No such file"):
+        with_files({"ZOO_SERVER_PASSWORDS_FILE": "/none"})
+
+
+def test_wrong_value_names_its_variable() -> None:
+    with pytest.raises(ConfigError, match="environment variable ZOO_TICK_TIME: tickTime must be a whole number"):
+        configured(ZOO_TICK_TIME="soon")
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({}, ["127.0.0.1:2181"]),
+        ({"ZOO_PORT_NUMBER": "9"}, ["127.0.0.1:9"]),
+        ({"ZOO_TLS_CLIENT_ENABLE": "yes"}, ["http://127.0.0.1:8080/readyz"]),
+    ],
+)
+def test_health_check_uses_port_of_container(environment: dict[str, str], words: list[str]) -> None:
+    assert status_words(environment) == words
+
+
+@pytest.mark.parametrize("words", [[], ["zkServer.sh", "start-foreground"]])
+def test_container_runs_with_environment_of_official_image(tmp_path: Path, words: list[str]) -> None:
+    environ = {**os.environ, "ZOO_PORT": "0", "ZOO_DATA_DIR": str(tmp_path), "ZOO_ADMINSERVER_ENABLED": "false"}
+    command = [*ZOOLET, "container", *words]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready = re.fullmatch(r"zoolet ready on 0\.0\.0\.0:(\d+)\n", process.stdout.readline())
+        assert ready is not None
+        with Client(f"127.0.0.1:{ready[1]}") as zk:
+            assert zk.create("/a", b"") == "/a"
+        process.terminate()
+        assert process.wait(10) == 0
+    assert list(tmp_path.glob("version-2/log.*"))
+
+
+def test_mounted_file_is_used_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_text(f"clientPort=0\nclientPortAddress=127.0.0.1\ndataDir={tmp_path}/data\n")
+    environ = {**os.environ, "ZOO_CONF_DIR": str(tmp_path), "ZOO_TICK_TIME": "nonsense"}
+    with subprocess.Popen([*ZOOLET, "container"], env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("zoolet ready on 127.0.0.1:")
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def test_other_command_is_run_in_place_of_daemon() -> None:
+    done = subprocess.run([*ZOOLET, "container", "echo", "hello"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+
+
+def test_missing_command_of_container_is_one_line_and_127() -> None:
+    done = subprocess.run([*ZOOLET, "container", "no-such-command"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (127, "")
+    assert done.stderr == "zoolet container: cannot run no-such-command: No such file or directory\n"

@@ -1,0 +1,227 @@
+"""``zoolet serve --data-dir``: invalid directories are refused with one line, and never changed."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from support.daemon import SERVE, DaemonProcess, running
+
+from zoolet.__main__ import main
+from zoolet.client.blocking import Client
+
+pytestmark = pytest.mark.slow
+HEADER = b"ZKSN" + b"\0\0\0\2" + b"\xff" * 8
+
+
+def test_directory_reopens_in_1_gb_address_space(tmp_path: Path) -> None:
+    small = ["sh", "-c", 'ulimit -v 1048576; exec "$@"', "sh"]
+    daemon = DaemonProcess("--data-dir", str(tmp_path))
+    daemon.command = [*small, *daemon.command]
+
+    with daemon, Client(daemon.hosts) as zk:
+        zk.create("/a", b"1")
+    with daemon, Client(daemon.hosts) as zk:
+        data, _ = zk.get("/a")
+    verify = [*small, sys.executable, "-m", "zoolet", "datadir", "verify", str(tmp_path)]
+    verified = subprocess.run(verify, capture_output=True, check=False)
+
+    assert data == b"1"
+    assert verified.returncode == 0
+
+
+def refused(*options: str, code: int = 1) -> str:
+    """Run a daemon that fails to start; return its error message, which must be one line."""
+    done = subprocess.run([*SERVE, *options], capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
+    return done.stderr
+
+
+def files_in(folder: Path) -> dict[Path, bytes | None]:
+    """Return the content of a folder."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def other_version(folder: Path) -> None:
+    """Create a directory of an unsupported version."""
+    (folder / "version-3").mkdir()
+
+
+def foreign(folder: Path) -> None:
+    """Create an unrelated file."""
+    (folder / "letter.txt").write_text("dear")
+
+
+def only_a_log(folder: Path) -> None:
+    """Create a log without a snapshot."""
+    (folder / "version-2").mkdir()
+    (folder / "version-2" / "log.1").write_bytes(b"ZKLG" + b"\0\0\0\2" + bytes(8))
+
+
+def no_snapshot(folder: Path) -> None:
+    """Create a snapshot that is an unrelated file."""
+    (folder / "version-2").mkdir()
+    (folder / "version-2" / "snapshot.0").write_bytes(b"dear")
+
+
+def newer_snapshot(folder: Path) -> None:
+    """Create a snapshot of an unsupported version."""
+    (folder / "version-2").mkdir()
+    (folder / "version-2" / "snapshot.0").write_bytes(HEADER.replace(b"\2", b"\3") + bytes(100))
+
+
+def truncated_gzip(folder: Path) -> None:
+    """Create a truncated compressed snapshot."""
+    (folder / "version-2").mkdir()
+    (folder / "version-2" / "snapshot.0.gz").write_bytes(gzip.compress(HEADER + bytes(100))[:-12])
+
+
+def snappy(folder: Path) -> None:
+    """Create a snapshot compressed with snappy."""
+    (folder / "version-2").mkdir()
+    (folder / "version-2" / "snapshot.0.snappy").write_bytes(b"\x82SNAPPY\0")
+
+
+def stop(client: KazooClient) -> None:
+    """Stop a client, and close its sockets."""
+    client.stop()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (other_version, "unsupported data version: expected version-2, found version-3"),
+        (only_a_log, "found a log but no snapshot"),
+        (no_snapshot, "no snapshot can be used"),
+        (newer_snapshot, "unsupported snapshot version: expected 2, found 3"),
+        (truncated_gzip, "the gzip stream is damaged"),
+        (snappy, "compressed with snappy are not supported"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_invalid_data_directory_is_refused_and_unchanged(
+    tmp_path: Path, make: Callable[[Path], None], reason: str
+) -> None:
+    make(tmp_path)
+    before = files_in(tmp_path)
+
+    line = refused("--port", "0", "--data-dir", str(tmp_path))
+
+    assert str(tmp_path) in line
+    assert reason in line
+    assert files_in(tmp_path) == before
+
+
+def test_file_and_unwritable_place_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "file: not a directory" in refused("--port", "0", "--data-dir", str(tmp_path / "file"), code=2)
+    message = "/proc/zoolet: cannot create the data directory: No such file or directory"
+    assert message in refused("--port", "0", "--data-dir", "/proc/zoolet", code=2)
+
+
+def test_two_servers_on_one_directory(tmp_path: Path) -> None:
+    with DaemonProcess("--data-dir", str(tmp_path)) as first:
+        line = refused("--port", "0", "--data-dir", str(tmp_path))
+        assert (
+            line == f"zoolet serve: {tmp_path}: another server (process {first.process.pid}) is using this directory\n"
+        )
+    with DaemonProcess("--data-dir", str(tmp_path)):
+        pass
+
+
+def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    with DaemonProcess("--data-dir", str(tmp_path / "new")):
+        pass
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    assert modes == {0o600}
+    assert (tmp_path / "new" / "version-2").stat().st_mode & 0o777 == 0o700
+
+
+def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
+    data, logs = tmp_path / "data", tmp_path / "logs"
+    options = ("--data-dir", str(data), f"-DdataLogDir={logs}")
+    with DaemonProcess(*options) as server:
+        client = KazooClient(server.hosts)
+        client.start()
+        client.create("/a", b"1")
+        stop(client)
+    names = [path.name.partition(".")[0] for path in (logs / "version-2").iterdir()]
+    assert sorted(names) == ["log", "zoolet"]
+    with DaemonProcess(*options) as server:
+        client = KazooClient(server.hosts)
+        client.start()
+        assert client.get("/a")[0] == b"1"
+        stop(client)
+    with DaemonProcess("--data-dir", str(data)) as server:  # the directory records the place of its logs
+        client = KazooClient(server.hosts)
+        client.start()
+        assert client.get("/a")[0] == b"1"
+        stop(client)
+    (tmp_path / "other").mkdir()
+    line = refused("--port", "0", "--data-dir", str(data), f"-DdataLogDir={tmp_path / 'other'}")
+    assert f"zoolet.logs names {logs} as the log directory" in line
+    assert "logs belong in dataLogDir" in refused("--port", "0", "--data-dir", str(logs), f"-DdataLogDir={data}")
+
+
+def test_conf_names_directory(tmp_path: Path) -> None:
+    with DaemonProcess("--data-dir", str(tmp_path), "-D4lw.commands.whitelist=*") as server:
+        with socket.create_connection((server.host, server.port)) as link:
+            link.sendall(b"conf")
+            answer = b"".join(iter(lambda: link.recv(4096), b"")).decode()
+    assert f"dataDir={tmp_path}/version-2\n" in answer
+    assert f"dataLogDir={tmp_path}/version-2\n" in answer
+    assert "dataDirSize=0\n" not in answer
+
+
+def test_daemon_without_directory_writes_no_file(tmp_path: Path) -> None:
+    command = [*SERVE, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_log_reports_recovered_state(tmp_path: Path) -> None:
+    with running("--port", "0", "--data-dir", str(tmp_path)) as daemon:
+        assert daemon.log_until("nodes and 0 sessions at zxid 0x")
+        assert daemon.port()
+
+
+def test_log_status_and_datadir_count_same_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running("--port", "0", "--data-dir", str(tmp_path)) as daemon:
+        logged = re.search(r": loaded (\d+) nodes and", daemon.log_until("nodes and 0 sessions at zxid 0x"))
+        main(["status", f"127.0.0.1:{daemon.port()}"])
+    main(["datadir", "show", str(tmp_path)])
+    main(["datadir", "verify", str(tmp_path)])
+
+    assert logged is not None
+    counts = re.findall(r"(?:, |nodes +|: )(\d+)(?: nodes|, of which)", capsys.readouterr().out)
+    assert set(counts) == {logged[1]}
+    assert len(counts) >= 3
+
+
+def test_passwords_with_key_are_stable(tmp_path: Path) -> None:
+    options = ("--data-dir", str(tmp_path), "-Dzoolet.keyedPasswords=true")
+    with DaemonProcess(*options) as server:
+        client = KazooClient(server.hosts)
+        client.start()
+        session, password = client.client_id
+    with DaemonProcess(*options) as server:
+        client.set_hosts(server.hosts)
+        other = KazooClient(server.hosts, client_id=(session, password))
+        other.start()
+        assert other.client_id == (session, password)
+        stop(other)
+    stop(client)
+    assert (tmp_path / "zoolet.key").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "zoolet.key").write_bytes(b"short")
+    assert "expected a session password key of 32 bytes, found 5" in refused("--port", "0", *options)

@@ -1,0 +1,70 @@
+"""The log of a daemon: levels, changes of levels at run time, sessions, slow requests, the audit file, JSON lines."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+
+import pytest
+from support.daemon import running
+
+from zoolet.client.blocking import Client
+
+
+def test_sessions_are_logged_at_debug() -> None:
+    with running("--port", "0", "--log-level", "debug") as daemon:
+        with Client(f"127.0.0.1:{daemon.port()}") as zk:
+            session = f"session 0x{zk.session_id:x}"
+        assert session in daemon.log_until(" opened: 127.0.0.1:")
+        assert session in daemon.log_until(" closed: 127.0.0.1:")
+
+
+def test_log_level_is_changed_at_run_time() -> None:
+    pytest.importorskip("h11")
+    with running("--port", "0", "--admin-port", "0") as daemon:
+        port = daemon.port()
+        url, token = daemon.read_line(1).split()[-1], daemon.read_line(1).split()[-1]
+        request = urllib.request.Request(
+            f"{url}commands/log_level?level=debug", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request, timeout=5) as response:
+            assert json.loads(response.read())["level"] == "DEBUG"
+        daemon.log_until("the log level was set to DEBUG on the admin port by 127.0.0.1")
+        with Client(f"127.0.0.1:{port}"):
+            daemon.log_until(" opened: 127.0.0.1:")
+
+
+def test_lines_of_json_have_iso_times() -> None:
+    with running("--port", "0", "--log-level", "debug", "--log-format", "json") as daemon:
+        with Client(f"127.0.0.1:{daemon.port()}"):
+            line = json.loads(daemon.log_until(" opened: "))
+
+    assert line["logger"] == "zoolet.server.sessions"
+    assert line["time"][10] == "T"
+    assert line["time"].endswith("+00:00")
+
+
+def test_audit_log_is_written_to_file(tmp_path: Path) -> None:
+    file = tmp_path / "audit.log"
+    options = ("-Daudit.enable=true", f"-Dzoolet.auditFile={file}", "--log-level", "error")
+    with running("--port", "0", *options) as daemon:
+        with Client(f"127.0.0.1:{daemon.port()}") as zk:
+            zk.create("/a", b"")
+            zk.create("/e", b"", ephemeral=True)
+
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "operation=create\tznode=/a\tznode_type=persistent\tresult=success\n" in file.read_text()
+    operations = [line.partition("operation=")[2].split("\t")[0] for line in file.read_text().splitlines()]
+    deleted = "ephemeralZNodeDeletionOnSessionCloseOrExpire"
+    assert operations == ["serverStart", "create", "create", deleted, "serverStop"]
+
+
+def test_slow_batches_are_logged() -> None:
+    with running("--port", "0", "-Dzoolet.slowRequestMs=1") as daemon:
+        with Client(f"127.0.0.1:{daemon.port()}") as zk:
+            calls = zk.transaction()
+            for number in range(2_000):
+                calls.create(f"/n{number}", b"")
+            calls.commit()
+            assert f"session 0x{zk.session_id:x}" in daemon.log_until("slow batch of requests: ")

@@ -1,0 +1,117 @@
+"""Completion scripts and manual pages, generated from the parsers of the commands."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from zoolet.__main__ import main
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = ROOT / "docs" / "man"
+COMMANDS: Final = frozenset(
+    "backup check completion console container datadir dump fault load locks proxy push run serve shell status "
+    "top".split()
+)
+
+
+def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the completion script for a shell."""
+    assert main(["completion", shell]) == 0
+    return capsys.readouterr().out
+
+
+def in_shell(*command: str, text: str) -> str:
+    """Run a shell with a script on its stdin, and return its output."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["zoolet", "lo"], {"load", "locks"}),
+        (["zoolet", "locks", "--j"], {"--json"}),
+        (["zoolet", "shell", "getE"], {"getEphemerals"}),
+        (["zoolet", "serve", "--data"], {"--data-dir"}),
+        (["zoolet", "serve", "--compat", "''"], {"3.8", "3.9"}),
+        (["zoolet", "serve", "--log-level", "w"], {"warning"}),
+        (["zoolet", "serve", "--log-format", "''"], {"text", "json"}),
+        (["zoolet", "datadir", "v"], {"verify"}),
+        (["zoolet", "completion", "z"], {"zsh"}),
+        (["zoolet", "serve", "--tls-cert", "--"], set()),  # files
+    ],
+)
+def test_bash_completes(words: list[str], expected: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = script("bash", capsys)
+    text += f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _zoolet; echo ${{COMPREPLY[@]}}\n"
+    assert set(in_shell("bash", "--norc", text=text).split()) == expected
+
+
+def test_fish_completes(capsys: pytest.CaptureFixture[str]) -> None:
+    text = script("fish", capsys) + "complete -C 'zoolet lo'\ncomplete -C 'zoolet shell getE'\n"
+    words = [line.split("\t")[0] for line in in_shell("fish", "--no-config", text=text).splitlines()]
+    assert words == ["load", "locks", "getEphemerals"]
+
+
+def test_fish_completes_values(capsys: pytest.CaptureFixture[str]) -> None:
+    text = script("fish", capsys) + "complete -C 'zoolet serve --compat '\n"
+    words = [line.split("\t")[0] for line in in_shell("fish", "--no-config", text=text).splitlines()]
+    assert words == ["3.8", "3.9"]
+
+
+def test_zsh_completes(capsys: pytest.CaptureFixture[str]) -> None:
+    stubs = "compdef() { }\n_describe() { local -a list; list=(${(P)2}); print -l -- ${list%%:*} }\n"
+    text = stubs + script("zsh", capsys) + "words=(zoolet locks -); CURRENT=3; _zoolet\n"
+    text += "words=(zoolet serve --compat ''); CURRENT=4; _zoolet\n"
+    assert {"--watch", "3.8", "3.9"} <= {*in_shell("zsh", "-f", text=text).split()}
+
+
+# --- manual pages ---
+
+
+def test_each_command_has_a_page_and_they_are_new() -> None:
+    """``make docs`` writes the pages."""
+    code = "import json, manual; print(json.dumps(manual.manual()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "docs" / "_build", capture_output=True, text=True, check=True
+    )
+    import json
+
+    pages = json.loads(done.stdout)
+    assert set(pages) == {"zoolet.1", *(f"zoolet-{name}.1" for name in COMMANDS)}
+    assert {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()} == pages
+
+
+@pytest.mark.parametrize("name", ["zoolet", *sorted(f"zoolet-{name}" for name in COMMANDS)])
+def test_manual_page_is_readable_by_man(name: str) -> None:
+    if shutil.which("man") is None or shutil.which("groff") is None:
+        pytest.skip("man is not installed")
+    done = subprocess.run(
+        ["man", "--warnings", "-l", str(FOLDER / f"{name}.1")], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert "NAME" in re.sub(".\b", "", done.stdout)
+
+
+def test_manual_page_of_serve_has_all_sections() -> None:
+    text = (FOLDER / "zoolet-serve.1").read_text(encoding="utf-8")
+    assert [*re.findall(r"^\.SH (PROPERTIES|SIGNALS|EXIT STATUS|EXAMPLES)$", text, re.M)] == [
+        "PROPERTIES", "SIGNALS", "EXIT STATUS", "EXAMPLES",
+    ]  # fmt: skip
+    assert {"SIGHUP", "SIGUSR1", "SIGUSR2"} <= {*re.findall(r"SIG\w+", text)}
+
+
+def test_page_of_shell_lists_its_commands() -> None:
+    text = (FOLDER / "zoolet-shell.1").read_text(encoding="utf-8")
+    for name in ("create", "getAllChildrenNumber", "setquota", "tree", "watch"):
+        assert f"\\fB{name}" in text

@@ -1,0 +1,110 @@
+"""The options of the ``zoolet`` command, and their rows in the table of keys."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from zoolet.cli.program import GROUPS, main, parser
+from zoolet.server.config import KEYS, Key
+
+COMMANDS = [
+    "serve", "datadir", "backup", "container", "status", "top", "shell", "locks", "console", "dump", "load", "push",
+    "run", "proxy", "fault", "check", "completion",
+]  # fmt: skip
+WITH_OPTION = [key for key in KEYS if key.option is not None]
+
+
+def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the help of a command, on one line."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    return re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+def test_options_stand_for_keys() -> None:
+    assert {key.option: key.name for key in WITH_OPTION} == {
+        "--host": "clientPortAddress",
+        "--port": "clientPort",
+        "--data-dir": "dataDir",
+        "--admin-port": "admin.serverPort",
+        "--admin-token-file": "zoolet.adminTokenFile",
+        "--secure-port": "secureClientPort",
+        "--tls-cert": "ssl.keyStore.location",
+        "--tls-key": "ssl.keyStore.key.location",
+        "--tls-ca": "ssl.trustStore.location",
+    }
+
+
+def test_without_a_command_help_is_printed_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+
+    assert out == ""
+    assert err.startswith("usage: zoolet ")
+    assert "run the daemon" in err
+
+
+@pytest.mark.parametrize("key", WITH_OPTION, ids=lambda key: key.option)
+def test_option_sets_key_of_its_row(key: Key) -> None:
+    options = parser().parse_args(["serve", str(key.option), key.example])
+
+    assert getattr(options, key.name) == key.example
+
+
+@pytest.mark.parametrize("key", WITH_OPTION, ids=lambda key: key.option)
+def test_help_describes_option_like_its_row(key: Key, capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of("serve", capsys)
+
+    sentence = re.split(r"\.(?: |$)", key.help.replace("`", ""))[0]
+    words = re.sub(r"^(The|An?) ", "", sentence)[1:]
+    default = f", default {key.default}" if key.default else ""
+
+    assert f"{key.option} " in text
+    assert f"{words} ({key.name}{default})" in text
+    assert "`" not in text
+
+
+# --- the help screens ---
+
+
+def test_first_screen_lists_each_command_once_by_group(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines if line.startswith("  ")]
+
+    assert [line for line in lines if line and line in GROUPS] == [title for title in GROUPS if title]
+    assert sorted(names) == sorted(COMMANDS)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_has_no_markdown(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of(command, capsys)
+
+    assert not re.search(r"[`]|\*\*|a zoo\.cfg", text)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command_ends_with_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, example, text = help_of(command, capsys).rpartition(" Example: ")
+    assert example
+    assert f"zoolet {command}" in text
+
+
+def test_error_of_option_has_form_of_other_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, message in (
+        (["top", "-n", "0"], "zoolet top: -n must be a number of updates, 1 or more, not '0'"),
+        (["status", "--timeout", "x"], "--timeout must be more than 0 and less than 1,000,000 seconds, not 'x'"),
+        (["shell", "-timeout", "x"], "zoolet shell: --timeout must be a whole number, not 'x'"),
+        (
+            ["datadir", "shw", "."],
+            "ACTION must be one of show, verify, export, repair, not 'shw'; did you mean show?",
+        ),
+        (["serv"], "zoolet: unknown command 'serv'; did you mean serve? See 'zoolet --help'"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        assert message in capsys.readouterr().err

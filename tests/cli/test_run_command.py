@@ -1,0 +1,323 @@
+"""``zoolet run -- CMD``: a server that runs as long as a command.
+
+Source: the contract's command line.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from zoolet.client.blocking import Client
+
+DEADLINE_S: Final = 20.0  # reached only on failure
+ZOOLET: Final = [sys.executable, "-m", "zoolet"]
+UNTIL_SIGNALLED: Final = """
+import signal, sys
+
+def caught(number, frame):
+    print("got", signal.Signals(number).name, flush=True)
+    sys.exit(7)
+
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    signal.signal(number, caught)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+COUNT_INTERRUPTS: Final = """
+import signal
+seen, ended = [], []
+
+def interrupted(*ignored):
+    seen.append(1)
+    print("interrupted", flush=True)
+
+signal.signal(signal.SIGINT, interrupted)
+signal.signal(signal.SIGTERM, lambda *ignored: ended.append(1))
+print("up", flush=True)
+while not ended:
+    signal.pause()
+print("in all", len(seen), flush=True)
+"""
+AT_A_TERMINAL: Final = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+SIGNALLED_AT_ONCE: Final = """
+import asyncio, os, signal, sys
+start = asyncio.create_subprocess_exec
+
+async def start_and_signal(*words, **options):
+    command = await start(*words, **options)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return command
+
+asyncio.create_subprocess_exec = start_and_signal
+from zoolet.cli.program import main
+sys.exit(main())
+"""
+USE_KAZOO: Final = """
+import os
+from kazoo.client import KazooClient
+zk = KazooClient(os.environ["ZOOKEEPER_HOSTS"])
+zk.start()
+zk.create("/a", b"written and read", ephemeral=True)
+print(zk.get("/a")[0].decode())
+zk.stop()
+"""
+ASK_MNTR: Final = """
+import os, socket
+with socket.create_connection(os.environ["ZOOLET_HOSTS"].split(":")) as link:
+    link.sendall(b"mntr")
+    print(link.recv(65536).decode())
+"""
+
+pytestmark = pytest.mark.slow  # each starts one or two Python processes
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``zoolet run`` with further arguments until it exits."""
+    return subprocess.run(
+        [*ZOOLET, "run", *words],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    """Start ``zoolet run`` in a new process group, and wait for the first line of its command."""
+    process = subprocess.Popen([*ZOOLET, "run", *words], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+class Lines:
+    """The lines read from a terminal."""
+
+    def __init__(self, source: io.FileIO) -> None:
+        self._source = source
+        self._read = ""
+
+    def until(self, start: str) -> str:
+        """Wait for a line with this start; return it."""
+        while not (found := re.search(rf"^(\^C)?({start}.*)\r\n", self._read, re.MULTILINE)):
+            assert select.select([self._source], [], [], DEADLINE_S)[0], self._read
+            self._read += self._source.read(65536).decode()
+        return found[2]
+
+
+def rest(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Wait for the exit; return the exit code and the rest of the output."""
+    out, _ = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, out
+
+
+# --- the server ---
+
+
+def test_both_variables_name_server() -> None:
+    ran = run("--", "sh", "-c", 'echo "$ZOOLET_HOSTS $ZOOKEEPER_HOSTS"')
+
+    ours, theirs = ran.stdout.split()
+    assert ours == theirs
+    assert ours.startswith("127.0.0.1:")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_variables_override_earlier_values() -> None:
+    ran = run("--", "sh", "-c", 'echo "$ZOOKEEPER_HOSTS"', ZOOKEEPER_HOSTS="production:2181")
+
+    assert "production" not in ran.stdout
+
+
+def test_command_can_use_kazoo() -> None:
+    ran = run("--", sys.executable, "-c", USE_KAZOO)
+
+    assert (ran.returncode, ran.stdout) == (0, "written and read\n"), ran.stderr
+
+
+def test_server_stops_with_command() -> None:
+    ran = run("--", "sh", "-c", 'echo "$ZOOLET_HOSTS"')
+
+    host, _, port = ran.stdout.strip().rpartition(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), DEADLINE_S)
+
+
+def test_property_before_command_configures_server() -> None:
+    limited = run("-Dzookeeper.4lw.commands.whitelist=ruok", "--", sys.executable, "-c", ASK_MNTR)
+
+    assert limited.stdout.startswith("mntr is not executed")
+    assert run("--", sys.executable, "-c", ASK_MNTR).stdout.startswith("zk_version")
+
+
+# --- words ---
+
+
+def test_options_after_command_belong_to_it() -> None:
+    ran = run("--", "sh", "-c", 'echo "$0 $@"', "--port", "3", "-h", "--", "-x")
+
+    assert ran.stdout == "--port 3 -h -- -x\n"
+
+
+def test_two_dashes_may_be_omitted() -> None:
+    assert run("sh", "-c", 'echo "$0"', "--version").stdout == "--version\n"
+
+
+def test_property_after_command_belongs_to_it() -> None:
+    assert run("--", "sh", "-c", "echo $0", "-Dfoo").stdout == "-Dfoo\n"
+
+
+def test_property_after_command_does_not_configure_server() -> None:
+    ran = run("--", "sh", "-c", "echo fine", "-Dzookeeper.tickTime=nonsense")
+
+    assert (ran.returncode, ran.stdout) == (0, "fine\n")
+
+
+def test_words_with_blanks_and_quotes_stay_as_they_are() -> None:
+    assert run("--", "sh", "-c", 'printf "%s|" "$@"', "sh", "a b", "", "'c'").stdout == "a b||'c'|"
+
+
+def test_command_reads_stdin() -> None:
+    words = [*ZOOLET, "run", "--", "cat"]
+
+    assert subprocess.run(words, input=b"hello", capture_output=True, timeout=DEADLINE_S).stdout == b"hello"
+
+
+# --- exit codes ---
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 128 + signal.SIGKILL), ("kill -TERM $$", 128 + signal.SIGTERM)],
+)
+def test_exit_code_is_of_command(script: str, code: int) -> None:
+    assert run("--", "sh", "-c", script).returncode == code
+
+
+def test_unknown_command_is_one_line_and_127() -> None:
+    ran = run("--", "no-such-command")
+
+    assert (ran.returncode, ran.stdout) == (127, "")
+    assert ran.stderr == "zoolet run: cannot run no-such-command: No such file or directory\n"
+
+
+def test_unusable_command_is_one_line_and_126(tmp_path: Path) -> None:
+    ran = run("--", str(tmp_path))
+
+    assert ran.returncode == 126
+    assert ran.stderr == f"zoolet run: cannot run {tmp_path}: Permission denied\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--admin-port", "0")], ids=["plain", "with the control API"])
+def test_run_without_command_serves_until_stopped(words: tuple[str, ...]) -> None:
+    with subprocess.Popen([*ZOOLET, "run", "--port", "0", *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        hosts = process.stdout.readline().removeprefix("zoolet ready on ").strip()
+        assert not words or process.stdout.readline().startswith("zoolet control on http://127.0.0.1:")
+        with Client(hosts) as zk:
+            assert zk.children("/") == ["zookeeper"]
+        process.terminate()
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_chosen_port_is_used_and_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ran = run("--port", port, "--", "true")
+
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        f"zoolet run: cannot listen on 127.0.0.1:{port}: Address already in use\n",
+    )
+
+
+def test_invalid_property_is_wrong_usage() -> None:
+    ran = run("-Dzookeeper.tickTime=nonsense", "--", "echo", "never")
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert len(ran.stderr.splitlines()) == 1
+
+
+# --- signals ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_signal_is_forwarded(number: signal.Signals) -> None:
+    process = start("--", sys.executable, "-c", UNTIL_SIGNALLED)
+
+    process.send_signal(number)
+
+    assert rest(process) == (7, f"got {number.name}\n")
+
+
+def test_killed_command_returns_signal_number() -> None:
+    process = start("--", "sh", "-c", "echo up; exec sleep 60")
+
+    process.terminate()
+
+    assert rest(process) == (128 + signal.SIGTERM, "")
+
+
+def test_early_signal_is_forwarded() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SIGNALLED_AT_ONCE, "run", "--", "sleep", "1"],
+        stdout=subprocess.DEVNULL,
+        timeout=DEADLINE_S,
+    )
+
+    assert ran.returncode == 128 + signal.SIGTERM
+
+
+def test_interrupt_at_terminal_reaches_command_once() -> None:
+    ours, terminal = os.openpty()
+    command = [*ZOOLET, "run", "--", sys.executable, "-c", COUNT_INTERRUPTS]
+    process = subprocess.Popen(
+        [sys.executable, "-c", AT_A_TERMINAL, *command], stdin=terminal, stdout=terminal, start_new_session=True
+    )
+    os.close(terminal)
+    with process, open(ours, "rb", buffering=0) as typed:
+        lines = Lines(typed)
+        lines.until("up")
+        process.send_signal(signal.SIGSTOP)  # guarantees the order of the two
+        os.write(ours, b"\x03")
+        lines.until("interrupted")
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        line = lines.until("in all")
+
+    assert line == "in all 1"
+
+
+@pytest.mark.parametrize("options", [(), ("--cluster", "1")], ids=["server", "cluster"])
+def test_server_raises_limit_of_files_but_command_does_not(options: tuple[str, ...]) -> None:
+    code = """
+import os, resource, socket
+host, port = os.environ["ZOOLET_HOSTS"].split(":")
+with socket.create_connection((host, int(port))) as link:
+    link.sendall(b"mntr")
+    answer = b"".join(iter(lambda: link.recv(65536), b"")).decode()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE), answer.split("zk_max_file_descriptor_count")[1].split()[0])
+"""
+    shell = ["/bin/sh", "-c", 'ulimit -Sn 100; ulimit -Hn 200; exec "$@"', "sh"]
+    words = [*shell, *ZOOLET, "run", *options, "--", sys.executable, "-c", code]
+
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, stdin=subprocess.DEVNULL)
+
+    assert done.stdout.split() == ["100", "200", "200"], done.stderr

@@ -1,0 +1,150 @@
+"""``zoolet status``: one line and an exit code, for servers that serve, that do not serve, and for other programs."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.apache import ApacheZooKeeper, free_port, require_apache
+
+from zoolet.__main__ import main
+from zoolet.cli.status import read_answer
+from zoolet.testing import Server
+
+
+def status(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Run the command; return its exit code and its only line."""
+    code = main(["status", *words])
+    out, err = capsys.readouterr()
+    assert (out.count("\n"), err) == (1, "")
+    return code, out.rstrip("\n")
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """Run a server that sends the same bytes on every connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            link, _ = listener.accept()
+            with link:
+                link.recv(100)
+                link.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(10)
+
+
+def test_serving_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        server.populate({"/a": b""})
+        hosts = server.hosts
+        code, line = status(capsys, hosts)
+    assert code == 0
+    assert re.fullmatch(
+        rf"{hosts} serves as standalone, zxid 0x[0-9a-f]+, 6 nodes, 1 connection, 0 outstanding, "
+        r"latency [0-9./]+ ms",
+        line,
+    )
+
+
+@pytest.mark.slow
+def test_apache(capsys: pytest.CaptureFixture[str]) -> None:
+    require_apache()
+    with ApacheZooKeeper() as apache:
+        code, line = status(capsys, apache.hosts)
+    assert code == 0
+    # Apache may still count the connection that checked whether it had started.
+    assert re.match(rf"{apache.hosts} serves as standalone, zxid 0x0, 5 nodes, (1 connection|2 connections)", line)
+
+
+def test_missing_server_of_several_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    missing = f"127.0.0.1:{free_port()}"
+    with Server() as server:
+        assert status(capsys, f"{server.hosts},{missing}") == (
+            1,
+            f"1 of 2 servers accept reads and writes: {server.hosts} standalone; "
+            f"cannot connect to {missing}: connection refused",
+        )
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (b"This ZooKeeper instance is not currently serving requests\n", "HOSTS is running but not serving requests"),
+        (
+            b"srvr is not executed because it is not in the whitelist.\n",
+            "HOSTS is running, but its state is unknown: srvr is not in",
+        ),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HOSTS is not a ZooKeeper server"),
+        (
+            b"",
+            "cannot connect to HOSTS: the server closed the connection before it answered: the server may have reached "
+            "its limit of connections (maxClientCnxns, maxCnxns), the port may serve TLS only (tls=, --tls-ca), or a "
+            "proxy may be unable to reach its server",
+        ),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "cannot connect to HOSTS: the server serves TLS only (tls=, --tls-ca)"),
+        (b"\xff\xfe\x1b[31m: red\n", "HOSTS is not a ZooKeeper server"),
+    ],
+)
+def test_server_that_does_not_serve_is_reported(capsys: pytest.CaptureFixture[str], answer: bytes, line: str) -> None:
+    with answering(answer) as hosts:
+        code, out = status(capsys, hosts)
+    assert code == 1
+    assert out.startswith(line.replace("HOSTS", hosts))
+
+
+def test_tls_server_is_asked_over_tls(capsys: pytest.CaptureFixture[str]) -> None:
+    with Server(tls=True) as server:
+        hosts = server.hosts
+        code, line = status(capsys, hosts, "--tls-ca", str(server.tls_ca))
+
+    assert (code, line.startswith(f"{hosts} serves as standalone")) == (0, True)
+
+
+def test_certificate_without_authority_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "127.0.0.1:1", "--tls-cert", "client.pem"]) == 2
+    assert capsys.readouterr().err == "zoolet status: --tls-cert requires --tls-ca\n"
+
+
+@pytest.mark.parametrize("others", [(), ("--tls-ca", "ca.pem")])
+def test_key_without_certificate_is_wrong_usage(capsys: pytest.CaptureFixture[str], others: tuple[str, ...]) -> None:
+    assert main(["status", "127.0.0.1:1", "--tls-key", "key.pem", *others]) == 2
+    assert capsys.readouterr().err == "zoolet status: --tls-key requires --tls-cert\n"
+
+
+def test_silent_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hosts = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert status(capsys, hosts, "--timeout", "0.1") == (
+            1,
+            f"{hosts} does not answer within 0.1 s: the port may require TLS (--tls-ca) or may not be a ZooKeeper port",
+        )
+
+
+def test_server_text_is_escaped_for_terminal() -> None:
+    health = read_answer("Mode: \x1b[31mleader\nZxid: 0x1\x1b]0;title\x07\nNode count: 5\n")
+    assert health.text == "serves as mleader, zxid 0x10e, 5 nodes"
+
+
+def test_wrong_hosts_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "/nowhere"]) == 2
+    assert "hosts must be a string like" in capsys.readouterr().err
+
+
+def test_unusable_tls_file_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    ca = str(Path(__file__).parents[1] / "support" / "tls" / "ca.pem")
+    for words, message in (
+        (("--tls-ca", "/nowhere"), "cannot read --tls-ca /nowhere: No such file or directory"),
+        (("--tls-ca", "/dev/null"), "cannot use --tls-ca /dev/null: it contains no certificate in PEM format"),
+        (("--tls-ca", ca, "--tls-cert", "/nowhere"), "cannot use --tls-cert /nowhere: No such file or directory"),
+    ):
+        assert main(["status", "127.0.0.1:1", *words]) == 2
+        assert capsys.readouterr().err == f"zoolet status: {message}\n"

@@ -1,0 +1,103 @@
+"""``zoolet top``: live statistics of servers, from mntr and cons."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.daemon import DaemonProcess
+from support.pseudo_terminal import terminal_of
+
+from zoolet.__main__ import main
+from zoolet.cli.top import connection_lines, described
+from zoolet.client.four_letters import Sample, rates, read_cons, read_mntr
+from zoolet.client.wire.hosts import Address
+from zoolet.testing import Server
+
+MNTR = "zk_version\t3.9.4\nzk_server_state\tleader\nzk_packets_received\t100\nzk_avg_latency\t0.5\nzk_odd\tx\n"
+CONS = (
+    " /127.0.0.1:5[1](queued=0,recved=7,sent=7,sid=0x1,lop=GETD,est=1,to=10000,avglat=0.1)\n"
+    " /127.0.0.1:6[0](queued=0,recved=1,sent=0)\n"
+)
+
+
+def sample(at: float, received: int, **facts: str) -> Sample:
+    """Return a sample of a server with one connection."""
+    return Sample(at, {"packets_received": received}, "leader", {"c:1": {"sid": "0x1", **facts}})
+
+
+def test_mntr_is_read() -> None:
+    assert read_mntr(MNTR) == ({"packets_received": 100.0, "avg_latency": 0.5}, "leader")
+    assert read_mntr("garbage\x1b[2J") == ({}, "")
+
+
+def test_cons_is_read() -> None:
+    connections = read_cons(CONS)
+    assert list(connections) == ["127.0.0.1:5", "127.0.0.1:6"]
+    assert connections["127.0.0.1:5"]["lop"] == "GETD"
+
+
+def test_rates_are_of_time_between_samples() -> None:
+    assert rates(sample(2.0, 300), sample(0.0, 100)) == {"packets_received_per_second": 100.0}
+    assert rates(sample(2.0, 300), None) == {}
+    assert rates(sample(2.0, 5), sample(0.0, 100)) == {}  # the server was restarted
+    assert rates(sample(2.0, 5), Sample(0.0, {"other": 1}, "leader")) == {}
+
+
+def test_busiest_connection_comes_first() -> None:
+    before = Sample(0, {"x": 1}, "", {"a:1": {"sid": "0xa", "recved": "5"}, "b:1": {"sid": "0xb", "recved": "5"}})
+    now = Sample(1, {"x": 1}, "", {"a:1": {"sid": "0xa", "recved": "6"}, "b:1": {"sid": "0xb", "recved": "9"}})
+    assert [line.split()[0] for line in connection_lines(now, before)] == ["session", "0xb", "0xa"]
+
+
+def test_disallowed_cons_is_explained() -> None:
+    problem = "answers, but cons is not in 4lw.commands.whitelist"
+    assert problem in described("a:1", Sample(0, {"x": 1}, "leader", problem=problem), None)[-1]
+
+
+def test_live(capsys: pytest.CaptureFixture[str]) -> None:
+    with Server() as server:
+        hosts = server.hosts
+        assert main(["top", hosts, "-n", "2", "--interval", "0.01"]) == 0
+        text = capsys.readouterr().out
+        assert text.count(f"{hosts}  standalone") == 2
+        assert "outstanding, latency min/avg/max" in text
+        assert main(["top", hosts, "-n", "1", "--json"]) == 0
+        value = json.loads(capsys.readouterr().out)[hosts]
+        assert (value["state"], value["znode_count"] > 0) == ("standalone", True)
+
+
+@pytest.mark.slow
+def test_apache(capsys: pytest.CaptureFixture[str]) -> None:
+    require_apache()
+    with ApacheZooKeeper() as apache:
+        assert main(["top", apache.hosts, "-n", "1"]) == 0
+    assert f"{apache.hosts}  standalone" in capsys.readouterr().out
+
+
+def test_no_server(capsys: pytest.CaptureFixture[str]) -> None:
+    address = Address("127.0.0.1", free_port())
+    assert main(["top", str(address), "-n", "1"]) == 1
+    assert f"cannot connect to {address}: connection refused" in capsys.readouterr().out
+    assert main(["top", "host:99999", "-n", "1"]) == 2
+
+
+def test_server_that_allows_only_srvr_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Allowing only srvr is the default of ZooKeeper and of zoolet serve."""
+    with DaemonProcess() as daemon:
+        assert main(["top", daemon.hosts, "-n", "1"]) == 0
+    text = capsys.readouterr().out
+    assert f"{daemon.hosts}  standalone" in text
+    assert re.search(r"1 connection, 5 nodes\n", text)
+    assert "no connections shown: the server answers, but cons is not in 4lw.commands.whitelist" in text
+
+
+@pytest.mark.parametrize("key", ["q", "Q", "\x04"])
+def test_key_quits_at_terminal(key: str, tmp_path: Path) -> None:
+    with Server() as server, terminal_of(["top", server.hosts, "--interval", "600"], tmp_path) as terminal:
+        terminal.expect("standalone")
+        terminal.type(key)
+        assert terminal.wait() == 0

@@ -1,0 +1,173 @@
+"""Use and misuse of the blocking client: exits, interrupts, subclasses, mocks, and closing."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import subprocess
+import sys
+import threading
+import time
+from contextvars import Context, copy_context
+from typing import Final
+from unittest import mock
+
+import pytest
+
+from zoolet.client import ClosedError, State
+from zoolet.client.blocking import Client, loop_thread
+from zoolet.client.blocking.recipes import ChildrenCache, Counter, Election, LockLostError
+from zoolet.client.serializers import json
+from zoolet.testing import Server
+
+DEADLINE_S: Final = 10.0  # reached only on failure
+
+
+def test_recipes_imported_after_lock_are_recipes(server: Server) -> None:
+    program = f"""
+from zoolet.client.blocking import Client
+with Client({server.hosts!r}) as zk:
+    with zk.lock("/a/l"):
+        pass
+    from zoolet.client.blocking.recipes import Lock
+    with Lock(zk, "/a/l2") as lease:
+        print(lease.token > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_exit_in_user_function_reaches_caller(zk: Client) -> None:
+    zk.create("/a")
+    for leave in (SystemExit(3), KeyboardInterrupt()):
+
+        def change(value: bytes, leave: BaseException = leave) -> bytes:
+            raise leave
+
+        with pytest.raises(type(leave)):
+            zk.update("/a", change)
+        with pytest.raises(type(leave)):
+            Election(zk, "/e").run(lambda _, leave=leave: change(b"", leave))
+    assert zk.get("/a")[0] == b""
+
+
+def test_handler_raising_stop_iteration_fails(zk: Client) -> None:
+    with pytest.raises(RuntimeError, match="a handler raised StopIteration"):
+        Election(zk, "/e").run(lambda _: next(iter(())))
+
+
+def test_coroutine_or_non_callable_handler_is_refused(zk: Client) -> None:
+    async def lead(_: object) -> None:
+        """Do nothing; this coroutine is never awaited."""
+
+    with pytest.raises(TypeError, match="a handler must be a function, not 5"):
+        Election(zk, "/e").run(5)
+    with pytest.raises(TypeError, match="define it with def or async def"):
+        Election(zk, "/e").run(lambda leadership: lead(leadership))
+
+
+def test_interrupted_submission_is_cancelled(server: Server, zk: Client) -> None:
+    loop = zk.loop_thread._loop
+    wake = loop._write_to_self
+
+    def interrupt() -> None:
+        loop._write_to_self = wake
+        wake()
+        raise KeyboardInterrupt
+
+    lock = zk.lock("/l")
+    loop._write_to_self = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire()
+    server.wait_for(lambda: not zk.exists("/l") or not zk.children("/l"))
+    lock.__enter__()
+    loop._write_to_self = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        lock.__exit__(None, None, None)
+    server.wait_for(lambda: zk.children("/l") == [])  # leaving the block still completes
+
+
+def test_views_of_subclass_have_its_type(server: Server) -> None:
+    class Mine(Client):
+        def mine(self) -> str:
+            return "mine"
+
+    with Mine(server.hosts) as zk:
+        for view in (zk.with_operation_timeout(1), zk.with_acl(None), zk.with_serializer(json)):
+            assert view.mine() == "mine"
+
+
+def test_signatures_are_for_threads() -> None:
+    assert (
+        str(inspect.signature(Client.get))
+        == "(self, path: 'str', *, timeout: 'float | None' = None) -> 'tuple[V, Stat]'"
+    )
+    assert inspect.signature(Client.lock).parameters["on_lost"].default == "flag"
+    mock.create_autospec(Client, instance=True).get("/a", timeout=1)
+    assert mock.MagicMock(spec=Client("127.0.0.1:1")).__enter__
+    assert Client("127.0.0.1:1") == mock.ANY
+    assert not [name for name in dir(Client) if name.isupper()]
+
+
+def test_transactions_and_watches_are_made_before_start() -> None:
+    zk = Client("127.0.0.1:1")
+    zk.transaction().create("/a")
+    zk.watch("/a")
+    with pytest.raises(TypeError, match="timeout"):
+        zk.transaction(timeout=1)
+
+
+def test_lease_and_states_are_readable_after_close(server: Server) -> None:
+    zk = Client(server.hosts)
+    states = zk.states()
+    zk.start()
+    lease = zk.lock("/l").acquire()
+    zk.close()
+    assert lease.lost.is_set()
+    assert lease.valid_for() == 0.0
+    with pytest.raises(LockLostError):
+        lease.raise_if_lost()
+    assert list(states) == [State.CONNECTING, State.CONNECTED, State.CLOSED]
+
+
+def test_iterator_gives_each_item_to_one_thread_and_end_to_all(zk: Client) -> None:
+    found: list[object] = []
+
+    def consume() -> None:
+        found.extend(iterator)
+
+    zk.create("/c")
+    with ChildrenCache(zk, "/c") as cache:
+        iterator = cache.changes()
+        threads = [threading.Thread(target=consume) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + DEADLINE_S
+        while not found and time.monotonic() < deadline:
+            time.sleep(0.001)
+        iterator.close()
+        for thread in threads:
+            thread.join(DEADLINE_S)
+        assert not any(thread.is_alive() for thread in threads)
+    with pytest.raises(ValueError, match="timeout must be 0 or more seconds, or None, not -1"):
+        cache.changes().next(timeout=-1)
+
+
+def test_missing_block_raises(zk: Client) -> None:
+    with pytest.raises(TypeError, match="context manager"), Counter(zk, "/n"):
+        pass
+    assert copy.copy(Counter(zk, "/n")).add() == 1
+
+
+def test_call_during_close_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def close_meanwhile() -> Context:
+        monkeypatch.undo()
+        zk.close()
+        return copy_context()
+
+    zk = Client(server.hosts)
+    zk.start()
+    monkeypatch.setattr(loop_thread, "copy_context", close_meanwhile)
+
+    with pytest.raises(ClosedError):
+        zk.exists("/a")

@@ -1,0 +1,267 @@
+"""Caches converge to the tree: a node, its children by name, or everything below it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.cancellation import cancel_everywhere
+from support.leftovers import leftovers
+from support.simulation import client_of, eventually, with_client
+
+from zoolet.client import Client, ClosedError, serializers
+from zoolet.client.recipes import ChildrenCache, NodeCache, TreeCache
+from zoolet.testing import Server, drop_request, hold, lose_reply
+
+EVERY = [NodeCache, ChildrenCache, TreeCache]
+
+
+# --- every cache ---
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("path", ["", "relative", "/a/"])
+def test_illegal_cache_path_is_refused(kind: Any, path: str) -> None:
+    with pytest.raises(ValueError):
+        kind(Client("127.0.0.1:1"), path)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_cache_of_closed_client_raises(kind: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.aclose()
+        with pytest.raises(ClosedError):
+            async with kind(zk, "/a"):
+                pass
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_cancelled_cache_leaves_nothing(kind: Any) -> None:
+    async def enter(zk: Client) -> None:
+        async with kind(zk, "/a"):
+            await asyncio.sleep(1)
+
+    cancel_everywhere(enter, nodes={"/a": {"b": "1", "c": {"d": "2"}}})
+
+
+@pytest.mark.parametrize("how", ["drop", "expire"])
+def test_changes_by_others_during_an_absence_are_found(how: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            server.populate({"/a": {"gone": "1", "changed": "1", "again": "1", "same": "1"}})
+            async with (
+                NodeCache(zk, "/a/changed") as node,
+                TreeCache(zk, "/a") as tree,
+                ChildrenCache(zk, "/a") as names,
+            ):
+                server.pause(zk)
+                await other.delete("/a/gone")
+                await other.set("/a/changed", b"2")
+                await other.delete("/a/again")
+                await other.create("/a/again", b"2")
+                await other.create("/a/new", b"2")
+                await other.create("/a/new/deep", b"3")
+                await asyncio.sleep(1)
+                if how == "expire":
+                    server.expire(zk)
+                else:
+                    server.resume(zk)
+                    server.drop(zk)
+                await asyncio.sleep(20)
+                assert node.value == b"2"
+                known = {path: cached.value for path, cached in tree.nodes.items()}
+                assert known == {path: view.data for path, view in server.tree("/a").items()}
+                assert names.values == {"changed": b"2", "again": b"2", "new": b"2", "same": b"1"}
+            assert not leftovers(server, zk)
+
+    with_client(main, timeout=30.0)
+
+
+@pytest.mark.parametrize("kind", [NodeCache, TreeCache])
+def test_cache_continues_after_unreadable_value(kind: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/a", b"1")
+        async with kind(zk.with_serializer(serializers.json), "/a") as cache:
+            await zk.set("/a", b"{")
+            await asyncio.sleep(1)
+            await zk.set("/a", b"3")
+            await asyncio.sleep(1)
+            assert (cache.value if kind is NodeCache else cache.nodes["/a"].value) == 3
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+@pytest.mark.parametrize("kind", EVERY)
+def test_lost_replies_make_no_difference(kind: Any, action: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other:
+            await other.create("/a", b"1")
+            with server.fault(action(), client=zk, probability=0.3, times=10, strict=True):
+                async with kind(zk, "/a") as cache:
+                    for number in range(20):
+                        await other.set("/a", b"%d" % number)
+                        await asyncio.sleep(0.5)
+                    await asyncio.sleep(10)
+                    assert (cache.value if kind is NodeCache else cache.nodes["/a"].value) == b"19"
+            await asyncio.sleep(10)
+            assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+# --- NodeCache ---
+
+
+def test_node_cache_follows_creation_and_deletion() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other, NodeCache(zk, "/a") as cache:
+            assert (cache.value, cache.stat) == (None, None)
+            await other.create("/a", b"1")
+            await eventually(lambda: cache.value == b"1")
+            await other.set("/a", b"2")
+            await eventually(lambda: cache.value == b"2")
+            assert cache.stat is not None
+            assert cache.stat.version == 1
+            await other.delete("/a")
+            await eventually(lambda: cache.stat is None)
+            assert cache.value is None
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_node_cache_delivers_changes_in_order() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        seen: list[Any] = []
+        await zk.create("/a", b"0")
+        async with NodeCache(zk, "/a") as cache:
+
+            async def follow() -> None:
+                async for value in cache.changes():
+                    seen.append(value)  # noqa: PERF401
+
+            job = asyncio.ensure_future(follow())
+            for number in range(1, 5):
+                await asyncio.sleep(1)
+                await zk.set("/a", b"%d" % number)
+            await asyncio.sleep(1)
+            job.cancel()
+        assert seen == [b"0", b"1", b"2", b"3", b"4"]
+
+    with_client(main)
+
+
+# --- ChildrenCache ---
+
+
+def test_children_are_known_by_name() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.populate({"/a": {"x": "1", "y": {"deep": "2"}}})
+        async with ChildrenCache(zk, "/a") as cache:
+            assert cache.values == {"x": b"1", "y": b""}
+            await zk.delete("/a/x")
+            await eventually(lambda: set(cache.values) == {"y"})
+
+    with_client(main)
+
+
+def test_undecodable_value_is_left_out_until_readable() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.populate({"/a": {"good": "1", "bad": "{"}})
+        async with ChildrenCache(zk.with_serializer(serializers.json), "/a") as cache:
+            assert cache.values == {"good": 1}
+            await zk.set("/a/bad", b"2")
+            await eventually(lambda: cache.values == {"good": 1, "bad": 2})
+
+    with_client(main)
+
+
+# --- TreeCache ---
+
+
+def what(cache: TreeCache) -> dict[str, Any]:
+    """Return the values in a cache, by path."""
+    return {path: cached.value for path, cached in cache.nodes.items()}
+
+
+def test_tree_cache_follows_changes() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other, TreeCache(zk, "/a") as cache:
+            assert what(cache) == {}
+            await other.create("/a/b/c", b"1", parents=True)
+            await eventually(lambda: what(cache) == {"/a": b"", "/a/b": b"", "/a/b/c": b"1"})
+            await other.set("/a/b", b"2")
+            await other.create("/ab", b"outside")
+            await eventually(lambda: what(cache) == {"/a": b"", "/a/b": b"2", "/a/b/c": b"1"})
+            await other.delete("/a", recursive=True)
+            await eventually(lambda: what(cache) == {})
+        assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+def test_tree_cache_follows_root() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with TreeCache(zk, "/") as cache:
+            await zk.create("/a", b"1")
+            await eventually(lambda: "/a" in cache.nodes)
+            await zk.delete("/a")
+            await eventually(lambda: "/a" not in cache.nodes)
+
+    with_client(main)
+
+
+def test_cache_paths_exclude_chroot() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.populate({"/root/a/b": "1"})
+        inside = Client(server.hosts + "/root")
+        async with inside, TreeCache(inside, "/a") as cache:
+            await inside.create("/a/c", b"2")
+            await eventually(lambda: set(cache.nodes) == {"/a", "/a/b", "/a/c"})
+
+    with_client(main)
+
+
+def test_cached_values_are_read_only() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with TreeCache(zk, "/a") as cache:
+            with pytest.raises(TypeError):
+                cache.nodes["/a"] = None  # type: ignore[index]
+
+    with_client(main)
+
+
+def test_cache_converges_after_event_overflow() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with client_of(server, seed=6) as other, TreeCache(zk, "/a", limit=3) as cache:
+            await other.create("/a")
+            with server.fault(hold(), "getData", client=zk) as held:
+                for number in range(20):
+                    await other.create(f"/a/{number}", b"x")
+                await other.delete("/a/3")
+                held.release()
+            await eventually(lambda: set(cache.nodes) == set(server.tree("/a")))
+
+    with_client(main)
+
+
+def test_reading_of_tree_restarts_after_session_loss() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.populate({"/a": {str(number): "x" for number in range(30)}})
+        for op in ("getChildren", "getChildren2", "getData", "addWatch"):
+            with server.fault(hold(), op, client=zk, nth=1) as held:
+                cache = TreeCache(zk, "/a")
+                entering = asyncio.ensure_future(cache.__aenter__())
+                await eventually(lambda held=held: held.hits)
+                server.expire(zk)
+                await asyncio.wait_for(entering, 30)
+            assert len(cache.nodes) == 31
+            await cache.__aexit__(None, None, None)
+        await asyncio.sleep(1)
+        assert not leftovers(server, zk)
+
+    with_client(main)

@@ -1,0 +1,356 @@
+"""One lock, several libraries: kazoo in threads, zoolet in a loop, and contenders that write Curator's names.
+
+Each holder reads a number and writes its successor without a version, so the sum is correct only if no two holders were
+inside at the same time. ``ZOOLET_ROUNDS`` sets the number of rounds for each pairing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+from support.effort import effort
+from support.leftovers import ephemerals
+
+from zoolet.client import Client
+from zoolet.client.recipes import Election, Lock, ReadWriteLock, Semaphore, SemaphoreLock
+from zoolet.protocol.errors import NoNodeError
+from zoolet.testing import Server
+
+ROUNDS: Final = int(os.environ.get("ZOOLET_ROUNDS") or effort(50, 200))
+TIMEOUT: Final = 20 + ROUNDS / 10
+COUNTER: Final = "/counter"
+Make = Callable[[Client], AbstractAsyncContextManager[Any]]
+KazooMake = Callable[[KazooClient], Any]
+
+
+class Curator:
+    """Curator's InterProcessMutex, with its algorithm: each contender watches its predecessor.
+
+    Args:
+        client: Client whose session holds the lock.
+        path: Path of the lock.
+        kind: Name before the number; all children are contenders, sorted by the text after it.
+    """
+
+    def __init__(self, client: Client, path: str, kind: str = "lock-") -> None:
+        self._client = client
+        self._path = path
+        self._kind = kind
+
+    def _key(self, name: str) -> str:
+        at = name.rfind(self._kind)
+        return name[at + len(self._kind) :] if at >= 0 else name
+
+    async def __aenter__(self) -> str:
+        node = await self._client.create(
+            f"{self._path}/_c_{uuid.uuid4()}-{self._kind}", b"10.0.0.1", ephemeral=True, sequential=True, parents=True
+        )
+        name = node.rpartition("/")[2]
+        while True:
+            names = sorted(await self._client.children(self._path), key=self._key)
+            mine = names.index(name)
+            if mine == 0:
+                self._node = node
+                return node
+            try:
+                async with self._client.watch_data(f"{self._path}/{names[mine - 1]}") as watch:
+                    await watch.next()
+            except NoNodeError:
+                continue
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._client.delete(self._node)
+
+
+class CuratorReadWrite(Curator):
+    """Curator's InterProcessReadWriteLock: a writer waits for all earlier contenders, a reader only for writers."""
+
+    def __init__(self, client: Client, path: str, *, write: bool) -> None:
+        super().__init__(client, path, "__WRIT__" if write else "__READ__")
+        self._write = write
+
+    async def __aenter__(self) -> str:
+        node = await self._client.create(
+            f"{self._path}/_c_{uuid.uuid4()}-{self._kind}", b"", ephemeral=True, sequential=True, parents=True
+        )
+        name = node.rpartition("/")[2]
+        while True:
+            names = sorted(await self._client.children(self._path), key=lambda name: re.split("__", name)[-1])
+            before = names[: names.index(name)]
+            if not self._write:
+                before = [one for one in before if "__WRIT__" in one]
+            if not before:
+                self._node = node
+                return node
+            try:
+                async with self._client.watch_data(f"{self._path}/{before[-1]}") as watch:
+                    await watch.next()
+            except NoNodeError:
+                continue
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server in its own thread."""
+    with Server() as running:
+        running.populate({COUNTER: b"0"})
+        yield running
+
+
+@pytest.fixture
+async def zk(server: Server) -> AsyncIterator[Client]:
+    """A client in the event loop."""
+    async with Client(server.hosts) as client:
+        yield client
+
+
+@pytest.fixture
+def kazoo(server: Server) -> Iterator[KazooClient]:
+    """kazoo's client."""
+    client = KazooClient(server.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+class Tally:
+    """Counts the turns of each side.
+
+    Args:
+        server: Server with the counter.
+        most: Maximum number of holders at the same time.
+        parties: Number of sides.
+    """
+
+    def __init__(self, server: Server, most: int = 1, parties: int = 2) -> None:
+        self.server = server
+        self.most = most
+        self.parties = parties
+        self.turns: dict[str, int] = {}
+        self.inside = 0
+        self.broken = ""
+        self.deadline = time.monotonic() + TIMEOUT
+        self._guard = threading.Lock()
+
+    def more(self) -> bool:
+        """Return whether there are rounds left. They end when each side has a fair share: a thread may start late."""
+        assert time.monotonic() < self.deadline, f"{self.turns} in {TIMEOUT} s"
+        with self._guard:
+            turns = list(self.turns.values())
+        fair = len(turns) == self.parties and min(turns) >= sum(turns) / self.parties / 4
+        return sum(turns) < ROUNDS or not fair
+
+    def enter(self) -> None:
+        """Record that a side holds the lock."""
+        with self._guard:
+            self.inside += 1
+            if self.inside > self.most:
+                self.broken = f"{self.inside} inside after {self.turns}"
+
+    def leave(self, who: str) -> None:
+        """Record the end of a turn, while the side still holds the lock."""
+        with self._guard:
+            self.inside -= 1
+            self.turns[who] = self.turns.get(who, 0) + 1
+
+    async def run(self, who: str, zk: Client, make: Make) -> None:
+        """Take turns in the event loop."""
+        while self.more():
+            async with make(zk):
+                self.enter()
+                value, _ = await zk.get(COUNTER)
+                if self.most == 1:
+                    await zk.set(COUNTER, b"%d" % (int(value) + 1))
+                self.leave(who)
+
+    def run_kazoo(self, who: str, client: KazooClient, make: KazooMake) -> None:
+        """Take turns in a thread."""
+        lock = make(client)
+        while self.more():
+            with lock:
+                self.enter()
+                value, _ = client.get(COUNTER)
+                if self.most == 1:
+                    client.set(COUNTER, b"%d" % (int(value) + 1))
+                self.leave(who)
+
+    def check(self) -> None:
+        """Check that the sides excluded each other and that nothing is left."""
+        assert not self.broken
+        total = sum(self.turns.values())
+        assert total >= ROUNDS
+        if self.most == 1:
+            assert int(self.server.tree()[COUNTER].data or b"") == total
+        self.server.wait_for(lambda: not ephemerals(self.server), timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("naming", "options"),
+    [
+        ("kazoo", {}),
+        ("both", {}),
+    ],
+)
+async def test_lock_excludes_kazoo_lock(
+    server: Server, zk: Client, kazoo: KazooClient, naming: str, options: dict[str, Any]
+) -> None:
+    tally = Tally(server)
+    await asyncio.gather(
+        tally.run("zoolet", zk, lambda zk: Lock(zk, "/lock", naming=naming)),
+        asyncio.to_thread(tally.run_kazoo, "kazoo", kazoo, lambda client: client.Lock("/lock", **options)),
+    )
+    tally.check()
+
+
+@pytest.mark.parametrize("naming", ["curator", "both"])
+async def test_lock_excludes_curator_mutex(server: Server, zk: Client, naming: str) -> None:
+    tally = Tally(server)
+    async with Client(server.hosts) as other:
+        await asyncio.gather(
+            tally.run("zoolet", zk, lambda zk: Lock(zk, "/lock", naming=naming)),
+            tally.run("curator", other, lambda zk: Curator(zk, "/lock")),
+        )
+        tally.check()
+
+
+async def test_write_lock_excludes_kazoo_writer(server: Server, zk: Client, kazoo: KazooClient) -> None:
+    tally = Tally(server)
+    await asyncio.gather(
+        tally.run("zoolet", zk, lambda zk: ReadWriteLock(zk, "/rw").write()),
+        asyncio.to_thread(tally.run_kazoo, "kazoo", kazoo, lambda client: client.WriteLock("/rw")),
+    )
+    tally.check()
+
+
+async def test_write_lock_excludes_curator_writer(server: Server, zk: Client) -> None:
+    tally = Tally(server)
+    async with Client(server.hosts) as other:
+        await asyncio.gather(
+            tally.run("zoolet", zk, lambda zk: ReadWriteLock(zk, "/rw", naming="curator").write()),
+            tally.run("curator", other, lambda zk: CuratorReadWrite(zk, "/rw", write=True)),
+        )
+        tally.check()
+
+
+async def test_readers_share_with_kazoo_and_exclude_writers(server: Server, zk: Client, kazoo: KazooClient) -> None:
+    rw = ReadWriteLock(zk, "/rw", timeout=0.05)
+    reader, writer = kazoo.ReadLock("/rw"), kazoo.WriteLock("/rw")
+    await asyncio.to_thread(reader.acquire)
+    async with rw.read():
+        with pytest.raises(TimeoutError):
+            async with rw.write():
+                pass
+        assert not await asyncio.to_thread(writer.acquire, blocking=False)
+    await asyncio.to_thread(reader.release)
+    async with rw.write():
+        assert not await asyncio.to_thread(kazoo.ReadLock("/rw").acquire, blocking=False)
+    assert await asyncio.to_thread(writer.acquire, timeout=5)
+    with pytest.raises(TimeoutError):
+        async with rw.read():
+            pass
+    await asyncio.to_thread(writer.release)
+
+
+async def test_readers_share_with_curator_and_exclude_writers(server: Server, zk: Client) -> None:
+    rw = ReadWriteLock(zk, "/rw", naming="curator", timeout=0.05)
+    async with Client(server.hosts) as other:
+        async with CuratorReadWrite(other, "/rw", write=False), rw.read():
+            with pytest.raises(TimeoutError):
+                async with rw.write():
+                    pass
+        async with CuratorReadWrite(other, "/rw", write=True):
+            with pytest.raises(TimeoutError):
+                async with rw.read():
+                    pass
+
+
+@pytest.mark.parametrize("leases", [1, 2])
+async def test_semaphore_shares_leases_with_kazoo(server: Server, zk: Client, kazoo: KazooClient, leases: int) -> None:
+    tally = Tally(server, leases, parties=3)
+    async with Client(server.hosts) as third:
+        await asyncio.gather(
+            tally.run("zoolet", zk, lambda zk: Semaphore(zk, "/pool", leases)),
+            tally.run("another", third, lambda zk: Semaphore(zk, "/pool", leases)),
+            asyncio.to_thread(
+                tally.run_kazoo, "kazoo", kazoo, lambda client: client.Semaphore("/pool", max_leases=leases)
+            ),
+        )
+        tally.check()
+
+
+async def test_kazoo_semaphore_of_other_size_is_error(server: Server, zk: Client, kazoo: KazooClient) -> None:
+    await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire)
+    with pytest.raises(ValueError, match="3"):
+        await Semaphore(zk, "/pool", 2).acquire(5.0)
+    assert await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire, timeout=5)
+
+
+async def test_semaphore_lock_excludes_curator_semaphore_mutex(server: Server, zk: Client) -> None:
+    @asynccontextmanager
+    async def curator(zk: Client) -> AsyncIterator[None]:
+        """InterProcessSemaphoreV2 with one lease."""
+        async with Curator(zk, "/mutex/locks"):
+            lease = await zk.create(
+                f"/mutex/leases/_c_{uuid.uuid4()}-lease-", ephemeral=True, sequential=True, parents=True
+            )
+            while True:
+                async with zk.watch_children("/mutex/leases") as watch:
+                    if len(watch.initial) <= 1:
+                        break
+                    await watch.next()
+        yield
+        await zk.delete(lease)
+
+    tally = Tally(server)
+    async with Client(server.hosts) as other:
+        await asyncio.gather(
+            tally.run("zoolet", zk, lambda zk: SemaphoreLock(zk, "/mutex", naming="curator")),
+            tally.run("curator", other, curator),
+        )
+        tally.check()
+
+
+async def test_kazoo_election_and_ours_share_leader_and_candidates(
+    server: Server, zk: Client, kazoo: KazooClient
+) -> None:
+    election = Election(zk, "/leader", b"zoolet")
+    entered, leave = threading.Event(), threading.Event()
+
+    def lead() -> None:
+        entered.set()
+        leave.wait(20)
+
+    async with election:
+        running = asyncio.create_task(asyncio.to_thread(kazoo.Election("/leader", "kazoo").run, lead))
+        async with asyncio.timeout(10):
+            while await election.candidates() != [b"zoolet", b"kazoo"]:
+                await asyncio.sleep(0.005)
+        assert not entered.is_set()
+    assert await asyncio.to_thread(entered.wait, 10)
+    with pytest.raises(TimeoutError):
+        await election.lead(0.05)
+    assert await election.leader() == b"kazoo"
+    leave.set()
+    await running
+    await (await election.lead(10)).release()
+
+
+async def test_election_shares_leader_with_curator_latch(server: Server, zk: Client) -> None:
+    tally = Tally(server)
+    async with Client(server.hosts) as other:
+        await asyncio.gather(
+            tally.run("zoolet", zk, lambda zk: Election(zk, "/leader", naming="curator")),
+            tally.run("curator", other, lambda zk: Curator(zk, "/leader", "latch-")),
+        )
+        tally.check()

@@ -1,0 +1,134 @@
+"""Each recipe of the lock family, on Apache's server and the embedded one: acquire, release, loss of the session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+import pytest
+
+from zoolet.client import Backoff, Client
+from zoolet.client.recipes import (
+    Election,
+    LockLostError,
+    MultiLock,
+    NodeElection,
+    ReadWriteLock,
+    Semaphore,
+    SemaphoreLock,
+    TryLock,
+)
+from zoolet.protocol import records as r
+from zoolet.protocol.framing import frame
+from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest
+from zoolet.protocol.operations import OpCode
+
+SOON: Final = Backoff(first=0.001, longest=0.01)
+Make = Callable[[Client, str], AbstractAsyncContextManager[Any]]
+RECIPES: Final[dict[str, Make]] = {
+    "lock, kazoo": lambda zk, path: zk.lock(path, timeout=20.0),
+    "lock, curator": lambda zk, path: zk.lock(path, naming="curator", timeout=20.0),
+    "lock, both": lambda zk, path: zk.lock(path, naming="both", timeout=20.0),
+    "writer": lambda zk, path: ReadWriteLock(zk, path, timeout=20.0).write(),
+    "writer, curator": lambda zk, path: ReadWriteLock(zk, path, naming="curator", timeout=20.0).write(),
+    "semaphore": lambda zk, path: Semaphore(zk, path, 1, timeout=20.0),
+    "semaphore lock, curator": lambda zk, path: SemaphoreLock(zk, path, naming="curator", timeout=20.0),
+    "try lock": lambda zk, path: TryLock(zk, path, timeout=20.0),
+    "multi lock": lambda zk, path: MultiLock(zk, [f"{path}/a", f"{path}/b"], timeout=20.0),
+    "election": lambda zk, path: Election(zk, path, b"me", timeout=20.0),
+    "node election": lambda zk, path: NodeElection(zk, path, b"me", timeout=20.0),
+}
+
+
+@pytest.fixture
+def path() -> str:
+    """A new path."""
+    return f"/test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+async def clients(any_hosts: str) -> AsyncIterator[list[Client]]:
+    """Two clients."""
+    async with Client(any_hosts, backoff=SOON) as one, Client(any_hosts, backoff=SOON) as two:
+        yield [one, two]
+
+
+async def end_session(client: Client, hosts: str) -> None:
+    """End a client's session without the client: take it over on a different connection, and close it there."""
+    host, port = hosts.split(":")
+    password, ended = client.session_password, client.session_id
+    hello = frame(ConnectRequest(0, 10_000, ended, password or NO_PASSWORD).encode())
+    goodbye = frame(r.RequestHeader(1, OpCode.CLOSE_SESSION).encode())
+
+    def take_over() -> None:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1) as link:
+            link.sendall(hello)
+            if link.recv(100):
+                link.sendall(goodbye)
+                link.recv(100)
+
+    while client.session_id == ended:  # sometimes the client takes its session back
+        await asyncio.to_thread(take_over)
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+async def test_recipe_has_one_holder_and_leaves_nothing(clients: list[Client], path: str, recipe: str) -> None:
+    inside = 0
+    tokens = []
+
+    async def use(client: Client) -> None:
+        nonlocal inside
+        for _ in range(3):
+            async with RECIPES[recipe](client, path) as held:
+                inside += 1
+                assert inside == 1
+                tokens.append(held.token)
+                async with held.transaction() as t:
+                    t.create(f"{path}-done-", b"", sequential=True)
+                held.raise_if_lost()
+                inside -= 1
+
+    await asyncio.gather(*map(use, clients))
+    assert len(set(tokens)) == 6
+    for client in clients:
+        async with asyncio.timeout(5):
+            while await client.ephemerals("/"):
+                await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+async def test_recipe_is_lost_with_session_and_taken_over(
+    clients: list[Client], any_hosts: str, path: str, recipe: str
+) -> None:
+    one, two = clients
+    lost = None
+    with pytest.raises(LockLostError):  # noqa: PT012
+        async with RECIPES[recipe](one, path) as lost:
+            await end_session(one, any_hosts)
+            await asyncio.sleep(20)
+    assert lost is not None
+    assert lost.lost.is_set()
+    async with RECIPES[recipe](two, path) as held:
+        assert held.token > lost.token
+
+
+async def test_readers_share_and_a_writer_becomes_a_reader(clients: list[Client], path: str) -> None:
+    one, two = (ReadWriteLock(client, path, timeout=5.0) for client in clients)
+    async with one.read(), two.read():
+        with pytest.raises(TimeoutError):
+            await two.write().acquire(0.1)
+    writer = await one.write().acquire()
+    reader = await one.downgrade(writer)
+    async with two.read():
+        pass
+    with pytest.raises(TimeoutError):
+        await two.write().acquire(0.1)
+    await reader.release()
+    async with two.write():
+        pass

@@ -1,0 +1,191 @@
+"""The lock of one node: free or held, and deleted only by its holder."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import suppress
+
+import pytest
+from support.leftovers import nothing_left
+from support.simulation import Connect, simulate_clients, with_client
+
+from zoolet.client import Client, ConnectionLossError, NoNodeError
+from zoolet.client.recipes import LockLostError, TryLock
+from zoolet.client.recipes._owned_node import delete_both
+from zoolet.testing import Server, Simulation, drop_request, lose_reply
+
+
+def test_attempt_takes_free_lock_and_returns_none_if_taken() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        held = await TryLock(one, "/job", data=b"host").attempt()
+        assert held is not None
+        assert server.tree()["/job"].data.endswith(b"host")
+        assert await TryLock(two, "/job").attempt() is None
+        await held.release()
+        again = await TryLock(two, "/a/b/job").attempt()
+        assert again is not None
+        assert again.token > held.token
+        await again.release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+def test_own_create_is_recognized_after_lost_reply(action: type) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        with server.fault(action(), None, "/job*", times=1, strict=True):
+            held = await TryLock(zk, "/job").attempt()
+        assert held is not None
+        assert held.token == server.tree()["/job"].czxid
+        await held.release()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("step", range(0, 40, 2))
+def test_acquire_cancelled_anytime_leaves_no_node(step: int) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        task = asyncio.create_task(TryLock(zk, "/a/job").acquire())
+        await asyncio.sleep(step * 0.0004)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            await task.result().release()
+        await nothing_left(server)
+
+    simulate_clients(main, step)
+
+
+def test_abandoned_attempt_leaves_no_node() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect(timeout=60.0, operation_timeout=1.0)
+        with server.fault(lose_reply(), None, "/job*", times=1, strict=True) as fault:
+            trying = asyncio.create_task(TryLock(zk, "/job").attempt())
+            await server.until(lambda: fault.hits)
+            server.refuse_connections()
+            with pytest.raises(ConnectionLossError):
+                await trying
+            assert "/job" in server.tree()
+            server.accept_connections()
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_waiters_take_lock_in_turn() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        inside = 0
+
+        async def use() -> None:
+            nonlocal inside
+            async with TryLock(await connect(), "/job", timeout=60.0):
+                inside += 1
+                assert inside == 1
+                await asyncio.sleep(1)
+                inside -= 1
+
+        await asyncio.gather(*(use() for _ in range(6)))
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_release_with_lost_reply_keeps_node_of_next_holder() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two, three = await connect(), await connect(), await connect()
+        first = await TryLock(one, "/job").acquire()
+        waiting = asyncio.create_task(TryLock(two, "/job").acquire())
+        await asyncio.sleep(0.5)
+        with server.fault(lose_reply(), "multi", client=one, times=1, strict=True):
+            await first.release()
+        second = await waiting
+        await asyncio.sleep(0.5)
+        third = await TryLock(three, "/job").attempt()
+        assert third is None
+        assert not second.lost.is_set()
+        await second.release()
+
+    simulate_clients(main)
+
+
+def test_end_of_block_keeps_node_of_next_holder() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with TryLock(one, "/job", on_lost="flag") as first:
+            await asyncio.sleep(0.5)
+            await two.delete("/job")
+            second = await TryLock(two, "/job").attempt()
+            assert second is not None
+            await first.lost
+        await asyncio.sleep(0.02)
+        assert "/job" in server.tree()
+        await second.release()
+
+    simulate_clients(main)
+
+
+def test_transaction_of_former_holder_is_refused() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        server.populate({"/register": b"0"})
+        first = await TryLock(one, "/job").attempt()
+        assert first is not None
+        late = first.transaction()
+        late.set("/register", b"late")
+        server.expire(one)
+        second = await TryLock(two, "/job").acquire(5.0)
+        await server.until(lambda: one.session_id in server.sessions())
+        with pytest.raises(LockLostError):
+            await late.commit()
+        assert server.tree()["/register"].data == b"0"
+        await second.release()
+
+    simulate_clients(main)
+
+
+def test_node_deleted_and_retaken_is_loss() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        one, two = await connect(), await connect()
+        async with TryLock(one, "/job", on_lost="flag") as first:
+            await two.delete("/job")
+            second = await TryLock(two, "/job").attempt()
+            assert second is not None
+            async with asyncio.timeout(10), second:
+                await first.lost
+
+    simulate_clients(main)
+
+
+def test_path_with_deleted_proof_node_is_released() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        lease = await TryLock(zk, "/t").acquire()
+        server.delete(lease.proof_node)
+        with suppress(NoNodeError, LockLostError):
+            await lease.release()
+        await asyncio.sleep(1)
+        assert "/t" not in server.tree()
+
+    with_client(main)
+
+
+def test_unawaited_delete_fails_silently() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+
+        server.refuse_connections()
+        server.drop("all")
+        delete_both(zk, "/a", "/b").close()
+        await asyncio.sleep(2)
+        server.accept_connections()
+        gc.collect()
+
+        assert complaints == []
+
+    with_client(main, operation_timeout=1.0)

@@ -1,0 +1,96 @@
+"""Diagnosis of unreachable servers: one wording for the client and for every command."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from zoolet.__main__ import main
+from zoolet.client import Backoff, Client, blocking
+from zoolet.client.aio.dial import failed
+from zoolet.testing import Server
+
+EARLY = (
+    "before it answered: the server may have reached its limit of connections (maxClientCnxns, maxCnxns), the port may "
+)
+ERRORS: dict[str, tuple[Exception, bool, str]] = {
+    "refused": (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)"), False, "connection refused"),
+    "refused twice": (
+        OSError(
+            "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), [Errno 111] Connect call failed"
+        ),
+        False,
+        "connection refused",
+    ),
+    "two reasons": (
+        OSError("Multiple exceptions: [Errno 101] Connect call failed ('::1', 1), [Errno 111] Connect call failed"),
+        False,
+        "network is unreachable, connection refused",
+    ),
+    "no name": (socket.gaierror(-2, "Name or service not known"), False, "Name or service not known"),
+    "no time": (TimeoutError(), False, "no connection within 1.500 s"),
+    "no route in time": (TimeoutError(110, "Connect call failed ('10.0.0.1', 1)"), False, "connection timed out"),
+    "a certificate": (
+        ssl.SSLError(1, "[SSL: X] certificate verify failed"),
+        True,
+        "[SSL: X] certificate verify failed",
+    ),
+    "no TLS": (
+        ConnectionResetError(),
+        True,
+        f"the server closed the connection {EARLY}be a plain port or require a different",
+    ),
+    "a reset of TLS": (ConnectionResetError(104, "x"), True, f"the server reset the connection {EARLY}be a plain port"),
+    "no text": (OSError(), False, "OSError"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_connection_error_text_has_no_address_or_number(name: str) -> None:
+    error, tls, words = ERRORS[name]
+
+    assert failed(error, 1.5, tls).startswith(words)
+    assert "Errno" not in failed(error, 1.5, tls)
+
+
+async def test_connection_reset_before_reply_has_same_causes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def reset() -> None:
+            accepted, _ = listener.accept()
+            accepted.recv(1)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        zk = Client(f"127.0.0.1:{listener.getsockname()[1]}", backoff=Backoff(first=10))
+        await zk.start(wait=False)
+        reason = await zk.first_round()
+        await zk.aclose()
+        thread.join()
+
+    assert f"the server reset the connection {EARLY}serve TLS only (tls=, --tls-ca)" in reason
+
+
+@pytest.fixture
+def full() -> Iterator[str]:
+    """Yield the address of a server that already has as many connections of this host as it allows."""
+    with Server(config={"maxClientCnxns": 1}) as server, blocking.Client(server.hosts):
+        yield server.hosts
+
+
+@pytest.mark.parametrize("command", [["status"], ["locks"], ["shell", "-server"]], ids=lambda words: words[0])
+def test_every_command_names_connection_limit_first(
+    full: str, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["ls", "/"] if command[0] == "shell" else []
+
+    assert main([*command, full, *words]) == 1
+
+    assert EARLY in "".join(capsys.readouterr())

@@ -1,0 +1,257 @@
+"""The console in a browser: waiting clients and their sessions, charts, members and servers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support.browser import Page
+from support.remote_console import console
+
+from zoolet.client.blocking import Client
+from zoolet.testing import Cluster, Server
+
+pytest.importorskip("h11")
+pytest.importorskip("selenium.webdriver")
+from selenium.webdriver.common.by import By
+
+pytestmark = pytest.mark.slow
+NAME: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
+HOSTILE: Final = "<img src=x onerror=document.title='stolen'>\u202e"
+
+
+class Night:
+    """A server with ten locks, a ring of three clients, and sixty sessions."""
+
+    def __init__(self, server: Server, clients: list[Client]) -> None:
+        self.server = server
+        self.clients = clients
+        for number in range(10):
+            self.ask(f"/locks/{number}", f"worker-{number}", number)
+            for waiter in range(number % 3):
+                self.ask(f"/locks/{number}", f"waiter-{number}.{waiter}", 20 + number + waiter)
+        for number in range(3):
+            self.ask(f"/ring/{'abc'[number]}", f"service-{number}", 40 + number)
+        for number in range(3):
+            self.ask(f"/ring/{'abc'[(number + 1) % 3]}", f"service-{number}", 40 + number)
+
+    def ask(self, path: str, name: str, client: int) -> None:
+        """Hold a lock, or wait for it."""
+        self.clients[0].ensure_path(path)
+        self.clients[client].create(f"{path}/{NAME}", name.encode(), ephemeral=True, sequential=True)
+
+    def id(self, client: int) -> str:
+        """Return the session id of a client."""
+        return hex(self.clients[client].session_id)
+
+
+@pytest.fixture(scope="module")
+def night() -> Iterator[Night]:
+    """The server."""
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(admin=True))
+        yield Night(server, [stack.enter_context(Client(server.hosts)) for _ in range(60)])
+
+
+@pytest.fixture
+def shown(driver: Any, night: Night) -> Page:
+    """Its console."""
+    driver.get("about:blank")
+    driver.get_log("browser")
+    assert night.server.admin_url is not None
+    return Page(driver, night.server.admin_url)
+
+
+def test_overview_counts_locks_and_links_the_longest_wait(shown: Page) -> None:
+    shown.open()
+    shown.shows("✕ Serving, with 1 deadlock", "Longest wait", "✕ 1 deadlock")
+    facts = shown.find("dl.facts").text
+
+    assert "Locks\n13\n" in facts
+    assert "12 clients" in facts
+    shown.find("dl.facts a[href='#/locks/%2Flocks%2F1']").click()
+    shown.shows("1 lock, 1 client waits, the longest for", "waiter-1.0")
+    assert shown.errors() == []
+
+
+def test_locks_are_sorted_by_longest_wait(shown: Page) -> None:
+    shown.open("locks")
+    shown.shows("13 locks, 12 clients wait")
+    paths = [each.get_attribute("data-path") for each in shown.driver.find_elements(By.CSS_SELECTOR, "section.lock")]
+
+    assert paths[:4] == ["/locks/1", "/locks/2", "/locks/4", "/locks/5"]
+    assert paths[-4:] == ["/locks/0", "/locks/3", "/locks/6", "/locks/9"]
+    line = shown.find("[data-path='/locks/2']").text
+    assert re.search(
+        r"waiter-2\.0 \(0x\w+ of [\d.:]+\) waits for [\d.]+ m?s since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line
+    )
+
+
+def test_ring_names_clients_addresses_and_locks(shown: Page) -> None:
+    shown.open("locks")
+    ring = shown.find("svg.circle")
+    texts = shown.until(lambda: [each.text for each in ring.find_elements(By.TAG_NAME, "text")])
+
+    for number in range(3):
+        assert any(f"service-{number}" in text and "127.0.0.1:" in text for text in texts), texts
+        assert any(f"/ring/{'abc'[number]}" in text for text in texts)
+    assert "service-0 waits for /ring/b, which service-1 holds" in ring.get_attribute("aria-label")
+    assert len(shown.driver.find_elements(By.CSS_SELECTOR, ".deadlock button.danger")) == 3
+
+
+def test_session_shows_what_it_holds_and_waits_for(shown: Page, night: Night) -> None:
+    shown.open(f"sessions/{night.id(40)}")
+    shown.shows("In a deadlock", "Holds 1 lock", "Waits for 1 lock")
+    holds, waits = shown.find("[data-test=holds]"), shown.find("[data-test=waits]")
+
+    assert re.search(r"/ring/a lock as service-0 for .*, 1 client waits", holds.text)
+    assert re.search(r"/ring/b lock, number 1 of 1 in line as service-0 for .*\nservice-1 ", waits.text)
+    assert waits.find_elements(By.CSS_SELECTOR, "button.danger")
+    waits.find_element(By.CSS_SELECTOR, f"a[href='#/sessions/{night.id(41)}']").click()
+    shown.until(lambda: "/ring/b lock as service-1" in shown.find("[data-test=holds]").text)
+    shown.find("[data-test=holds] a").click()
+    shown.shows("1 lock, 1 client waits")
+    assert shown.errors() == []
+
+
+def test_holder_is_expired_in_the_deadlock(driver: Any) -> None:
+    with Server(admin=True) as server, Client(server.hosts) as one, Client(server.hosts) as two:
+        night = Night.__new__(Night)
+        night.clients = [one, two]
+        for path, client in (("/a", 0), ("/b", 1), ("/b", 0), ("/a", 1)):
+            night.ask(path, f"client-{client}", client)
+        assert server.admin_url is not None
+        page = Page(driver, server.admin_url)
+        page.open("locks")
+        page.find(".deadlock button[aria-label='Expire the session of client-1…']").click()
+        page.shows(f"The session {night.id(1)} of client-1 will end immediately")
+        page.click("Expire the session")
+
+        page.shows("✓ No deadlock")
+        assert {owner for path, owner in owners(server) if path.startswith(("/a/", "/b/"))} == {one.session_id}
+        page.driver.get("about:blank")
+
+
+def owners(server: Server) -> list[tuple[str, int]]:
+    """Return the ephemeral nodes with their owners."""
+    return [(path, node.ephemeral_owner) for path, node in server.tree().items() if node.ephemeral_owner]
+
+
+def test_hostile_names_of_clients_are_text(driver: Any) -> None:
+    with Server(admin=True) as server, Client(server.hosts) as zk:
+        night = Night.__new__(Night)
+        night.clients = [zk]
+        for _ in range(2):
+            night.ask("/hostile", HOSTILE, 0)
+        assert server.admin_url is not None
+        page = Page(driver, server.admin_url)
+        for place in ("locks", "sessions", f"sessions/{night.id(0)}"):
+            page.open(place)
+            page.shows("<img src=x", "\\u{202e}")
+            assert page.driver.title != "stolen"
+        page.driver.get("about:blank")
+
+
+def test_double_barrier_shows_round_and_waiting_members(shown: Page, night: Night) -> None:
+    zk = night.clients[50]
+    zk.create("/step/ready", b"", parents=True)
+    zk.create("/step/9c7e980a02c6499346ac9bf4e550501a", b"late.42", ephemeral=True)
+    shown.open("locks/%2Fstep")
+
+    shown.shows("double barrier", "No round has started.", "1 waiting, the longest for", "late.42")
+    zk.delete("/step", recursive=True)
+
+
+# --- sessions ---
+
+
+def test_headings_sort_sessions(shown: Page, night: Night) -> None:
+    night.clients[0].ensure_path("/written")
+    for number in range(50):
+        night.clients[33].set("/written", b"%d" % number)
+    shown.open("sessions")
+    shown.shows("60 sessions", "Connected since ▾", "worker-1")
+    shown.driver.find_element(By.LINK_TEXT, "Writes in 10 min").click()
+
+    shown.until(lambda: shown.find(".sessions .long li a").text == night.id(33))
+    assert shown.driver.current_url.endswith("#/sessions/by%20writes")
+    assert "50" in shown.find(".sessions .long li").text
+    shown.open()
+    shown.driver.find_element(By.LINK_TEXT, "Which clients write most").click()
+    shown.until(lambda: shown.find(".sessions .long li a").text == night.id(33))
+    assert shown.errors() == []
+
+
+# --- charts, members, servers ---
+
+
+def test_charts_have_ranges_and_iso_times(shown: Page) -> None:
+    shown.open()
+    shown.until(lambda: len(shown.driver.find_elements(By.CSS_SELECTOR, ".charts canvas")) == 5)
+    shown.until(lambda: re.search(r"Time:?\s*\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown.find(".u-legend").text))
+    for name, note in (("A day", True), ("10 minutes", False), ("An hour", False)):
+        shown.click(name)
+        shown.until(lambda note=note: ("the highest value of each minute" in shown.text()) is note)  # type: ignore[misc]
+        shown.until(lambda: re.search(r"sessions:?\s*60", shown.text()))
+    assert shown.errors() == []
+
+
+def test_members_are_stopped_and_divided_on_page(driver: Any) -> None:
+    with Cluster(3, admin=True) as cluster:
+        late, other = [member.index for member in cluster.followers]
+        assert cluster.admin_url is not None
+        page = Page(driver, cluster.admin_url)
+        page.open()
+        for label, wanted in (
+            (f"Lag 10 s: member {late}", "lags by 10 s"),
+            (f"Kill: member {other}", "down"),
+            (f"Start: member {other}", "follower"),
+            (f"Isolate: member {late}", "the network is divided"),
+        ):
+            page.find(f"button[aria-label='{label}']").click()
+            page.shows(wanted)
+        page.find(f"button[aria-label='Catch up: member {late}']").click()
+        page.click("Heal the network and all faults")
+        page.shows("✓ Serving")
+        assert [member.running for member in cluster] == [True] * 3
+        page.driver.get("about:blank")
+
+
+def test_console_of_several_servers_shows_each(driver: Any) -> None:
+    with Server(config={"4lw.commands.whitelist": "*"}) as server, console(f"{server.hosts},127.0.0.1:1") as remote:
+        page = Page(driver, remote.url)
+        page.open()
+        page.shows("! Serving, with problems in the cluster", "127.0.0.1:1 does not answer")
+        rows = [row.text for row in page.driver.find_elements(By.CSS_SELECTOR, "[data-test=servers] tbody tr")]
+
+        assert rows[0].startswith(f"{server.hosts} ✓ standalone")
+        assert rows[1].startswith("127.0.0.1:1 ✕ does not answer")
+        page.driver.get("about:blank")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1300), ("dark", 400)])
+@pytest.mark.parametrize("view", ["overview", "sessions", "locks", "session"])
+def test_views_of_a_night_are_accessible(shown: Page, night: Night, view: str, scheme: str, width: int) -> None:
+    axe = Path(pytest.importorskip("axe_core_python").__file__).parent / "axe.min.js"
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    shown.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    shown.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        shown.driver.get("about:blank")
+        shown.open(f"sessions/{night.id(40)}" if view == "session" else view)
+        shown.shows("✓ live", "1 deadlock")
+        shown.driver.execute_script(axe.read_text())
+        result = shown.driver.execute_async_script("axe.run().then(arguments[0])")
+        serious = [each for each in result["violations"] if each["impact"] in ("serious", "critical")]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == []
+        assert shown.driver.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+        cut = "[...document.querySelectorAll('th, dt, h1, button')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
+        assert shown.driver.execute_script(f"return {cut}.map((e) => e.outerHTML)") == []
+    finally:
+        shown.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        shown.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

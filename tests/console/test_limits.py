@@ -1,0 +1,234 @@
+"""The limits of the console: with any data, an answer has at most 8 MB, and is built in slices."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from time import thread_time
+from typing import Any, Final
+
+import msgpack
+import pytest
+from support.calls import connected, engine_with
+from support.console import BEARER, STRETCH, Console, create_together, longest_stretch
+
+from zoolet.console.source import MAX_ANSWER, MAX_LISTED, MAX_NAME, MAX_WHOLE, Pace, cut, encoded, in_order
+from zoolet.protocol.acl import ACL, Id
+
+LONG: Final = "é" * 450_000
+"""A name of 900 kB."""
+LOCK: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
+
+
+def with_long_names() -> Console:
+    """Return the console of a server where everything that clients can name has a name of 900 kB."""
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/long", b"")
+    for number in range(12):
+        path = f"/long/{number:02}{LONG}"
+        peer.create(path, b"x", 1)
+        peer.get(path, watch=True)
+    return console
+
+
+# --- the whole answer ---
+
+
+async def test_oversized_rows_are_left_out_and_named() -> None:
+    rows = ("x" * 100_000 for _ in range(1_000))
+
+    answer = await encoded({"rows": rows, "few": iter([1]), "total": 1_000}, Pace(asyncio.Lock()))
+
+    assert len(answer) <= MAX_ANSWER + 100
+    shown = json.loads(answer)
+    assert (shown["cut"], shown["few"], shown["total"]) == (["rows"], [1], 1_000)
+    assert 80 <= len(shown["rows"]) < 90
+    assert next(rows, None) is not None, "the rows that are left out were made"
+
+
+async def test_answer_within_limit_names_no_list() -> None:
+    assert await encoded({}, Pace(asyncio.Lock())) == b"{}\n"
+    answer = await encoded({"rows": iter([1, 2]), "none": iter([])}, Pace(asyncio.Lock()))
+
+    assert json.loads(answer) == {"rows": [1, 2], "none": []}
+
+
+@pytest.mark.parametrize("name", ["children?path=/long", "session?id={}", "sessions", "history", "history?session={}"])
+async def test_names_of_900_kb_are_cut(name: str) -> None:
+    console = with_long_names()
+    session = hex(next(iter(console.engine.sessions.alive)))
+
+    body = (await console.ask(f"/console/api/{name.format(session)}")).body
+
+    assert len(body) < 300_000
+    assert "characters)" in json.loads(body.decode()).__repr__() or name == "sessions"
+
+
+async def test_search_cuts_names_of_900_kb() -> None:
+    stream = (await with_long_names().ask("/console/api/search?name=é")).stream
+    assert stream is not None
+    lines = [line async for line in stream]
+
+    assert len(lines) > 12
+    assert max(map(len, lines)) < 10_000
+
+
+def test_only_long_texts_are_cut_with_a_mark() -> None:
+    assert cut("x" * MAX_NAME) == "x" * MAX_NAME
+    assert cut("x" * 1_001) == "x" * 1_000 + "… (1,001 characters)"
+
+
+async def test_history_of_large_transactions_is_cut() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/h", b"")
+    for batch in range(60):
+        create_together(peer, [f"/h/{batch:02}{number:03}{'x' * 900}" for number in range(200)])
+
+    body = (await console.ask("/console/api/history?limit=500")).body
+
+    assert 7 << 20 < len(body) <= MAX_ANSWER + 100
+    assert json.loads(body)["cut"] == ["entries"]
+
+
+# --- data ---
+
+
+async def test_msgpack_is_not_decoded_in_server() -> None:
+    console = Console()
+    value: Any = [1] * 60_000
+    for _ in range(400):
+        value = [value]
+    connected(console.engine).create("/m", msgpack.packb(value))
+
+    body = (await console.ask("/console/api/node?path=/m")).body
+
+    assert len(body) < 100_000
+    assert base64.b64decode(json.loads(body)["data"]["base64"]) == msgpack.packb(value)
+
+
+async def test_all_of_large_data_is_a_megabyte_at_most() -> None:
+    console = Console(engine_with(max_frame=4 << 20))
+    connected(console.engine).create("/big", bytes(3 << 20))
+
+    data = (await console.facts("node?path=/big&whole=1"))["data"]
+
+    assert data["size"] == 3 << 20
+    assert len(base64.b64decode(data["base64"])) == MAX_WHOLE
+
+
+async def test_long_acl_shows_first_entries_and_number() -> None:
+    console = Console()
+    acl = tuple(ACL(1, Id("ip", f"10.0.{number // 250}.{number % 250}")) for number in range(999))
+    connected(console.engine).create("/a", b"", acl=(*acl, ACL(31, Id("world", "anyone"))))
+
+    node = await console.facts("node?path=/a", **BEARER)
+
+    assert (len(node["acl"]), node["acl_size"]) == (MAX_LISTED, 1_000)
+
+
+# --- locks ---
+
+
+async def test_contenders_have_200_bytes_of_data() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/l", b"")
+    for data in (("é" * 200_000).encode(), b"\xff" * 400_000, b"short"):
+        peer.create(f"/l/{LOCK}", data, 3)
+
+    body = (await console.ask("/console/api/locks")).body
+
+    assert len(body) < 5_000
+    (line,) = json.loads(body)["shared"]
+    texts = [entry["data"] for entry in line["holders"] + line["waiters"]]
+    assert texts[0] == "é" * 100 + "…"
+    assert texts[1] == {"size": 400_000}
+    assert texts[2] == "short"
+
+
+async def test_hundred_waiters_of_lock_are_shown_with_total() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/l", b"")
+    for _ in range(151):
+        peer.create(f"/l/{LOCK}", b"", 3)
+
+    (line,) = (await console.facts("locks"))["shared"]
+
+    assert (line["held"], line["waiting"], len(line["waiters"])) == (1, 150, 100)
+
+
+async def test_locks_below_long_names_are_left_out() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create(f"/{LONG}", b"")
+    for _ in range(50):
+        peer.create(f"/{LONG}/{LOCK}", b"", 3)
+
+    body = (await console.ask("/console/api/locks")).body
+
+    assert len(body) < 1_000
+    assert json.loads(body)["left_out"] == 1
+
+
+# --- slices ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "children?path=/long&limit=500",
+        "locks",
+        "locks?session=0x1",
+        "sessions?order=writes&limit=500",
+        "history?limit=500",
+        "node?path=/m&whole=1",
+    ],
+)
+async def test_answers_do_not_block_event_loop(name: str) -> None:
+    console = with_long_names()
+    peer = connected(console.engine)
+    peer.create("/m", msgpack.packb([[1] * 500_000]))
+    peer.create("/l", b"")
+    for _ in range(40):
+        peer.create(f"/l/{LOCK}", b"x" * 900_000, 3)
+    for batch in range(19):
+        create_together(peer, [f"/l/{batch}-{number}{'x' * 300}" for number in range(500)])
+    await console.facts("history?limit=1")  # makes the history process the new transactions
+
+    assert await longest_stretch(lambda: console.ask(f"/console/api/{name}")) < STRETCH
+
+
+@pytest.mark.slow
+async def test_100_000_names_are_sorted_in_slices() -> None:
+    names = [f"{number * 7919 % 100_003:06}" for number in range(100_000)]
+
+    assert await in_order(names, Pace(asyncio.Lock())) == sorted(names)
+    assert await longest_stretch(lambda: in_order(names, Pace(asyncio.Lock()))) < STRETCH
+
+
+async def test_names_with_common_prefix_are_sorted_by_visible_part() -> None:
+    names = [f"{'x' * 900_000}{number % 7}" for number in range(100)]
+    started = thread_time()
+
+    assert len(await in_order(names, Pace(asyncio.Lock()))) == 100
+    assert thread_time() - started < STRETCH
+
+
+@pytest.mark.slow
+async def test_search_for_text_pauses_between_large_nodes() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    for number in range(120):
+        peer.create(f"/n{number}", b"ab" * 450_000)
+
+    async def search() -> None:
+        stream = (await console.ask("/console/api/search?text=" + "ab" * 20 + "c")).stream
+        assert stream is not None
+        assert [line async for line in stream]
+
+    assert await longest_stretch(search) < STRETCH

@@ -1,0 +1,180 @@
+"""Subtrees in the console over HTTP: order of children, counts, export, and deletion."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.calls import connected, engine_with
+from support.console import BEARER, STRETCH, Console, create_together, longest_stretch
+from support.effort import effort
+
+from zoolet.__main__ import main
+from zoolet.client import Client
+from zoolet.console.remote_source import RemoteSource
+from zoolet.console.source import MAX_SUBTREE
+from zoolet.testing import Server
+
+LOCK: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
+BATCHES: Final = effort(15, 50)
+"""Number of thousands of nodes in a large folder."""
+
+
+def with_sizes() -> Console:
+    """Return the console of a server with children of different sizes and times."""
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/s", b"")
+    for name, size in (("b", 5), ("a", 9), ("c", 1)):
+        console.engine.set_time(console.engine.now + 1000, console.engine.monotonic_ms + 1000)
+        peer.create(f"/s/{name}", b"x" * size)
+    return console
+
+
+@pytest.mark.parametrize(("sort", "names"), [("name", "abc"), ("time", "cab"), ("size", "abc")])
+async def test_children_are_sorted(sort: str, names: str) -> None:
+    answer = await with_sizes().facts(f"children?path=/s&sort={sort}&name=c")
+
+    assert [row[0] for row in answer["rows"]] == list(names)
+    assert answer["at"] == names.index("c")
+    assert (await with_sizes().refusal("/console/api/children?path=/s&sort=acl")).status == 400
+
+
+async def test_order_by_size_is_kept_between_pages_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/s", b"")
+    create_together(peer, [f"/s/{number:04}" for number in range(1_001)])
+    for sort in ("size", "time", "name"):
+        assert (await console.facts(f"children?path=/s&sort={sort}&limit=1"))["rows"][0][0] == "0000"
+    await console.facts("children?path=/s&sort=size&limit=1")
+    peer.set("/s/0500", b"x")
+    kept = await console.facts("children?path=/s&sort=size&limit=1")
+    monkeypatch.setattr("zoolet.console.engine_source.perf_counter", lambda: 1e12)
+
+    assert kept["rows"][0][0] == "0000"
+    assert (await console.facts("children?path=/s&sort=size&limit=1"))["rows"][0][0] == "0500"
+
+
+@pytest.mark.slow
+async def test_large_folder_is_sorted_counted_and_deleted_in_slices() -> None:
+    console = Console(engine_with(max_frame=4 << 20))
+    peer = connected(console.engine)
+    peer.create("/s", b"")
+    for batch in range(BATCHES):
+        create_together(peer, [f"/s/{batch:02}{number:04}" for number in range(1_000)])
+
+    for query in ("children?path=/s&sort=time&limit=5", "subtree?path=/s", "export?path=/s"):
+        assert await longest_stretch(lambda query=query: console.ask(f"/console/api/{query}", **BEARER)) < STRETCH  # type: ignore[misc]
+        console.source._sorted = None
+
+    async def delete() -> None:
+        if console.engine.tree.get("/s") is not None:
+            await console.change("delete_all", path="/s", nodes=BATCHES * 1_000 + 1)
+
+    deleting, longest = asyncio.ensure_future(delete()), 0
+    while not deleting.done():
+        before = console.engine.zxid
+        await asyncio.sleep(0)
+        longest = max(longest, console.engine.zxid - before)
+    assert await deleting is None
+    assert console.engine.tree.get("/s") is None
+    assert 0 < longest < 2_000  # nodes in one slice
+
+
+async def test_subtree_is_counted_with_held_locks() -> None:
+    console = with_sizes()
+    peer = connected(console.engine)
+    peer.create("/s/a/lock", b"")
+    peer.create(f"/s/a/lock/{LOCK}", b"me", 3)
+    peer.create("/sibling", b"")
+    peer.create(f"/sibling/{LOCK}", b"me", 3)
+
+    counted = await console.facts("subtree?path=/s")
+
+    assert counted == {"nodes": 6, "more": False, "bytes": 17, "ephemerals": 1, "held": 1, "locks": ["/s/a/lock"]}
+
+
+async def test_subtree_is_deleted_and_watches_fire() -> None:
+    console = with_sizes()
+    peer = connected(console.engine)
+    peer.create("/s/a/deep", b"")
+    peer.create("/other", b"")
+    before = console.engine.zxid
+
+    answer = await console.change("delete_all", path="/s", nodes=5)
+
+    assert (answer["deleted"], console.engine.zxid) == (5, before + 5)
+    assert console.engine.tree.get("/s") is None
+    assert console.engine.tree.get("/other") is not None
+    entries = (await console.facts("history?path=/s&below=1&kind=delete"))["entries"]
+    assert {entry["why"] for entry in entries} == {"in the console"}
+
+
+@pytest.mark.parametrize(("path", "nodes"), [("/s", 0), ("/s", "5"), ("/s", True), ("/s", MAX_SUBTREE + 1), ("/", 1)])
+async def test_invalid_deletion_is_refused(path: str, nodes: object) -> None:
+    body = json.dumps({"path": path, "nodes": nodes}).encode()
+    console = with_sizes()
+
+    assert (await console.refusal("/console/api/change/delete_all", "POST", body, **BEARER)).status == 400
+    assert console.engine.tree.get("/s/a") is not None
+
+
+async def test_subtree_that_has_grown_is_not_deleted_completely() -> None:
+    console = with_sizes()
+    body = json.dumps({"path": "/s", "nodes": 2}).encode()
+
+    error = await console.refusal("/console/api/change/delete_all", "POST", body, **BEARER)
+
+    assert (error.status, "stopped" in str(error)) == (409, True)
+    assert console.engine.tree.get("/s") is not None
+
+
+async def test_export_needs_token_and_is_bounded() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/s", b"")
+    for number in range(9):
+        peer.create(f"/s/{number}", bytes(1_000_000))
+
+    assert (await console.refusal("/console/api/export?path=/s")).status == 401
+    assert "zoolet dump" in str(await console.refusal("/console/api/export?path=/s", **BEARER))
+
+
+async def test_export_is_loaded_by_command(tmp_path: Path) -> None:
+    console = with_sizes()
+    peer = connected(console.engine)
+    peer.create("/s/bytes", b"\xff")
+    peer.create("/s/mine", b"", 1)
+    peer.delete("/s/b")
+    body = (await console.ask("/console/api/export?path=/s", **BEARER)).body
+    file = tmp_path / "s.json"
+    file.write_bytes(body)
+    nodes = json.loads(body)
+
+    assert list(nodes) == ["/s", "/s/a", "/s/c", "/s/bytes"]
+    assert nodes["/s"] == {"$data": "", "$children_created": 2}
+    async with Server() as server:
+        assert await asyncio.to_thread(main, ["load", server.hosts, str(file)]) == 0
+        assert server.tree("/s/bytes")["/s/bytes"].data == b"\xff"
+
+
+async def test_any_server_has_orders_counts_export_and_deletion() -> None:
+    async with Server() as server, Client(server.hosts) as zk:
+        await zk.create("/s", b"")
+        for name, size in (("b", 5), ("a", 9), ("c", 1)):
+            await zk.create(f"/s/{name}", b"x" * size)
+        await zk.create(f"/s/a/{LOCK}", b"me", ephemeral=True, sequential=True)
+        source = RemoteSource(zk, (), None, 1.0)
+        for sort, names in (("size", "abc"), ("name", "abc")):
+            answer = await source.children("/s", 0, 10, sort, "b")
+            assert ([row[0] for row in answer["rows"]], answer["at"]) == (list(names), 1)
+        counted = await source.subtree("/s", trusted=True)
+        assert (counted["nodes"], counted["bytes"], counted["ephemerals"], counted["locks"]) == (5, 17, 1, ["/s/a"])
+        exported = {path: node.data async for path, node in source.export("/s")}
+        assert exported == {"/s": b"", "/s/a": b"x" * 9, "/s/b": b"x" * 5, "/s/c": b"x"}
+        await source.change("delete_all", {"path": "/s", "version": -1, "nodes": 5})
+        assert await zk.exists("/s") is None

@@ -1,0 +1,73 @@
+"""Names of recipe nodes: generated names are recognised, and numbers are ordered across the wrap."""
+
+from __future__ import annotations
+
+import pytest
+
+from zoolet.protocol.paths import sequence_suffix
+from zoolet.protocol.recipe_names import (
+    NAMES,
+    Name,
+    by_number,
+    contender,
+    in_order,
+    is_leaf,
+    is_named,
+    may_be_of_recipe,
+    numbered,
+    prefix,
+)
+
+UUID = "0123abcd-4567-4cde-89ab-0123456789ab"
+NUMBERS = [0, 71, 2**31 - 1, -1, -(10**9), -(2**31)]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("row", [row for row in NAMES if row.form.endswith("{seq}")], ids=lambda row: row.form)
+def test_numbered_names_are_recognised(row: Name, number: int) -> None:
+    name = prefix(row.naming, row.kind, UUID) + sequence_suffix(number)
+
+    node = numbered(name)
+
+    assert node is not None
+    assert (node.name, node.number, node.row.form) == (name, number, row.form)
+    assert is_named(row.naming, row.kind, name)
+    assert may_be_of_recipe(name)
+
+
+@pytest.mark.parametrize("row", [row for row in NAMES if not row.form.endswith("{seq}")], ids=lambda row: row.form)
+def test_names_without_numbers_are_recognised(row: Name) -> None:
+    name = prefix(row.naming, row.kind, UUID)
+
+    assert is_named(row.naming, row.kind, name)
+    assert numbered(name) is None
+
+
+@pytest.mark.parametrize("name", ["", "lock", "lock-1", "a__lock__123456789", "0000000001", "x-queue-0000000001"])
+def test_other_names_are_not_recognised(name: str) -> None:
+    assert numbered(name) is None
+
+
+def test_lease_contends_but_entry_does_not() -> None:
+    assert contender(f"_c_{UUID}-lease-0000000001") is not None
+    assert contender("entry-100-0000000001") is None
+    assert contender("queue-0000000001") is None
+
+
+@pytest.mark.parametrize("row", NAMES, ids=lambda row: f"{row.naming} {row.kind}")
+def test_contenders_and_kazoos_entries_have_no_children(row: Name) -> None:
+    name = prefix(row.naming, row.kind, UUID, 100) + ("-000000001" if row.form.endswith("{seq}") else "")
+
+    assert is_leaf(name) == (row.form.endswith("{seq}") and row.form != "queue-{seq}")
+    assert not is_leaf(f"b{name}")
+    assert not is_leaf("block-0000000001")
+
+
+def test_nodes_are_in_order_where_numbers_turn_negative() -> None:
+    names = [f"a__lock__{sequence_suffix(number)}" for number in (-(2**31), 2**31 - 1, 1 - 2**31, 2**31 - 2)]
+
+    line = in_order("kazoo", ["read", "write"], [*names, "b__rlock__2147483640", "_c_x-lock-2147483641"])
+
+    assert [node.number for node in line] == [2147483640, 2147483646, 2147483647, -2147483648, -2147483647]
+    assert [node.row.kind for node in line] == ["read", "write", "write", "write", "write"]
+    assert by_number(line[::-1]) == line

@@ -1,0 +1,74 @@
+"""The table of routes: which row answers, and which requests are refused before their body is received."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from support.http import answer
+
+from zoolet.server.admin.http import HttpError, Request, Response, Route, Router, Token
+
+HOST = {"host": "localhost"}
+
+
+def row(path: str, name: str, methods: tuple[str, ...] = ()) -> Route:
+    """Return a row that answers with its name."""
+
+    async def answered(request: Request) -> Response:
+        return Response(f"{name} {request.trusted}".encode())
+
+    return Route(methods, path, answered)
+
+
+ROUTER = Router(
+    [row("/", "root"), row("/a", "first"), row("/a", "second"), row("/a/*", "below"), row("/a/b/*", "further")],
+    lambda request: HttpError(404, f"nothing at {request.path}"),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/", "root"),
+        ("/a", "first"),
+        ("/a/", "first"),
+        ("/a/x", "below"),
+        ("/a/x/y", "below"),
+        ("/a/b", "below"),
+        ("/a/b/c", "further"),
+    ],
+)
+def test_most_specific_route_answers(path: str, name: str) -> None:
+    assert asyncio.run(answer(ROUTER, Request("GET", path, HOST))).body == f"{name} False".encode()
+
+
+@pytest.mark.parametrize("path", ["/ab", "/b", "*", "//a", "/b" * 8000])
+def test_other_paths_are_not_found(path: str) -> None:
+    with pytest.raises(HttpError) as caught:
+        ROUTER.route_of(Request("GET", path, HOST))
+
+    assert caught.value.status == 404
+
+
+def test_row_guard_decides_if_request_is_trusted() -> None:
+    token = Token("secret", is_open=True)
+    router = Router([row("/a", "row")._replace(guard=token.reads)], lambda request: HttpError(404, ""))
+    bearer = {"authorization": "Bearer secret"}
+
+    assert [
+        asyncio.run(answer(router, Request("GET", "/a", {**HOST, **headers}))).body for headers in ({}, bearer)
+    ] == [b"row False", b"row True"]
+
+
+def test_method_is_checked_before_token() -> None:
+    guarded = row("/a", "row", ("POST",))._replace(guard=Token("secret").required)
+    router = Router([guarded], lambda request: HttpError(404, ""))
+
+    refusals = []
+    for method in ("GET", "POST"):
+        with pytest.raises(HttpError) as caught:
+            router.route_of(Request(method, "/a", HOST))
+        refusals.append((caught.value.status, *caught.value.headers))
+
+    assert refusals == [(405, ("Allow", "POST")), (401, ("WWW-Authenticate", "Bearer"))]

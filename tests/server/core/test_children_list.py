@@ -1,0 +1,129 @@
+"""The caches of a node equal newly computed results, whatever was changed or undone since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoolet.protocol.codec import put_strs
+from zoolet.server.core.node import Children, Node
+from zoolet.server.core.tree import Tree
+
+CREATE, DELETE_FIRST, DELETE_LAST, DELETE_MIDDLE, LIST, UNDO = range(6)
+steps = st.lists(st.sampled_from([CREATE, CREATE, DELETE_FIRST, DELETE_LAST, DELETE_MIDDLE, LIST, UNDO]), max_size=40)
+
+
+def tree_with(names: list[str]) -> tuple[Tree, Node]:
+    tree = Tree()
+    tree.create("/q", tree.root, b"", 0, 0, 1, 1)
+    folder = tree.find("/q")
+    for name in names:
+        tree.create(f"/q/{name}", folder, b"", 0, 0, 1, 1)
+    return tree, folder
+
+
+def delete(tree: Tree, path: str) -> None:
+    tree.delete(path, tree.parent_of(path), tree.find(path), 1)
+
+
+def listed(folder: Node) -> Children:
+    assert folder.children is not None
+    return folder.children
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps)
+def test_cached_list_equals_new_encoding(todo: list[int]) -> None:
+    tree, folder = tree_with(["a", "bc", "ä"])
+    made = 0
+    for step in todo:
+        children = folder.children
+        if step in (CREATE, UNDO):
+            tree.begin()
+            made += 1
+            tree.create(f"/q/{made}", folder, b"", 0, 0, 1, 1)
+            if children is not None and len(children) > 2:
+                delete(tree, "/q/" + next(iter(children)))
+            tree.commit() if step == CREATE else tree.roll_back()
+        elif children is not None and step != LIST:
+            names = list(children)
+            delete(tree, "/q/" + names[{DELETE_FIRST: 0, DELETE_LAST: -1}.get(step, len(names) // 2)])
+        if folder.children is not None and step == LIST:
+            assert folder.children.encoded() == put_strs(list(folder.children))
+    if folder.children is not None:
+        assert folder.children.encoded() == put_strs(list(folder.children))
+        assert folder.children.encoded() is folder.children.encoded()
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_node_is_listed_again_after_undone_delete(name: str, is_listed: bool) -> None:
+    tree, folder = tree_with(["a", "b", "c"])
+    listed(folder).encoded()
+    tree.begin()
+    delete(tree, f"/q/{name}")
+    if is_listed:
+        listed(folder).encoded()
+    tree.roll_back()
+
+    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+    assert set(listed(folder)) == {"a", "b", "c"}
+
+
+def test_queue_extends_and_cuts_cached_list() -> None:
+    tree, folder = tree_with(["a", "b", "c"])
+    listed(folder).encoded()
+
+    delete(tree, "/q/a")
+    tree.create("/q/d", folder, b"", 0, 0, 1, 1)
+
+    assert listed(folder).encoding is not None
+    assert listed(folder).encoded() == put_strs(["b", "c", "d"])
+
+
+def test_delete_in_middle_discards_cached_list() -> None:
+    tree, folder = tree_with(["a", "b", "c"])
+    listed(folder).encoded()
+
+    delete(tree, "/q/b")
+
+    assert listed(folder).encoding is None
+
+
+CHANGES: dict[str, Callable[[Tree, Node], object]] = {
+    "create": lambda tree, node: tree.create("/a/new", node, b"", 0, 5, 9, 9),
+    "first delete": lambda tree, node: tree.delete("/a/x", node, tree.find("/a/x"), 9),
+    "last delete": lambda tree, node: tree.delete("/a/z", node, tree.find("/a/z"), 9),
+    "deletes of a session": lambda tree, node: tree.delete_owned(["/a/y"], 4, 9),
+    "data": lambda tree, node: tree.set_data(node, b"newer", 1, 9, 9),
+    "silent data": lambda tree, node: tree.set_data_silently(node, b"newer"),
+    "ACL": lambda tree, node: tree.set_acl(node, 1, 1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("is_read", [False, True], ids=["unread", "read"])
+def test_caches_show_state_before_undone_change(change: Callable[[Tree, Node], object], is_read: bool) -> None:
+    tree = Tree()
+    tree.create("/a", tree.root, b"old", 0, 0, 1, 1)
+    node = tree.find("/a")
+    for number, (name, owner) in enumerate({"x": 0, "y": 4, "z": 0}.items(), 2):
+        tree.create(f"/a/{name}", node, b"", 0, owner, number, number)
+
+    def shown() -> tuple[object, ...]:
+        assert node.children is not None
+        assert node.children.encoded() == put_strs(list(node.children))
+        owned = {owner: paths.with_prefix("/") for owner, paths in tree.ephemerals.items()}
+        return node.stat(), set(node.children), owned, {path for path, _ in tree.walk()}, tree.size, tree.data_size
+
+    before = shown()
+    tree.begin()
+    change(tree, node)
+    if is_read:
+        assert shown() != before
+    tree.roll_back()
+
+    assert shown() == before

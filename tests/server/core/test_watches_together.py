@@ -1,0 +1,56 @@
+"""Connections that all may be notified are notified together. The outcome is the same as one after another."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from support.calls import connected
+from support.engine import make_engine
+from support.watch_tables import left
+
+from zoolet.server.core.client_connection import ClientConnection
+from zoolet.server.core.engine import Engine
+from zoolet.server.core.watches import CHILD, DATA, PERSISTENT, STANDARD
+
+PATHS = ("/a", "/a/b", "/c")
+MANY = 1_001
+"""Too many watches to be removed in one step when their connection is lost."""
+
+
+def step(engine: Engine, clients: list[ClientConnection], random: Random) -> None:
+    """Set or remove a watch, lose a connection, or change a node."""
+    client, path = random.choice(clients), random.choice(PATHS)
+    mode, store = random.choice((STANDARD, PERSISTENT)), random.choice((DATA, CHILD))
+    action = random.randrange(12)
+    if action < 6 and not client.closing:
+        engine.watches.add(client, store, path, mode)
+    elif action == 6 and not client.closing:
+        for number in range(MANY):
+            engine.watches.add(client, DATA, f"/x{number}", STANDARD)
+        engine.close_connection(client)
+    elif action < 8:
+        engine.watches.changed(path, 0, 7)
+    elif action < 10:
+        engine.watches.created(path, 0, "/c", 0, 8)
+    else:
+        engine.watches.deleted(path, 0, "/a", 0, 9)
+
+
+def outcome(seed: int, *, together: bool) -> list[object]:
+    """Return everything that random steps have changed."""
+    engine, random = make_engine(), Random(seed)
+    if not together:
+        engine.watches.event_filter = lambda *_: False  # it must be called for each connection
+    clients = [connected(engine).client for _ in range(6)]
+    for _ in range(150):
+        step(engine, clients, random)
+    numbers = {client: number for number, client in enumerate(clients)}
+    seen: list[object] = [(client.outbox, client.modes, client.watch_weight, client.closing) for client in clients]
+    seen += [{path: [numbers[client] for client in store[path]] for path in store} for store in engine.watches._stores]
+    return [*seen, [numbers[client] for client in engine.pending_output], left(engine)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_connections_are_notified_together_as_one_by_one(seed: int) -> None:
+    assert outcome(seed, together=True) == outcome(seed, together=False)

@@ -1,0 +1,161 @@
+"""The learner with the recorded bytes of leaders of ZooKeeper 3.8.0 and 3.9.4. Their digests prove that its tree is
+theirs.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from support.effort import effort
+from support.fake_leader import SID, make_replica
+from support.learner_dumps import DUMPS, FOLDER, sent_by
+
+from zoolet.protocol.learner import LearnerStream, Packet, PacketType
+from zoolet.server.learner.errors import LearnerError, ReplicaError
+from zoolet.server.learner.learner import Learner, State
+from zoolet.server.learner.replica import Replica
+
+RELEASES = pytest.mark.parametrize("release", ["3.8.0", "3.9.4"])
+ANSWERS = (PacketType.SYNC, PacketType.REVALIDATE)
+"""Answers to requests of the recorded observer, which this one never sends."""
+
+
+def replay(replica: Replica, name: str) -> Learner:
+    """Make a replica follow a recorded leader, byte by byte."""
+    data = sent_by("L", FOLDER / f"{name}.dump")
+    for item in LearnerStream(1 << 20).feed(data):
+        if isinstance(item, Packet) and item.type in ANSWERS:
+            data = data.replace(item.encode(), b"")
+    learner = Learner(replica, SID)
+    for byte in data:
+        learner.receive_data(bytes([byte]))
+        if learner.state is State.INVITED:
+            learner.join()
+    return learner
+
+
+@RELEASES
+def test_snapshot_and_every_kind_of_transaction(release: str) -> None:
+    replica = make_replica()
+
+    learner = replay(replica, f"{release}-snap")
+
+    assert learner.state is State.FOLLOWING
+    assert replica.is_serving
+    assert replica.learning.snapshots == 1
+    assert replica.learning.digests_compared >= 11
+
+
+@RELEASES
+def test_diff_after_disconnection(release: str) -> None:
+    replica = make_replica()
+    replay(replica, f"{release}-snap")
+    compared = replica.learning.digests_compared
+
+    replay(replica, f"{release}-diff")
+
+    assert (replica.learning.snapshots, replica.learning.diffs) == (1, 1)
+    assert replica.learning.digests_compared >= compared + 4
+
+
+@RELEASES
+def test_new_ensemble_is_followed_without_snapshot(release: str) -> None:
+    replica = make_replica()
+
+    replay(replica, f"{release}-observer-master")
+
+    assert (replica.learning.snapshots, replica.learning.diffs, replica.learning.digests_compared) == (0, 1, 3)
+
+
+@RELEASES
+def test_closed_session_without_record(release: str) -> None:
+    replica = make_replica()
+
+    replay(replica, f"{release}-close-without-record")
+
+    assert not replica.tree.ephemerals
+    assert replica.learning.digests_compared == 2
+
+
+@RELEASES
+def test_ensemble_without_digests(release: str) -> None:
+    replica = make_replica()
+    replica.is_complete, replica.last = True, 1 << 32  # the recorded observer knew the start of the epoch
+
+    replay(replica, f"{release}-no-digest")
+
+    assert replica.last == 0x100000003
+    assert replica.learning.digests_compared == 0
+
+
+@RELEASES
+def test_reconfiguration_is_followed(release: str) -> None:
+    replica = make_replica()
+
+    replay(replica, f"{release}-reconfig")
+
+    assert replica.learning.digests_compared == 3
+    assert "observer" in replica.config
+
+
+@RELEASES
+def test_trunc_needs_a_snapshot(release: str) -> None:
+    replica = make_replica()
+    replica.is_complete, replica.last = True, 0x100000009
+
+    with pytest.raises(ReplicaError, match="no transactions after 0x100000002, but the replica has 0x100000009"):
+        replay(replica, f"{release}-trunc")
+
+
+@RELEASES
+@pytest.mark.parametrize("how", ["diff", "inform"])
+def test_failed_multi_changes_nothing(release: str, how: str) -> None:
+    name = f"{release}-failed-multi-{how}"
+    replica = make_replica()
+    replica.is_complete, replica.last, before = True, 0x100000002, [path for path, _ in replica.tree.walk()]
+    # the recorded observer had a tree, whose digest the failed transaction repeats
+    items = list(LearnerStream(1 << 20).feed(sent_by("L", FOLDER / f"{name}.dump")))
+    failed = [item.data for item in items if isinstance(item, Packet) and item.zxid == 0x100000003 and item.data]
+    replica.digest = int.from_bytes(failed[0][-8:])
+
+    learner = replay(replica, name)
+
+    assert learner.state is State.FOLLOWING
+    assert (replica.last, replica.learning.digests_compared) == (0x100000003, 1)
+    assert [path for path, _ in replica.tree.walk()] == before
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Return bytes with one to five changes."""
+    changed = bytearray(data)
+    for _ in range(rng.randint(1, 5)):
+        at = rng.randrange(len(changed) - 8)
+        match rng.randrange(4):
+            case 0:
+                changed[at] ^= 1 << rng.randrange(8)
+            case 1:
+                del changed[at : at + rng.randrange(1, 9)]
+            case 2:
+                changed[at:at] = rng.randbytes(rng.randrange(1, 9))
+            case _:
+                changed[at : at + 4] = rng.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0"))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids=lambda dump: dump.stem)
+def test_damaged_bytes_end_in_an_error_of_the_learner(dump: Path) -> None:
+    data = sent_by("L", dump)
+    for seed in range(effort(30, 1000)):
+        rng = random.Random(seed)
+        rest = damaged(data, rng)
+        learner = Learner(make_replica(), SID)
+        with suppress(LearnerError):
+            while rest:
+                size = 1 if learner.state is State.GREETING else rng.choice((1, 7, 100, 5000))
+                learner.receive_data(rest[:size])
+                rest = rest[size:]
+                if learner.state is State.INVITED:
+                    learner.join()

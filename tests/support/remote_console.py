@@ -1,0 +1,59 @@
+"""``zoolet console`` in a separate process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from support.daemon import Running
+
+
+class Remote:
+    """A console in a separate process."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self.token = token
+
+    def get(self, name: str) -> Any:
+        """Request an endpoint of the API; return its answer."""
+        with urllib.request.urlopen(f"{self.url}console/api/{name}", timeout=10) as response:
+            text = response.read()
+        lines = text.splitlines()
+        return json.loads(text) if len(lines) == 1 else [json.loads(line) for line in lines]
+
+    def change(self, action: str, **arguments: object) -> Any:
+        """Make a change, with the token."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        body = json.dumps(arguments).encode()
+        request = urllib.request.Request(f"{self.url}console/api/change/{action}", body, headers)
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return json.loads(response.read())
+
+    def until(self, name: str, wanted: Any) -> Any:
+        """Repeat a request until its answer meets a condition."""
+        deadline = time.monotonic() + 10
+        while not wanted(answer := self.get(name)):
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.05)
+        return answer
+
+
+@contextmanager
+def console(hosts: str) -> Iterator[Remote]:
+    """Run the command."""
+    command = [sys.executable, "-m", "zoolet", "console", hosts]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+        lines = Running(process)
+        try:
+            url = lines.read_line(1).removeprefix("zoolet console on ")
+            yield Remote(url, lines.read_line(1).removeprefix("zoolet console token "))
+        finally:
+            process.terminate()
+            process.communicate(timeout=10)

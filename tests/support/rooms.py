@@ -1,0 +1,15 @@
+"""The rooms of the package: the folders in the root that are part of ``zoolet``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+ROOMS: Final = ("protocol", "server", "client", "console", "testing", "cli")
+"""A room may import itself and earlier rooms; server and client do not import each other."""
+
+
+def modules(*parts: str) -> list[Path]:
+    """List the modules in these folders."""
+    return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
