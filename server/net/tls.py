@@ -119,7 +119,8 @@ def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> bytes
             # The function keeps OpenSSL from prompting for a missing password at the terminal.
             tls_context.load_cert_chain(path, settings.key, password=lambda: password or "")
             return Path(path).read_bytes()
-        chain, key = _read_jks_key(path, password) if kind == "JKS" else _read_pkcs12_key(path, password)
+        is_jks = kind == "JKS" and _is_jks(path)
+        chain, key = _read_jks_key(path, password) if is_jks else _read_pkcs12_key(path, password)
         _load_pem(tls_context, chain, key)
         return chain
     except _unusable() as error:
@@ -157,7 +158,8 @@ def _load_trust_store(tls_context: ssl.SSLContext, path: str, configured: str | 
         if kind == "PEM":
             tls_context.load_verify_locations(path)
             return
-        certificates = _read_jks_trust(path, password) if kind == "JKS" else _read_pkcs12_trust(path, password)
+        is_jks = kind == "JKS" and _is_jks(path)
+        certificates = _read_jks_trust(path, password) if is_jks else _read_pkcs12_trust(path, password)
         for certificate in certificates:
             tls_context.load_verify_locations(cadata=certificate)
     except _unusable() as error:
@@ -185,29 +187,33 @@ def _why(error: Exception) -> str:
 # --- Java key stores ---
 
 
-def _needs_extra(path: str, kind: str, error: ImportError) -> TlsError:
-    return TlsError(f"{path} is a {kind} key store, but {error.name} is not installed: pip install pyjks cryptography")
+_JKS_BEGINNINGS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # of a JKS and of a JCEKS store
+
+
+def _is_jks(path: str) -> bool:
+    """Whether the content of a file is a JKS store: since Java 9, keytool writes PKCS12 whatever the file's name is."""
+    with open(path, "rb") as file:
+        return file.read(4) in _JKS_BEGINNINGS
+
+
+def _needs_extra(path: str, kind: str, extra: str) -> TlsError:
+    return TlsError(f"{path} is a {kind} key store; to read it, install zoolet with the extra '{extra}'")
 
 
 def _open_jks(path: str, password: str | None) -> Any:
     try:
         import jks
         from pyasn1.error import PyAsn1Error
-    except ImportError as error:
-        raise _needs_extra(path, "JKS", error) from None
+    except ImportError:
+        raise _needs_extra(path, "JKS", "jks") from None
     try:
         return jks.KeyStore.load(path, password or "")
-    except jks.util.BadKeystoreFormatException:
-        # Since Java 9 keytool writes PKCS12, regardless of the file's name.
-        return None
     except (jks.util.KeystoreException, PyAsn1Error, LookupError, struct.error) as error:
         raise TlsError(f"cannot use {path} for TLS: {error or type(error).__name__}") from None
 
 
 def _read_jks_key(path: str, password: str | None) -> tuple[bytes, Any]:
     store = _open_jks(path, password)
-    if store is None:
-        return _read_pkcs12_key(path, password)
     from cryptography.hazmat.primitives import serialization
 
     if len(store.private_keys) != 1:
@@ -221,8 +227,6 @@ def _read_jks_key(path: str, password: str | None) -> tuple[bytes, Any]:
 
 def _read_jks_trust(path: str, password: str | None) -> list[bytes]:
     store = _open_jks(path, password)
-    if store is None:
-        return _read_pkcs12_trust(path, password)
     # As in Java, an entry with a key makes only its own certificate trusted, not the certificates that sign it.
     own = [entry.cert_chain[0][1] for entry in store.private_keys.values() if entry.cert_chain]
     return [*(entry.cert for entry in store.certs.values()), *own]
@@ -231,8 +235,8 @@ def _read_jks_trust(path: str, password: str | None) -> list[bytes]:
 def _open_pkcs12(path: str, password: str | None) -> Any:
     try:
         from cryptography.hazmat.primitives.serialization import pkcs12
-    except ImportError as error:
-        raise _needs_extra(path, "PKCS12", error) from None
+    except ImportError:
+        raise _needs_extra(path, "PKCS12", "tls") from None
     return pkcs12.load_pkcs12(Path(path).read_bytes(), password.encode() if password is not None else None)
 
 

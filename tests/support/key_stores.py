@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from support.tls_clients import FILES
+from support.waiting import DEADLINE_S
+
+from zoolet.server.net.tls import _is_jks
 
 needs_keytool = pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool is missing (default-jre-headless)")
 
@@ -43,7 +46,9 @@ class Stores:
     def tool(self, *options: str) -> None:
         """Run keytool."""
         command = ["keytool", *options, "-storepass", "changeit"]
-        subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=DEADLINE_S)
 
     def __getitem__(self, name: str) -> str:
+        if _is_jks(str(self.folder / name)):
+            pytest.importorskip("jks", reason="pyjks is missing: make .venv/.jks, which needs a C compiler")
         return str(self.folder / name)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import ssl
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,23 @@ async def test_java_key_store_serves(stores: Stores, name: str) -> None:
         certificate = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
 
     assert certificate.startswith("-----BEGIN CERTIFICATE-----")
+
+
+def test_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jks", None)
+    store = tmp_path / "server.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed")
+
+    with pytest.raises(tls.TlsError, match=r"server\.jks is a JKS key store; .* the extra 'jks'$"):
+        tls.context(TlsSettings(str(store)))
+
+
+@needs_keytool
+@pytest.mark.slow
+def test_pkcs12_store_named_jks_needs_no_extra(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jks", None)
+
+    assert tls.context(TlsSettings(stores["renamed.jks"], key_store_password="changeit"))
 
 
 @needs_keytool
