@@ -8,6 +8,8 @@ VERSION = $(shell $(PYTHON) -c 'import platform; print(platform.python_version()
 VENV := $(if $(filter file,$(origin PYTHON)),.venv,.venv-$(VERSION))
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+# A command that runs pytest, such as .ci/retry.
+RETRY ?=
 # Comparisons with real servers: without Java, 3.8.0 or 3.9.4 they fail, they are not skipped.
 REAL := ZOOLET_REQUIRE_APACHE=1 ZOOLET_REQUIRE_APACHE_3_9=1
 # pip compiles what it copies, but not what it links to: without this a command starts in 160 ms instead of 100 where
@@ -41,6 +43,11 @@ $(VENV)/.docs: pyproject.toml setup.py __init__.py | $(BIN)/pip
 	$(INSTALL) --editable '.[docs]'
 	touch $(VENV)/.daemon $@
 
+# Java key stores of type JKS: a dependency has to be compiled; the tests that read them skip without it.
+$(VENV)/.jks: pyproject.toml setup.py __init__.py | $(BIN)/pip
+	$(INSTALL) --editable '.[jks]'
+	touch $(VENV)/.daemon $@
+
 # The root is the package `zoolet`; mypy looks for a folder of that name.
 build/typing/zoolet:
 	mkdir -p build/typing
@@ -50,7 +57,7 @@ run: $(VENV)/.daemon  ## run the daemon on 127.0.0.1:2181 (PORT=... for another 
 	exec $(BIN)/zoolet serve --port $(PORT) $(ARGS)
 
 test: setup  ## run all tests, in two processes more than there are cores (WORKERS=0 for one process; ARGS=... for pytest; ZOOLET_FULL=1 for more cases; PYTHON=python3.13 for another Python)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(RETRY) $(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 types: setup build/typing/zoolet  ## check types with mypy and pyright
 	$(BIN)/mypy

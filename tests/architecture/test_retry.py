@@ -1,0 +1,105 @@
+"""``.ci/retry`` forgives a test that fails only beside others, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.rooms import ROOT
+from support.waiting import DEADLINE_S
+
+PYTEST: Final = (sys.executable, "-m", "pytest", "-p", "xdist.plugin", "-n", "1")
+DRY: Final = """
+import pathlib, pytest
+
+def first_time(name):
+    mark = pathlib.Path(f"{name}.ran")
+    ran, _ = mark.exists(), mark.touch()
+    return not ran
+"""
+TESTS: Final = {
+    "passes": "def test_passes(): pass",
+    "once": "def test_once(): assert not first_time('once')",
+    "always": "def test_always(): assert False",
+    "teardown": """
+@pytest.fixture
+def dirty():
+    yield
+    assert not first_time("teardown")
+
+def test_teardown(dirty): pass
+""",
+    "crash": "def test_crash(): first_time('crash') and __import__('os')._exit(3)",
+    "skips": """
+def test_skips():
+    if not first_time("skips"):
+        pytest.skip("alone")
+    assert False
+""",
+    "many": "@pytest.mark.parametrize('n', range(21))\ndef test_many(n): assert not first_time(n)",
+    "syntax": "def test_syntax(: pass",
+    "stops": "def test_stops(): pytest.exit('stop', returncode=3)",
+}
+
+
+def retry(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    """Run ``.ci/retry`` on a project with these tests."""
+    folder.joinpath("pytest.ini").write_text("[pytest]\n")
+    for name in names:
+        folder.joinpath(f"test_{name}.py").write_text(f"{DRY}\n{TESTS[name]}\n")
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    command = [ROOT / ".ci" / "retry", *PYTEST]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+
+
+def flaky(run: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return the tests that a run listed as flaky."""
+    return [line for line in run.stdout.splitlines() if line.startswith("flaky: ")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["once", "teardown", "crash"])
+def test_failure_that_does_not_repeat_is_flaky(tmp_path: Path, name: str) -> None:
+    run = retry(tmp_path, "passes", name)
+
+    assert (run.returncode, flaky(run)) == (0, [f"flaky: test_{name}.py::test_{name}"])
+    assert "1 passed" in run.stdout
+    assert "1 failed" in run.stdout or "1 error" in run.stdout
+
+
+@pytest.mark.slow
+def test_green_run_is_not_repeated(tmp_path: Path) -> None:
+    run = retry(tmp_path, "passes")
+
+    assert (run.returncode, flaky(run), run.stdout.count("test session starts")) == (0, [], 1)
+
+
+@pytest.mark.slow
+def test_failure_that_repeats_is_red(tmp_path: Path) -> None:
+    run = retry(tmp_path, "passes", "once", "always")
+
+    assert (run.returncode, flaky(run)) == (1, [])
+    assert "1 failed, 1 passed" in run.stdout
+
+
+@pytest.mark.slow
+def test_skip_after_failure_is_red(tmp_path: Path) -> None:
+    run = retry(tmp_path, "once", "skips")
+
+    assert (run.returncode, flaky(run)) == (1, [])
+    assert "expected 2 passed tests" in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["many", "syntax", "stops"])
+def test_broken_run_is_red_without_second_try(tmp_path: Path, name: str) -> None:
+    run = retry(tmp_path, "passes", "once", name)
+
+    assert run.returncode != 0
+    assert (flaky(run), run.stdout.count("test session starts")) == ([], 1)
