@@ -7,16 +7,18 @@ import re
 import select
 import subprocess
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from support.apache import JARS, NEEDED, ApacheZooKeeper, jars_of
+from support.waiting import DEADLINE_S
 
+EVENT: Final = "WatchedEvent "
 MARKER: Final = re.compile(r"Node does not exist: /marker-(\d+)$")
-PAUSE: Final = 0.02
-"""Seconds to wait for events, because a different thread prints them."""
+PAUSE: Final = 0.2
+"""Seconds to wait for events when a transcript is recorded, because zkCli prints them in a separate thread."""
 QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
@@ -49,7 +51,7 @@ class Step:
     events: tuple[str, ...]
 
 
-def record(argv: Sequence[str], commands: Sequence[str], eventful: Container[str] | None = None) -> list[Step]:
+def record(argv: Sequence[str], commands: Sequence[str], events: Sequence[int] | None = None) -> list[Step]:
     """Type commands into a shell, one by one, and return the output of each.
 
     After each command, a missing node is listed; its error message marks the end of the output.
@@ -57,8 +59,10 @@ def record(argv: Sequence[str], commands: Sequence[str], eventful: Container[str
     Args:
         argv: The command line of the shell.
         commands: The commands.
-        eventful: Commands to wait for events after; None for all commands.
+        events: The number of events that each command causes. The marker is typed once they have been printed. None if
+            they are not known, to wait for a moment.
     """
+    wanted = [1, *events] if events is not None else None  # the first event is the connection
     process = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
@@ -74,15 +78,17 @@ def record(argv: Sequence[str], commands: Sequence[str], eventful: Container[str
         for number, command in enumerate(("", *commands)):
             process.stdin.write(f"{command}\n".encode())
             process.stdin.flush()
-            if eventful is None or command in eventful:
+            if wanted is None:
                 time.sleep(PAUSE)
+            else:
+                reader.until_events(wanted[number])
             process.stdin.write(f"ls /marker-{number}\n".encode())
             process.stdin.flush()
             lines = reader.until_marker(number)
             if number:
                 steps.append(step_of(command, lines))
         process.stdin.close()
-        process.wait(20)
+        process.wait(DEADLINE_S)
     finally:
         process.kill()
         process.wait()
@@ -93,27 +99,36 @@ def record(argv: Sequence[str], commands: Sequence[str], eventful: Container[str
 
 
 class _Reader:
-    """Reads lines up to a marker."""
+    """Reads the lines that a shell prints."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._rest = b""
 
     def until_marker(self, number: int) -> list[str]:
-        deadline = time.monotonic() + 40
+        """Read up to a marker; return the lines before it."""
         while True:
-            text = self._rest.decode("utf-8", "replace")
-            lines = text.split("\n")
+            lines = self._lines()
             for place, line in enumerate(lines[:-1]):
                 match = MARKER.search(line)
                 if match is not None and int(match[1]) == number:
                     self._rest = "\n".join(lines[place + 1 :]).encode()
                     return lines[:place]
-            ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))
-            more = os.read(self._descriptor, 1 << 16) if ready else b""
-            if not more:
-                raise AssertionError(f"no marker {number} came; the output is\n{text}")
-            self._rest += more
+            self._read_more(f"marker {number}")
+
+    def until_events(self, count: int) -> None:
+        """Read until this many events have been printed."""
+        while sum(line.startswith(EVENT) for line in self._lines()[:-1]) < count:
+            self._read_more(f"{count} events")
+
+    def _lines(self) -> list[str]:
+        return self._rest.decode("utf-8", "replace").split("\n")
+
+    def _read_more(self, wanted: str) -> None:
+        ready, _, _ = select.select([self._descriptor], [], [], DEADLINE_S)
+        more = os.read(self._descriptor, 1 << 16) if ready else b""
+        assert more, f"expected {wanted}; the output is\n{self._rest.decode('utf-8', 'replace')}"
+        self._rest += more
 
 
 def step_of(command: str, lines: list[str]) -> Step:
@@ -122,7 +137,7 @@ def step_of(command: str, lines: list[str]) -> Step:
     events: list[str] = []
     pending = iter(lines)
     for line in pending:
-        if line.startswith("WatchedEvent "):
+        if line.startswith(EVENT):
             events.append(line)
             _drop_head_of_event(output)
         else:
@@ -188,7 +203,7 @@ def normalised(step: Step, extra: Sequence[str] = ()) -> tuple[list[str], list[s
 
 def main() -> None:
     """Record transcripts of Apache's shells."""
-    folder = Path(__file__).parents[1] / "client" / "shell"
+    folder = Path(__file__).parents[1] / "cli" / "shell"
     commands = (folder / "commands.txt").read_text(encoding="utf-8").splitlines()
     for release, name in (("3.8", "zkcli-3.8.0.txt"), ("3.9", "zkcli-3.9.4.txt")):
         with ApacheZooKeeper(release) as apache:
