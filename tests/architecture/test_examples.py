@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 from support.type_checker import UNTYPED, errors_by_both
+from support.waiting import DEADLINE_S
 
 from zoolet.client import blocking, serializers
 from zoolet.client.blocking.recipes import LockingQueue
@@ -39,7 +40,9 @@ def test_program_of_documents_runs(program: str) -> None:
         pytest.importorskip("opentelemetry", reason="make .venv/.docs installs OpenTelemetry, which this example uses")
     with Server() as server:
         code = program.replace(ADDRESS, server.hosts)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
 
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -72,10 +75,10 @@ def test_documented_service_works_and_stops_on_signal(zoolet: Server) -> None:
     with blocking.Client(zoolet.hosts) as zk:
         LockingQueue(zk.with_serializer(serializers.json), "/printer/jobs").put({"page": 1})
         with service_at(zoolet.hosts) as service:
-            zoolet.wait_for_node("/printer/last", b'{"job": {"page": 1}, "pages": 10}', timeout=10)
+            zoolet.wait_for_node("/printer/last", b'{"job": {"page": 1}, "pages": 10}', timeout=DEADLINE_S)
             assert any(path.startswith("/services/printer/") for path in zoolet.tree())
             service.terminate()
-            output, errors = service.communicate(timeout=10)
+            output, errors = service.communicate(timeout=DEADLINE_S)
 
     assert (service.returncode, output.splitlines()[-1]) == (0, '{"ready": true, "leads": false, "done": 1}'), errors
     assert not [path for path, node in zoolet.tree().items() if node.ephemeral_owner]
@@ -86,7 +89,7 @@ def test_documented_service_stops_quietly_before_server_starts() -> None:
         with service_at(f"127.0.0.1:{listener.getsockname()[1]}") as service:
             listener.accept()[0].close()
             service.terminate()
-            output, errors = service.communicate(timeout=10)
+            output, errors = service.communicate(timeout=DEADLINE_S)
 
     assert (service.returncode, output) == (0, ""), errors
     assert "ERROR" not in errors
@@ -95,10 +98,10 @@ def test_documented_service_stops_quietly_before_server_starts() -> None:
 @pytest.mark.slow
 def test_documented_service_stops_in_time_without_server() -> None:
     with Server() as server, service_at(server.hosts) as service:
-        server.wait_for_contenders("/printer/leader", 1, timeout=10)
+        server.wait_for_contenders("/printer/leader", 1, timeout=DEADLINE_S)
         server.refuse_connections()
         server.drop("all")
         service.terminate()
-        _, errors = service.communicate(timeout=3)
+        _, errors = service.communicate(timeout=DEADLINE_S)
 
     assert service.returncode == 0, errors

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.testing import Server
 
@@ -42,7 +43,7 @@ def start(folder: Path, *command: str) -> subprocess.Popen[str]:
 
 def wait_for_report(folder: Path) -> str:
     """Wait until the database contains a report, and return its text."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         if (folder / "report.db").exists():
             with closing(sqlite3.connect(folder / "report.db")) as database:
@@ -62,7 +63,7 @@ def test_documented_test_finds_late_write(condition: str, expected: str, tmp_pat
     write_files(tmp_path, condition=condition)
 
     with start(tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "test_report.py") as process:
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=DEADLINE_S)
 
     assert expected in output
 
@@ -79,7 +80,7 @@ def test_program_waits_for_server_and_stops_on_signal(tmp_path: Path) -> None:
                 assert wait_for_report(tmp_path).startswith(f"reporter-{process.pid} at ")
             finally:
                 process.terminate()
-                output, _ = process.communicate(timeout=10)
+                output, _ = process.communicate(timeout=DEADLINE_S)
 
         assert process.returncode == 0, output
         assert "Traceback" not in output
@@ -96,7 +97,7 @@ def test_program_stops_without_server(tmp_path: Path) -> None:
                 time.sleep(0.05)  # the handlers of signals are installed before the database is created
             time.sleep(0.2)
             process.terminate()
-            output, _ = process.communicate(timeout=10)
+            output, _ = process.communicate(timeout=DEADLINE_S)
 
     assert process.returncode == 0, output
     assert "Traceback" not in output

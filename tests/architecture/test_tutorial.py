@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.testing import Server
 
@@ -50,7 +51,7 @@ class Reader:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         environment["PYTHONDONTWRITEBYTECODE"] = "1"  # orders.py is written twice within a second
         result = subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
         return result.stdout + result.stderr
 

@@ -23,6 +23,7 @@ from kazoo.client import KazooClient
 from support.apache import free_port, skip_unless_required
 from support.daemon import SERVE, DaemonProcess, Running, refused, running
 from support.engine import make_engine
+from support.waiting import DEADLINE_S
 
 from zoolet.cli.admin_ports import AdminPorts
 from zoolet.client.blocking import Client
@@ -43,7 +44,7 @@ def get(url: str, method: str = "GET", **headers: str) -> tuple[int, str]:
     """Request a page; return its status and text."""
     request = urllib.request.Request(url, method=method, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=5) as response:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -56,13 +57,12 @@ def admin(daemon: Running) -> str:
     return line.rpartition(" ")[2].rstrip("/")
 
 
-def soon(condition: Callable[[], bool], seconds: float = 1.0) -> float:
-    """Wait until a condition holds; return how long that took."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
     started = time.monotonic()
     while not condition():
-        assert time.monotonic() - started < seconds, "not in time"
+        assert time.monotonic() - started < DEADLINE_S, "not in time"
         time.sleep(0.01)
-    return time.monotonic() - started
 
 
 # --- its address ---
@@ -171,12 +171,12 @@ def test_restored_state_outlives_process(tmp_path: Path) -> None:
         with Client(first.hosts) as zk:
             zk.create("/a", b"1")
             request = urllib.request.Request(f"{url}/commands/snapshot", headers=token)
-            with urllib.request.urlopen(request, timeout=5) as response:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
                 snapshot, size = response.read(), int(response.headers["snapshot_size"])
             zk.set("/a", b"2")
             zxid = zk.exists(zk.create("/token", b"")).czxid
             answer = urllib.request.Request(f"{url}/commands/restore", snapshot, token, method="POST")
-            with urllib.request.urlopen(answer, timeout=5) as response:
+            with urllib.request.urlopen(answer, timeout=DEADLINE_S) as response:
                 restored = json.loads(response.read())["last_zxid"]
         process.kill()
 
@@ -190,7 +190,7 @@ def test_occupied_port_stops_daemon_with_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [*SERVE, "--port", "0", "--admin-port", str(port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
     line = f"zoolet serve: cannot listen on 127.0.0.1:{port} for HTTP: Address already in use\n"
     assert (done.returncode, done.stdout) == (1, "")
@@ -254,7 +254,7 @@ def small_disk(folder: Path) -> Iterator[Callable[[str], None]]:
 
 
 @pytest.mark.slow
-def test_full_disk_and_recovery_are_reported_within_second(tmp_path: Path) -> None:
+def test_full_disk_and_recovery_are_reported(tmp_path: Path) -> None:
     with small_disk(tmp_path) as resize:
         options = ("--port", "0", "--admin-port", "0", "--data-dir", str(tmp_path), "-DpreAllocSize=64")
         with running(*options, "-D4lw.commands.whitelist=*") as daemon:
@@ -262,7 +262,7 @@ def test_full_disk_and_recovery_are_reported_within_second(tmp_path: Path) -> No
             url, hosts = admin(daemon), f"127.0.0.1:{port}"
             acknowledged = _fill(hosts)
 
-            soon(lambda: get(f"{url}/readyz")[0] == 503)
+            wait_until(lambda: get(f"{url}/readyz")[0] == 503)
             _, reason = get(f"{url}/readyz")
             assert reason.startswith("writes are refused: less than 64 kB free for the log")
             assert get(f"{url}/healthz")[0] == 200
@@ -271,9 +271,8 @@ def test_full_disk_and_recovery_are_reported_within_second(tmp_path: Path) -> No
             assert "refuses writes: less than 64 kB free" in _status(hosts, 1)
 
             resize("64m")
-            took = soon(lambda: get(f"{url}/readyz")[0] == 200, 1.5)
+            wait_until(lambda: get(f"{url}/readyz")[0] == 200)
 
-            assert took < 1.2, took
             assert "\nzoolet_writes_refused 0.0\n" in get(f"{url}/metrics")[1]
             assert _word(port, b"isro") == b"rw"
             assert "serves as standalone" in _status(hosts, 0)
@@ -297,14 +296,18 @@ def _fill(hosts: str) -> set[str]:
 
 
 def _word(port: int, word: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as link:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as link:
         link.sendall(word)
         return link.recv(100)
 
 
 def _status(hosts: str, code: int) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "zoolet", "status", hosts], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-m", "zoolet", "status", hosts],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     assert done.returncode == code, done.stdout
     return done.stdout
@@ -322,16 +325,16 @@ def test_prometheus_scrapes_daemon_and_evaluates_rules(tmp_path: Path) -> None:
         hosts, url = f"127.0.0.1:{daemon.port()}", admin(daemon)
         lock_everything(stack, hosts)
         with _prometheus(tmp_path, url.removeprefix("http://")) as api:
-            soon(lambda: _query(api, "up") == ["1"], 20.0)
+            wait_until(lambda: _query(api, "up") == ["1"])
             for name in ("readlatency", "zoolet_writes_refused", "num_alive_connections", "election_time_count"):
                 assert _query(api, name), name
             for kind, label in (("kazoo", "lock"), ("curator", "lock"), ("zoolet", "lock"), ("kazoo", "semaphore")):
                 assert _query(api, f'zoolet_locks{{naming="{kind}",kind="{label}"}}') not in (["0"], []), (kind, label)
             assert _query(api, "zoolet_deadlocks") == ["1"]
-            soon(lambda: _health_of_rules(api) == {"ok"}, 20.0)
-            soon(lambda: "ZooKeeperDeadlock" in _alerts(api), 20.0)
+            wait_until(lambda: _health_of_rules(api) == {"ok"})
+            wait_until(lambda: "ZooKeeperDeadlock" in _alerts(api))
             for query in _queries_of_board():
-                soon(lambda query=query: bool(_query(api, query)), 20.0)
+                wait_until(lambda query=query: bool(_query(api, query)))
 
 
 def lock_everything(stack: ExitStack, hosts: str) -> None:

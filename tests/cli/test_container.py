@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.cli.container import jaas_file, settings_of, status_words, unknown_variables, users_of, with_files
 from zoolet.client.blocking import Client
@@ -141,7 +142,7 @@ def test_container_runs_with_environment_of_official_image(tmp_path: Path, words
         with Client(f"127.0.0.1:{ready[1]}") as zk:
             assert zk.create("/a", b"") == "/a"
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(DEADLINE_S) == 0
     assert list(tmp_path.glob("version-2/log.*"))
 
 
@@ -152,7 +153,7 @@ def test_mounted_file_is_used_unchanged(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("zoolet ready on 127.0.0.1:")
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(DEADLINE_S) == 0
 
 
 def test_other_command_is_run_in_place_of_daemon() -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 from support.apache import jars_of, require_apache
+from support.waiting import DEADLINE_S
 
 from zoolet.cli import fault
 from zoolet.cli.program import main
@@ -22,7 +23,6 @@ from zoolet.testing import Recording, Server
 from zoolet.testing.control.control import Control
 from zoolet.testing.frames.actions import ACTIONS
 
-DEADLINE_S: Final = 60.0  # reached only on failure
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 EXPIRE: Final = """
 import json, os, urllib.request

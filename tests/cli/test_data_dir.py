@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from support.daemon import SERVE, DaemonProcess, running
+from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
 from zoolet.client.blocking import Client
@@ -39,7 +40,7 @@ def test_directory_reopens_in_1_gb_address_space(tmp_path: Path) -> None:
 
 def refused(*options: str, code: int = 1) -> str:
     """Run a daemon that fails to start; return its error message, which must be one line."""
-    done = subprocess.run([*SERVE, *options], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([*SERVE, *options], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
     return done.stderr
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import DEADLINE_S
 
 pytest.importorskip("h11")
 
@@ -31,7 +32,7 @@ def test_interrupt_exits_with_130(words: str, tmp_path: Path) -> None:
     file = tmp_path / "tree.json"
     file.write_text('{"/a": "1"}')
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(20)
+        silent.settimeout(DEADLINE_S)
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
         command = words.replace("HOSTS", hosts).replace("FILE", str(file)).split()
         with subprocess.Popen([sys.executable, "-m", "zoolet", *command], stderr=subprocess.PIPE, text=True) as process:
@@ -39,7 +40,7 @@ def test_interrupt_exits_with_130(words: str, tmp_path: Path) -> None:
             with connection:
                 connection.recv(1)
                 process.send_signal(signal.SIGINT)
-                _, errors = process.communicate(timeout=20)
+                _, errors = process.communicate(timeout=DEADLINE_S)
 
     assert process.returncode == 130, errors
     assert errors.count("\n") <= 1

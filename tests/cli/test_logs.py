@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.daemon import running
+from support.waiting import DEADLINE_S
 
 from zoolet.client.blocking import Client
 
@@ -28,7 +29,7 @@ def test_log_level_is_changed_at_run_time() -> None:
         request = urllib.request.Request(
             f"{url}commands/log_level?level=debug", headers={"Authorization": f"Bearer {token}"}
         )
-        with urllib.request.urlopen(request, timeout=5) as response:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
             assert json.loads(response.read())["level"] == "DEBUG"
         daemon.log_until("the log level was set to DEBUG on the admin port by 127.0.0.1")
         with Client(f"127.0.0.1:{port}"):

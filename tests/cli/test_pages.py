@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
 
@@ -31,7 +32,7 @@ def in_shell(*command: str, text: str) -> str:
     """Run a shell with a script on its stdin, and return its output."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stderr == ""
     return done.stdout
 

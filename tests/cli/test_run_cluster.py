@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.script_client import ScriptClient
+from support.waiting import DEADLINE_S
 
 SERVE = [sys.executable, "-m", "zoolet", "run", "--cluster", "3"]
 SHOW = "import os; print(os.environ['ZOOLET_HOSTS'], os.environ.get('ZOOLET_ADMIN', ''), flush=True); input()"
@@ -31,14 +32,14 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.communicate("\n", timeout=20)
+        self.process.communicate("\n", timeout=DEADLINE_S)
 
     def call(self, name: str, **parameters: object) -> Any:
         """Execute a command of the control API."""
         request = urllib.request.Request(
             f"{self.admin}/commands/{name}", json.dumps(parameters).encode(), method="POST"
         )
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
             return json.load(response)["result"]
 
 
@@ -108,7 +109,7 @@ def admin() -> Any:
 @pytest.mark.parametrize("number", ["0", "16", "x"])
 def test_cluster_has_one_to_fifteen_members(number: str, capfd: pytest.CaptureFixture[str]) -> None:
     command = [*SERVE[:-1], number, "--", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=os.environ)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, env=os.environ)
     assert done.returncode == 2
     assert "--cluster" in done.stderr
     assert "Traceback" not in done.stderr

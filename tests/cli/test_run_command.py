@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.client.blocking import Client
 
-DEADLINE_S: Final = 20.0  # reached only on failure
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 UNTIL_SIGNALLED: Final = """
 import signal, sys

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.cli.program import main
 
-DEADLINE_S: Final = 20.0  # reached only on failure
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 WITHOUT_UVLOOP: Final = """
 import sys

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from support.calls import create
 from support.fake_leader import FakeLeader, LeaderPort
+from support.waiting import DEADLINE_S
 
 from zoolet.cli.program import main
 from zoolet.client import Client
@@ -23,7 +24,6 @@ from zoolet.client.four_letters import ask
 from zoolet.client.wire.hosts import Address
 
 SERVE = (sys.executable, "-m", "zoolet", "serve", "--port", "0", "--observe-read-only")
-DEADLINE_S = 20.0
 
 
 async def start(*options: str) -> asyncio.subprocess.Process:
@@ -68,7 +68,7 @@ async def test_console_shows_history_of_the_ensemble_without_a_port() -> None:
         async def facts(name: str, body: bytes | None = None) -> Any:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             request = urllib.request.Request(f"{url}console/api/{name}", body, headers)
-            answer = await asyncio.to_thread(urllib.request.urlopen, request, timeout=10)
+            answer = await asyncio.to_thread(urllib.request.urlopen, request, timeout=DEADLINE_S)
             with answer:
                 return json.load(answer)
 

@@ -12,8 +12,8 @@ import sys
 from typing import Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
-DEADLINE_S: Final = 20.0  # reached only on failure
 PACKAGES: Final = ("zoolet.protocol", "zoolet.server.config", "zoolet.server.core", "zoolet.server.net")
 NEEDED: Final = frozenset(
     """

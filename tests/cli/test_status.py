@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
 from zoolet.cli.status import read_answer
@@ -39,7 +40,7 @@ def answering(answer: bytes) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(10)
+        thread.join(DEADLINE_S)
 
 
 def test_serving_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

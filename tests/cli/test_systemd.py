@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.daemon import SERVE, STOP_S
+from support.daemon import SERVE
+from support.waiting import DEADLINE_S
 
 from zoolet.client.blocking import Client
 
@@ -22,7 +23,7 @@ def notified(folder: Path, **environment: str) -> Iterator[tuple[socket.socket, 
     path = str(folder / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
         link.bind(path)
-        link.settimeout(10)
+        link.settimeout(DEADLINE_S)
         environ = {**os.environ, "NOTIFY_SOCKET": path, **environment}
         command = [*SERVE, "--port", "0"]
         with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -30,7 +31,7 @@ def notified(folder: Path, **environment: str) -> Iterator[tuple[socket.socket, 
                 yield link, process
             finally:
                 process.terminate()
-                process.wait(STOP_S)
+                process.wait(DEADLINE_S)
 
 
 def messages(link: socket.socket) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 from support.daemon import running
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES
+from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
 from zoolet.client import acl
@@ -198,7 +199,7 @@ def test_dump_follows_links_and_writes_into_pipes(servers: tuple[Server, Server]
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(pipe.read_text)
         assert main(["dump", f"{servers[0].hosts}/app", str(pipe), *AUTH]) == 0
-        assert reading.result(10) == target.read_text()
+        assert reading.result(DEADLINE_S) == target.read_text()
 
 
 def test_acl_with_masked_password_is_not_copied(

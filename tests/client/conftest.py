@@ -16,6 +16,7 @@ import pytest
 from support.apache import ApacheZooKeeper
 from support.relay import Relay
 from support.simulation import Connect
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, State
 from zoolet.testing import Server
@@ -62,7 +63,7 @@ async def connect() -> AsyncIterator[Connect]:
         clients.append(client)
         await client.start(wait=False)
         # Its session timeout may be a tenth of a second, which a connection on a busy machine may take.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_S):
             await client.wait_for(State.CONNECTED, State.READ_ONLY)
         return client
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.relay import FIRST, Answer, Relay, event, reply, text
 from support.simulation import Connect
+from support.waiting import DEADLINE_S
 
 from zoolet.client import ConnectionLossError, State
 from zoolet.protocol import records as r
@@ -142,7 +143,7 @@ async def test_request_without_reply_is_lost_despite_pings(relay: Relay, connect
     zk = await connect(relay.hosts, timeout=0.45)
 
     with pytest.raises(ConnectionLossError):
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(DEADLINE_S):
             await zk.set("/", b"v")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.simulation import Connect
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
 from zoolet.client.aio.connection import ClientProtocol, Connection
@@ -53,7 +54,7 @@ async def test_call_is_accepted_as_awaitable(zk: Client) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(zk.create("/a"))
     shielded = await asyncio.shield(zk.exists("/a"))
-    waited = await asyncio.wait_for(zk.get("/a"), 5)
+    waited = await asyncio.wait_for(zk.get("/a"), DEADLINE_S)
 
     assert task.result() == "/a"
     assert shielded == waited[1]

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, SessionExpiredError, State, ZooKeeperError
 from zoolet.client.aio.watcher import Watcher
@@ -71,7 +72,7 @@ def tasks() -> set[str]:
 
 async def settle(zk: Client) -> None:
     """Wait until the client has nothing more to do. Virtual time makes this fast."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         with suppress(SessionExpiredError):
             await zk.sync()
         await zk.wait_for(State.CONNECTED)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from support.simulation import Connect, client_of, simulate, simulate_clients
 from support.states import until
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, ClosedError, ConnectionLossError, SessionExpiredError, State
 from zoolet.protocol.acl import CREATOR_ALL_ACL
 from zoolet.testing import Server, Simulation, drop_request, lose_reply
-
-DEADLINE_S: Final = 10.0  # reached only on failure
 
 
 async def test_call_without_operation_timeout_fails_and_has_no_effect(server: Server, connect: Connect) -> None:

@@ -11,6 +11,7 @@ import uvloop
 from support.apache import free_port
 from support.simulation import Connect, with_client
 from support.states import until
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, State
 from zoolet.testing import Server
@@ -73,7 +74,7 @@ async def test_reconnect_to_empty_server_opens_new_session(connect: Connect) -> 
     async with Server(port=port):
         states = zk.states()
         await until(states, State.LOST)
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(DEADLINE_S):
             await zk.wait_for(State.CONNECTED)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 from support.simulation import eventually, with_client
+from support.waiting import DEADLINE_S
 
 from zoolet.client import (
     Client,
@@ -256,7 +257,7 @@ def test_changes_raise_unexpected_error_of_later_step(
             await zk.set("/a", b"1")
 
             with pytest.raises(TypeError, match="a defect"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(DEADLINE_S):
                     await waiting
             with pytest.raises(TypeError, match="a defect"):
                 await anext(it.follower.changes())
@@ -278,7 +279,7 @@ def test_changes_raise_close_of_client() -> None:
             await zk.aclose()
 
             with pytest.raises(ClosedError):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(DEADLINE_S):
                     await waiting
 
     following(main)
@@ -292,7 +293,7 @@ def test_stop_finishes_changes() -> None:
             waiting = asyncio.ensure_future(anext(changes, None))
             await asyncio.sleep(1)
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE_S):
             assert await waiting is None
 
     following(main)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from support.simulation import Connect
-from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, at_once, delivered, next_events, rest, waits
+from support.waiting import DEADLINE_S
+from support.watch_events import CHANGED, CHILDREN, CREATED, at_once, delivered, next_events, rest, waits
 
 from zoolet.client import Client, State, serializers
 from zoolet.client.aio.watcher import Watcher

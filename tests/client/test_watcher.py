@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 from support.simulation import Connect
-from support.watch_events import CHANGED, CHILDREN, CREATED, DEADLINE_S, DELETED, at_once, delivered, next_events, rest
+from support.waiting import DEADLINE_S
+from support.watch_events import CHANGED, CHILDREN, CREATED, DELETED, at_once, delivered, next_events, rest
 
 from zoolet.client import Client, NoNodeError
 from zoolet.testing import Server

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from support.simulation import Connect, with_client
-from support.watch_events import CREATED, DEADLINE_S, DELETED, delivered, next_events, rest
+from support.waiting import DEADLINE_S
+from support.watch_events import CREATED, DELETED, delivered, next_events, rest
 
 from zoolet.client import Client, ClosedError, Event, State, WatchOverflowError
 from zoolet.client.aio.watcher import Watcher
@@ -113,7 +114,7 @@ async def test_two_tasks_may_wait_for_same_watch(zk: Client) -> None:
         await zk.create("/a")
         await zk.delete("/a")
         await zk.sync()
-        _, left = await asyncio.wait([first, second], timeout=0.1)
+        _, left = await asyncio.wait([first, second], timeout=DEADLINE_S)
         for task in left:
             task.cancel()
 
@@ -129,7 +130,7 @@ async def test_close_stops_entering_of_recursive_watch(server: Server, connect: 
         await zk.wait_for(State.SUSPENDED)
 
         await zk.aclose()
-        await asyncio.wait([entering], timeout=0.2)
+        await asyncio.wait([entering], timeout=DEADLINE_S)
         ended = entering.done()
         entering.cancel()
         await asyncio.wait([entering])
@@ -144,7 +145,7 @@ async def test_entering_recursive_watch_keeps_operation_timeout(server: Server, 
         server.refuse_connections()
         entering = asyncio.create_task(zk.watch("/", recursive=True).__aenter__())
         await server.until(lambda: fault.hits)
-        await asyncio.wait([entering], timeout=0.5)
+        await asyncio.wait([entering], timeout=DEADLINE_S)
         ended = entering.done()
         entering.cancel()
         await asyncio.wait([entering])

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from support.relay import Relay
 from support.simulation import Connect, simulate_clients
+from support.waiting import DEADLINE_S
 from support.watch_events import (
     CHANGED,
     CHILDREN,
     CREATED,
-    DEADLINE_S,
     DELETED,
     at_once,
     away,

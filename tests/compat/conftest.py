@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from support.daemon import DaemonProcess
+from support.waiting import DEADLINE_S
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +31,7 @@ def kazoo(daemon: DaemonProcess) -> Iterator[Callable[..., KazooClient]]:
     def connect(chroot: str = "", **options: Any) -> KazooClient:
         client = KazooClient(daemon.hosts + chroot, **options)
         clients.append(client)
-        client.start(timeout=10)
+        client.start(timeout=DEADLINE_S)
         return client
 
     yield connect
@@ -70,10 +71,10 @@ def background() -> Callable[..., Future[Any]]:
 def until() -> Callable[..., None]:
     """A function that returns as soon as a condition holds, and fails after a deadline."""
 
-    def wait(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-        deadline = time.monotonic() + timeout_s
+    def wait(condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
         while not condition():
-            assert time.monotonic() < deadline, f"{timeout_s} s have passed, and still the condition does not hold"
+            assert time.monotonic() < deadline, "the condition does not hold"
             time.sleep(0.005)
 
     return wait

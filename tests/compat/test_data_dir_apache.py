@@ -21,6 +21,7 @@ from support.apache_loader import ApacheLoader
 from support.daemon import SERVE, DaemonProcess
 from support.effort import effort
 from support.stored import recovered
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, State, acl
 from zoolet.protocol.errors import ZooKeeperError
@@ -126,7 +127,7 @@ async def test_apache_and_zoolet_take_turns(tmp_path: Path, release: str) -> Non
                 await owner.create("/counted", b"")
                 parents.append(await owner.create("/parent", b""))
             session = owner.session_id
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE_S):
                 await owner.wait_for(State.CONNECTED)
                 there = await all_of(owner)
             if before is not None:

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from support.apache import JARS, NEEDED, require_apache
 from support.daemon import DaemonProcess
+from support.waiting import DEADLINE_S
 
 COMMANDS = """\
 create /app one
@@ -41,7 +42,8 @@ def test_java_command_line_works_completely() -> None:
     with DaemonProcess("-Dzookeeper.maxClientCnxns=0") as daemon:
         done = subprocess.run(
             ["java", "-cp", jars, "org.apache.zookeeper.ZooKeeperMain", "-server", daemon.hosts],
-            input=COMMANDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+            input=COMMANDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+            timeout=DEADLINE_S,
         )  # fmt: skip
 
     output = done.stdout

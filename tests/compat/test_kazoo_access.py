@@ -9,8 +9,8 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import AuthFailedError, BadVersionError, InvalidACLError, NoAuthError, RolledBackError
 from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
 from support.kazoo_clients import drop, record_states
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 
 
@@ -50,7 +50,7 @@ def test_auth_data_is_resent_after_dropped_connection(kazoo: Connect, base: str)
     client.create(f"{base}/closed", b"data", acl=CREATOR_ALL_ACL)
 
     drop(client)
-    observed = [states.get(timeout=WAIT_S) for _ in range(2)]
+    observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
 
     assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
     assert client.get(f"{base}/closed")[0] == b"data"

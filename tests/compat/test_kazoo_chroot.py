@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 
 
@@ -29,7 +29,7 @@ def test_chroot_client_gets_its_own_paths_in_events(kazoo: Connect, base: str) -
 
     client.create(f"{base}/node")
 
-    assert events.get(timeout=WAIT_S).path == "/node"
+    assert events.get(timeout=DEADLINE_S).path == "/node"
 
 
 def test_chroot_client_excludes_client_outside(kazoo: Connect, base: str) -> None:

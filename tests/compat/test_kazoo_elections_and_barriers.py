@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from kazoo.client import KazooClient
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
 Until = Callable[..., None]
@@ -19,15 +19,15 @@ def test_election_has_one_leader_at_a_time(kazoo: Connect, base: str, background
     one, two = kazoo().Election(f"{base}/election", "one"), kazoo().Election(f"{base}/election", "two")
     leads, resign, leads_too = threading.Event(), threading.Event(), threading.Event()
 
-    first = background(one.run, lambda: (leads.set(), resign.wait(WAIT_S)))
-    assert leads.wait(WAIT_S)
+    first = background(one.run, lambda: (leads.set(), resign.wait(DEADLINE_S)))
+    assert leads.wait(DEADLINE_S)
     second = background(two.run, leads_too.set)
     until(lambda: one.contenders() == ["one", "two"])
     early = leads_too.is_set()
     resign.set()
 
-    first.result(WAIT_S)
-    second.result(WAIT_S)
+    first.result(DEADLINE_S)
+    second.result(DEADLINE_S)
     assert early is False
     assert leads_too.is_set()
 
@@ -35,16 +35,16 @@ def test_election_has_one_leader_at_a_time(kazoo: Connect, base: str, background
 def test_cancelled_candidate_leaves_election(kazoo: Connect, base: str, background: Background, until: Until) -> None:
     one, two = kazoo().Election(f"{base}/election", "one"), kazoo().Election(f"{base}/election", "two")
     leads, resign, leads_too = threading.Event(), threading.Event(), threading.Event()
-    first = background(one.run, lambda: (leads.set(), resign.wait(WAIT_S)))
-    assert leads.wait(WAIT_S)
+    first = background(one.run, lambda: (leads.set(), resign.wait(DEADLINE_S)))
+    assert leads.wait(DEADLINE_S)
     second = background(two.run, leads_too.set)
     until(lambda: one.contenders() == ["one", "two"])
 
     two.cancel()
-    second.result(WAIT_S)
+    second.result(DEADLINE_S)
     left = one.contenders()
     resign.set()
-    first.result(WAIT_S)
+    first.result(DEADLINE_S)
 
     assert left == ["one"]
     assert not leads_too.is_set()
@@ -55,11 +55,11 @@ def test_barrier_holds_until_removed(kazoo: Connect, base: str, background: Back
     keeper.create()
 
     held = guest.wait(timeout=0.05)
-    waiting = background(guest.wait, WAIT_S)
+    waiting = background(guest.wait, DEADLINE_S)
     removed = keeper.remove()
 
     assert (held, removed) == (False, True)
-    assert waiting.result(WAIT_S) is True
+    assert waiting.result(DEADLINE_S) is True
 
 
 def test_missing_barrier_blocks_nobody(kazoo: Connect, base: str) -> None:
@@ -79,10 +79,10 @@ def test_double_barrier_lets_all_in_and_all_out_together(
     until(lambda: client.exists(f"{base}/barrier") and len(client.get_children(f"{base}/barrier")) == 2)
     early = [future.done() for future in entering]
     entering.append(background(barriers[2].enter))
-    _ = [future.result(WAIT_S) for future in entering]
+    _ = [future.result(DEADLINE_S) for future in entering]
     entered = [barrier.participating for barrier in barriers]
     leaving = [background(barrier.leave) for barrier in barriers]
-    _ = [future.result(WAIT_S) for future in leaving]
+    _ = [future.result(DEADLINE_S) for future in leaving]
 
     assert early == [False, False]
     assert entered == [True, True, True]

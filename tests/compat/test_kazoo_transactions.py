@@ -8,8 +8,8 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, RolledBackError, RuntimeInconsistency
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 
 
@@ -55,7 +55,7 @@ def test_failed_transaction_fires_no_watch(kazoo: Connect, base: str) -> None:
     transaction.commit()
     client.create(f"{base}/real")
 
-    assert events.get(timeout=WAIT_S).path == f"{base}/real"
+    assert events.get(timeout=DEADLINE_S).path == f"{base}/real"
 
 
 def test_transaction_sees_its_own_earlier_operations(kazoo: Connect, base: str) -> None:

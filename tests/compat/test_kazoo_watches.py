@@ -10,8 +10,8 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType
 from kazoo.recipe.cache import TreeCache, TreeEvent
 from support.kazoo_clients import drop, record_states
+from support.waiting import DEADLINE_S
 
-WAIT_S = 10.0  # reached only on failure
 Connect = Callable[..., KazooClient]
 Until = Callable[..., None]
 
@@ -23,7 +23,7 @@ def test_get_watch_fires_once(kazoo: Connect, base: str) -> None:
 
     other.set(base, b"one")
     other.set(base, b"two")
-    event = events.get(timeout=WAIT_S)
+    event = events.get(timeout=DEADLINE_S)
     client.sync(base)
 
     assert (event.type, event.path) == (EventType.CHANGED, base)
@@ -37,7 +37,7 @@ def test_exists_watch_reports_creation(kazoo: Connect, base: str) -> None:
 
     other.create(f"{base}/later")
 
-    event = events.get(timeout=WAIT_S)
+    event = events.get(timeout=DEADLINE_S)
     assert (event.type, event.path) == (EventType.CREATED, f"{base}/later")
 
 
@@ -47,13 +47,13 @@ def test_data_watch_sees_each_state_of_a_node(kazoo: Connect, base: str) -> None
     path = f"{base}/node"
 
     client.DataWatch(path, lambda data, stat: seen.put(data))
-    absent = seen.get(timeout=WAIT_S)
+    absent = seen.get(timeout=DEADLINE_S)
     other.create(path, b"one")
-    created = seen.get(timeout=WAIT_S)
+    created = seen.get(timeout=DEADLINE_S)
     other.set(path, b"two")
-    changed = seen.get(timeout=WAIT_S)
+    changed = seen.get(timeout=DEADLINE_S)
     other.delete(path)
-    deleted = seen.get(timeout=WAIT_S)
+    deleted = seen.get(timeout=DEADLINE_S)
 
     assert [absent, created, changed, deleted] == [None, b"one", b"two", None]
 
@@ -63,14 +63,14 @@ def test_data_watch_continues_after_a_dropped_connection(kazoo: Connect, base: s
     states = record_states(client)
     seen: queue.Queue[bytes | None] = queue.Queue()
     client.DataWatch(base, lambda data, stat: seen.put(data))
-    first = seen.get(timeout=WAIT_S)
+    first = seen.get(timeout=DEADLINE_S)
 
     drop(client)
-    states.get(timeout=WAIT_S)
+    states.get(timeout=DEADLINE_S)
     other.set(base, b"meanwhile")
-    meanwhile = seen.get(timeout=WAIT_S)
+    meanwhile = seen.get(timeout=DEADLINE_S)
     other.set(base, b"after")
-    after = seen.get(timeout=WAIT_S)
+    after = seen.get(timeout=DEADLINE_S)
 
     assert [first, meanwhile, after] == [b"", b"meanwhile", b"after"]
 
@@ -80,13 +80,13 @@ def test_children_watch_sees_children_come_and_go(kazoo: Connect, base: str) -> 
     seen: queue.Queue[list[str]] = queue.Queue()
 
     client.ChildrenWatch(base, seen.put)
-    none = seen.get(timeout=WAIT_S)
+    none = seen.get(timeout=DEADLINE_S)
     other.create(f"{base}/a")
-    one = seen.get(timeout=WAIT_S)
+    one = seen.get(timeout=DEADLINE_S)
     other.create(f"{base}/b")
-    two = seen.get(timeout=WAIT_S)
+    two = seen.get(timeout=DEADLINE_S)
     other.delete(f"{base}/a")
-    left = seen.get(timeout=WAIT_S)
+    left = seen.get(timeout=DEADLINE_S)
 
     assert [none, one, sorted(two), left] == [[], ["a"], ["a", "b"], ["b"]]
 
@@ -95,11 +95,11 @@ def test_children_watch_passes_event(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     seen: queue.Queue[Any] = queue.Queue()
     client.ChildrenWatch(base, lambda children, event: seen.put(event), send_event=True)
-    seen.get(timeout=WAIT_S)
+    seen.get(timeout=DEADLINE_S)
 
     other.create(f"{base}/a")
 
-    event = seen.get(timeout=WAIT_S)
+    event = seen.get(timeout=DEADLINE_S)
     assert (event.type, event.path) == (EventType.CHILD, base)
 
 
@@ -111,13 +111,13 @@ def test_tree_cache_follows_a_subtree(kazoo: Connect, base: str, until: Until) -
     cache.listen(lambda event: events.put(event.event_type))
 
     cache.start()
-    start = [events.get(timeout=WAIT_S) for _ in range(3)]
+    start = [events.get(timeout=DEADLINE_S) for _ in range(3)]
     other.create(f"{base}/a/b", b"1", makepath=True)
-    created = [events.get(timeout=WAIT_S) for _ in range(2)]
+    created = [events.get(timeout=DEADLINE_S) for _ in range(2)]
     other.set(f"{base}/a/b", b"2")
-    changed = events.get(timeout=WAIT_S)
+    changed = events.get(timeout=DEADLINE_S)
     other.delete(f"{base}/before")
-    deleted = events.get(timeout=WAIT_S)
+    deleted = events.get(timeout=DEADLINE_S)
 
     assert start == [TreeEvent.NODE_ADDED, TreeEvent.NODE_ADDED, TreeEvent.INITIALIZED]
     assert created == [TreeEvent.NODE_ADDED, TreeEvent.NODE_ADDED]

@@ -10,8 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NotReadOnlyCallError
 from kazoo.protocol.states import KeeperState
 from support.daemon import DaemonProcess
-
-DEADLINE_S = 20
+from support.waiting import DEADLINE_S
 
 
 def reaches(client: KazooClient, state: KeeperState) -> threading.Event:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.apache import JARS, NEEDED, ApacheZooKeeper, require_apache
+from support.waiting import DEADLINE_S
 
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.enums import Xid
@@ -87,7 +88,7 @@ async def command_line(hosts: str) -> str:
     jars = ":".join(str(jar) for pattern in (*NEEDED, "jline*.jar") for jar in sorted(JARS.glob(pattern)))
     words = ["java", "-cp", jars, "org.apache.zookeeper.ZooKeeperMain", "-server", hosts]
     done: Any = await asyncio.to_thread(
-        subprocess.run, words, input=COMMANDS, capture_output=True, text=True, timeout=60, check=False
+        subprocess.run, words, input=COMMANDS, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
     return str(done.stdout)
 

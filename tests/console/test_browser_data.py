@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from typing import Any, Final
 
 import msgpack
@@ -37,11 +36,9 @@ def test_nested_data_does_not_stop_browser(page: Page, zk: Any) -> None:
     for name, form in (("json", "text"), ("msgpack", "hex"), ("wide", "JSON")):
         page.open(f"tree/%2Fnested%2F{name}")
         page.until(lambda form=form: page.find("[data-test=data]").get_attribute("class") == f"data {form}")  # type: ignore[misc]
-        started = time.monotonic()
         length = page.driver.execute_script("return document.querySelector('[data-test=data]').textContent.length")
 
         assert length < 400_000
-        assert time.monotonic() - started < 5.0
 
 
 @pytest.mark.parametrize(

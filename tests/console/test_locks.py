@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.console import as_printed
 from support.engine import make_engine
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
 from zoolet.client.recipes import (
@@ -81,7 +82,7 @@ async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
         assert not any(entry.holds for line in lines for entry in line.waiters)
         assert server.admin_url is not None
         url = f"{server.admin_url}console/api/locks"
-        shown = json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read()))
+        shown = json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=DEADLINE_S).read()))
 
         for line in shown["shared"]:
             assert (line["held"], line["waiting"]) == (len(line["holders"]), len(line["waiters"]))

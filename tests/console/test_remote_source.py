@@ -18,6 +18,7 @@ from support.console import as_printed
 from support.curator import curator_locks, require_curator
 from support.http import answer
 from support.remote_console import console
+from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
 from zoolet.client.blocking import Client
@@ -158,7 +159,7 @@ def test_console_of_real_server_shows_same_locks_as_command(release: str, capsys
         try:
             one.start()
             two.start()
-            assert one.Lock("/kazoo/lock", "one").acquire(timeout=5)
+            assert one.Lock("/kazoo/lock", "one").acquire(timeout=DEADLINE_S)
             waiting = two.Lock("/kazoo/lock", "two")
             threading.Thread(target=wait_for, args=(waiting,), daemon=True).start()
             of.until(

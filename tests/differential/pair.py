@@ -15,6 +15,7 @@ from typing import Any, Final
 from support.apache import ApacheZooKeeper
 from support.engine import make_engine
 from support.peer import Peer
+from support.waiting import DEADLINE_S
 from support.wire import Wire
 
 from zoolet.protocol import multi as wire
@@ -32,7 +33,6 @@ SUPER = "super:secret"
 MIN_TIMEOUT, MAX_TIMEOUT = 600_000, 1_200_000
 """Milliseconds; so long that no session expires on its own."""
 OPEN_AT_6 = (OpCode.RECONFIG, OpCode.CREATE_TTL, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER)
-WAIT_S: Final = 8.0
 PING = r.RequestHeader(-2, OpCode.PING).encode()
 PASSWORD: Final = slice(20, 36)
 """The position of the password in the payload of a ConnectResponse."""
@@ -260,7 +260,7 @@ class Pair:
             ).encode()
             for side in (0, 1)
         ]
-        link = Wire(self.apache.port, 0, wait=WAIT_S)
+        link = Wire(self.apache.port, 0, wait=DEADLINE_S)
         link.write(asked[0])
         answer = link.next_payload()
         welcome = ConnectResponse.decode(answer) if answer else None

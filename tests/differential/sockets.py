@@ -11,8 +11,9 @@ import socket
 import struct
 import time
 
-from differential.pair import PING, WAIT_S, even, is_event
+from differential.pair import PING, even, is_event
 from differential.script import Operation
+from support.waiting import DEADLINE_S
 from support.wire import Wire
 
 from zoolet.protocol import records as r
@@ -21,8 +22,6 @@ from zoolet.protocol.operations import OpCode
 
 LONG_TIMEOUT = 600_000
 """Milliseconds; a session with this timeout does not expire during a test."""
-EVENTS_S = 4.0
-"""Seconds to wait for events, which arrive in time unless something is wrong."""
 Event = tuple[int, int, str]
 """Type, zxid, path."""
 
@@ -38,7 +37,7 @@ class Client:
 
     def __init__(self, port: int, timeout: int = LONG_TIMEOUT, of: Client | None = None) -> None:
         self.port = port
-        self.link = Wire(port, 0, wait=WAIT_S)
+        self.link = Wire(port, 0, wait=DEADLINE_S)
         session, password = (of.welcome.session_id, of.welcome.password) if of else (0, bytes(16))
         self.link.write(ConnectRequest(0, timeout, session, password, False).encode())
         answer = self.link.next_payload()
@@ -85,7 +84,7 @@ class Client:
 
     def events(self, count: int) -> list[Event]:
         """Wait for the next *count* events; return fewer if they do not arrive in time."""
-        deadline = time.monotonic() + EVENTS_S
+        deadline = time.monotonic() + DEADLINE_S
         while len(self._events) < count and time.monotonic() < deadline:
             self.zxid()  # its reply arrives after the events
             time.sleep(0.01)

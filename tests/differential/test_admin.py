@@ -14,6 +14,7 @@ from differential.pair import Pair, Step
 from differential.script import by, children, create, read
 from support.apache import RELEASES, admin_jars, skip_unless_required
 from support.engine import make_engine
+from support.waiting import DEADLINE_S
 
 from zoolet.server.admin.commands import COMMANDS, execute
 from zoolet.server.admin.observed import Observed
@@ -60,7 +61,9 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def real(pair: Pair, name: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{pair.apache.admin_port}/commands/{name}", timeout=10) as response:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{pair.apache.admin_port}/commands/{name}", timeout=DEADLINE_S
+    ) as response:
         answer: dict[str, Any] = json.loads(response.read())
         return answer
 
@@ -89,7 +92,7 @@ def test_command_has_keys_of_real_server(pair: Pair, command: Any) -> None:
 
 
 def test_every_command_of_a_real_server_is_there(pair: Pair) -> None:
-    with urllib.request.urlopen(f"http://127.0.0.1:{pair.apache.admin_port}/commands", timeout=10) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{pair.apache.admin_port}/commands", timeout=DEADLINE_S) as response:
         text = response.read().decode()
     theirs = {line.partition(">")[2].partition("<")[0] for line in text.splitlines() if line.startswith("<a")}
 
@@ -115,6 +118,6 @@ def test_snapshot_of_one_server_restores_other(pair: Pair) -> None:
 def _request(pair: Pair, command: str, body: bytes | None = None) -> bytes:
     headers = {"Authorization": "digest any:one", "Content-Type": "application/octet-stream"}
     url = f"http://127.0.0.1:{pair.apache.admin_port}/commands/{command}"
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as response:
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=DEADLINE_S) as response:
         data: bytes = response.read()
         return data

@@ -19,6 +19,7 @@ from differential.script import add_watch, children, create, create_ttl, delete,
 from differential.sockets import LONG_TIMEOUT, Client
 from support.apache import RELEASES, ApacheZooKeeper
 from support.daemon import DaemonProcess
+from support.waiting import DEADLINE_S
 
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
@@ -235,7 +236,9 @@ def test_expiry_of_session_without_nodes_takes_zxid(sides: Sides) -> None:
         idle = connect(SHORT_TIMEOUT)
         started = time.monotonic()
         closed, before, ended = idle.closed(), started + SHORT_TIMEOUT / 1000, time.monotonic()
-        while other.zxid() < 2 and time.monotonic() < ended + 5:  # a real server may close the connection before
+        while (
+            other.zxid() < 2 and time.monotonic() < ended + DEADLINE_S
+        ):  # a real server may close the connection before
             pass
         return closed, ended > before, other.zxid()
 

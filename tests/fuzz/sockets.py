@@ -25,6 +25,7 @@ from typing import IO, Final
 from fuzz import frames
 from fuzz.inprocess import GROWTH, POOL, RENEWED, script
 from support.daemon import DaemonProcess
+from support.waiting import DEADLINE_S
 from support.wire import RESET, Wire
 
 from zoolet.protocol import records as r
@@ -258,7 +259,7 @@ def besiege(daemon: DaemonProcess, seed: int, seconds: float) -> Siege:
             )
     siege.over.set()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(DEADLINE_S)
     if daemon.process.poll() is not None:
         siege.finding(f"the daemon has ended with exit code {daemon.process.returncode}")
         return siege

@@ -14,6 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import CancelledError, KazooException, LockTimeout, NodeExistsError
 from support import kazoo_bugs
+from support.waiting import DEADLINE_S
 
 from zoolet.testing import Server
 
@@ -59,7 +60,7 @@ def background() -> Iterator[Callable[..., list[Any]]]:
 
     yield run
     for thread in threads:
-        thread.join(10)
+        thread.join(DEADLINE_S)
 
 
 # --- sessions that end ---

@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from support import kazoo_bugs
 from support.leftovers import ephemerals
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, ConnectionLossError
 from zoolet.client.recipes import Barrier, Counter, LockLostError, Party, PersistentEphemeral, Queue
@@ -71,13 +72,13 @@ async def test_282_lock_reports_loss_after_session_ended(server: Server, first: 
     assert lost.lost.is_set()
     with pytest.raises(LockLostError):
         lost.raise_if_lost()
-    async with second.lock("/lock", timeout=5.0) as taken:
+    async with second.lock("/lock", timeout=DEADLINE_S) as taken:
         taken.raise_if_lost()
         assert taken.token > lost.token
 
 
 async def test_282_lock_of_ended_session_is_reacquired(server: Server, first: Client) -> None:
-    lock = first.lock("/lock", timeout=5.0)
+    lock = first.lock("/lock", timeout=DEADLINE_S)
     with pytest.raises(LockLostError):  # noqa: PT012
         async with lock:
             await kazoo_bugs.lose_session(server, first)
@@ -111,13 +112,13 @@ async def test_491_party_member_rejoins_in_next_session(server: Server, first: C
 async def test_606_one_client_holds_lock_at_negative_sequence(server: Server, first: Client, second: Client) -> None:
     kazoo_bugs.count_from(server, "/lock", kazoo_bugs.LAST_NUMBER)
 
-    async with first.lock("/lock", timeout=5.0) as held:
+    async with first.lock("/lock", timeout=DEADLINE_S) as held:
         waiting = asyncio.create_task(second.lock("/lock").acquire())
         await none_waits(server, "/lock", 2)
         assert [name[-11:] for name in kazoo_bugs.children(server, "/lock")] == ["_2147483647", "-2147483648"]
         await asyncio.sleep(0.05)
         assert not waiting.done()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE_S):
         async with await waiting as lease:
             assert lease.token > held.token
 
@@ -125,7 +126,7 @@ async def test_606_one_client_holds_lock_at_negative_sequence(server: Server, fi
 async def test_730_newcomers_wait_for_lock_with_negative_sequence(server: Server, connect: Connect) -> None:
     kazoo_bugs.count_from(server, "/lock", kazoo_bugs.FIRST_NEGATIVE)
 
-    async with (await connect()).lock("/lock", timeout=5.0):
+    async with (await connect()).lock("/lock", timeout=DEADLINE_S):
         for _ in range(2):
             with pytest.raises(TimeoutError):
                 await (await connect()).lock("/lock").acquire(0.05)
@@ -164,7 +165,7 @@ async def test_732_lock_timeout_leaves_no_contender_with_lost_reply(
             await second.lock("/lock").acquire(0.05)
         assert len(kazoo_bugs.children(server, "/lock")) == 1
 
-    async with first.lock("/lock", timeout=5.0):
+    async with first.lock("/lock", timeout=DEADLINE_S):
         await none_waits(server, "/lock", 1)
 
 

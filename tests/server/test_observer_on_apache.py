@@ -12,7 +12,7 @@ import pytest
 from support.apache import RELEASES
 from support.effort import FULL
 from support.ensemble import Ensemble
-from support.waiting import until
+from support.waiting import DEADLINE_S, until
 
 from zoolet.client import Client
 from zoolet.client.acl import READ_ONLY, digest
@@ -73,7 +73,7 @@ async def test_replica_equals_leader_under_load_and_kills(ensemble: Ensemble) ->
                 leader.kill()
                 await asyncio.to_thread(ensemble.wait_for_leader)
                 leader.start()
-                async with asyncio.timeout(60):  # the observer tries again after up to half a minute
+                async with asyncio.timeout(DEADLINE_S):  # the observer tries again after up to half a minute
                     while metrics.connections == followed:
                         await asyncio.sleep(0.05)
                 for number in range(100):

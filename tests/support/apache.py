@@ -23,6 +23,7 @@ from typing import Final
 import pytest
 from support.effort import FULL
 from support.fetch_apache import apache_folder
+from support.waiting import DEADLINE_S
 
 PORTS_TRIED: Final = 3
 _ports: Final = random.SystemRandom()
@@ -165,12 +166,12 @@ class ApacheZooKeeper:
 
     def _wait(self) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as link:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
                     link.sendall(b"srvr")
                     if b"Mode:" in link.recv(4096):  # the server answers ruok before it accepts sessions
                         return

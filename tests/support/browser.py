@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from support.waiting import DEADLINE_S
+
 TOKEN: Final = "0123456789abcdef"
 SCREENSHOTS: Final = Path(__file__).parents[2] / "docs" / "images"
 
@@ -31,9 +33,9 @@ class Page:
         """Return the text of the page."""
         return str(self.driver.find_element("tag name", "body").text)
 
-    def until(self, condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    def until(self, condition: Callable[[], Any]) -> Any:
         """Wait until a condition is truthy, and return its value."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             try:
                 if result := condition():
@@ -44,9 +46,9 @@ class Page:
             assert time.monotonic() < deadline, f"not in time; the page shows {self.text()[:2000]!r}"
             time.sleep(0.02)
 
-    def shows(self, *texts: str, seconds: float = 10.0) -> None:
+    def shows(self, *texts: str) -> None:
         """Wait until the page contains all of these texts."""
-        self.until(lambda: all(text in self.text() for text in texts), seconds)
+        self.until(lambda: all(text in self.text() for text in texts))
 
     def find(self, selector: str) -> Any:
         """Wait for an element."""

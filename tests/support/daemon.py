@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Final, Self
 
-READY_S: Final = 20.0  # reached only on failure
-STOP_S: Final = 10.0
-LINE_S: Final = 30.0  # for a line; reached only on failure
+from support.waiting import DEADLINE_S
+
 SERVE: Final = (sys.executable, "-m", "zoolet", "serve")
 
 
@@ -59,14 +58,14 @@ class DaemonProcess:
     ) -> None:
         self.process.terminate()
         try:
-            self.process.wait(STOP_S)
+            self.process.wait(DEADLINE_S)
         finally:
             self._end()
         assert self.process.returncode == 0, f"the daemon's exit code is {self.process.returncode}"
 
     def _read_ready_line(self) -> None:
         assert self.process.stdout is not None
-        readable, _, _ = select.select([self.process.stdout], [], [], READY_S)
+        readable, _, _ = select.select([self.process.stdout], [], [], DEADLINE_S)
         line = self.process.stdout.readline() if readable else ""
         match = re.fullmatch(r"zoolet ready on (\S+):(\d+)\n", line)
         assert match is not None, f"expected the ready line, found {line!r}"
@@ -90,7 +89,7 @@ class Running:
         self.process = process
         self._unread: dict[int, bytes] = {}
 
-    def read_line(self, number: int, within: float = LINE_S) -> str:
+    def read_line(self, number: int, within: float = DEADLINE_S) -> str:
         """Wait up to *within* seconds for a line of stdout (1) or stderr (2); return an empty string at the end."""
         pipe = self.process.stdout if number == 1 else self.process.stderr
         assert pipe is not None
@@ -111,7 +110,7 @@ class Running:
             assert line, f"the log ended without {text!r}"
         return line
 
-    def port(self, within: float = LINE_S) -> int:
+    def port(self, within: float = DEADLINE_S) -> int:
         """Wait up to *within* seconds for the next ready line; return its port."""
         line = self.read_line(1, within)
         assert line.startswith("zoolet ready "), line
@@ -127,13 +126,13 @@ def running(*options: str) -> Iterator[Running]:
             yield Running(process)
         finally:
             process.terminate()
-            process.communicate(timeout=STOP_S)
+            process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
 
 
 def refused(*options: str) -> str:
     """Run a daemon that fails to start; return its error message, which must be one line."""
     command = [*SERVE, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=READY_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     return done.stderr

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from kazoo.client import KazooClient
+from support.waiting import DEADLINE_S
 
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.testing import Server, hold
 from zoolet.testing.state.views import NodeView
 
-DEADLINE_S: Final = 10.0  # reached only on failure
 HELLO: Final = frame(ConnectRequest(timeout_ms=30_000).encode())
 CALLS: Final[dict[str, Callable[[Server], object]]] = {
     "port": lambda server: server.port,

@@ -15,9 +15,9 @@ from typing import Final, Self
 
 from support.apache import free_port, jars_of, require_apache
 from support.links import Links
+from support.waiting import DEADLINE_S
 
 MEMBERS: Final = 3
-READY_S: Final = 60.0
 
 
 class Member:
@@ -151,7 +151,7 @@ class Ensemble:
 
     def wait_for_leader(self, serving: int = 2) -> Member:
         """Wait until *serving* members serve and one of them leads; return the leader."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             modes = [member.mode() for member in self.members]
             if "leader" in modes and sum(map(bool, modes)) >= serving:

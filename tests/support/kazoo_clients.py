@@ -6,7 +6,7 @@ import queue
 import time
 
 from kazoo.client import KazooClient
-from support.wire import DEADLINE_S
+from support.waiting import DEADLINE_S
 
 
 def states_of(client: KazooClient) -> queue.Queue[tuple[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from support import kazoo_bugs
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
 from zoolet.testing import Server
@@ -28,11 +29,11 @@ def ephemerals(server: Server) -> list[str]:
 
 async def nothing_left(server: Server) -> None:
     """Wait until no watch and no ephemeral node (of a contender, a lease or a candidate) is left."""
-    await server.until(lambda: not ephemerals(server) and not server.watches(), timeout=20)
+    await server.until(lambda: not ephemerals(server) and not server.watches(), timeout=DEADLINE_S)
 
 
 async def in_line(server: Server, path: str, number: int) -> None:
     """Wait until *number* contenders stand in line and all but the first have a watch."""
     await server.until(
-        lambda: len(kazoo_bugs.children(server, path)) == number and len(server.watches()) >= number - 1, 10
+        lambda: len(kazoo_bugs.children(server, path)) == number and len(server.watches()) >= number - 1, DEADLINE_S
     )

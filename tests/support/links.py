@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from support.apache import free_port
+from support.waiting import DEADLINE_S
 
 T = TypeVar("T")
-CALL_S: Final = 10.0
 
 
 class Link:
@@ -148,7 +148,7 @@ class Links:
                 links[0].lag = seconds
 
     def _in_loop(self, awaited: object) -> None:
-        asyncio.run_coroutine_threadsafe(awaited, self._loop).result(CALL_S)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(awaited, self._loop).result(DEADLINE_S)  # type: ignore[arg-type]
 
     async def _all(self, call: Callable[[Link], object]) -> None:
         for links in self.between.values():

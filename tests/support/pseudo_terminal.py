@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-DEADLINE_S: Final = 20.0
+from support.waiting import DEADLINE_S
+
 CURSOR_QUESTION: Final = b"\x1b[6n"
 """The query for the cursor position, which prompt_toolkit sends to a terminal."""
 _SEQUENCE: Final = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
@@ -44,10 +45,9 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type text, and read output at the same time; otherwise the program might block."""
         data = text.encode()
-        deadline = time.monotonic() + DEADLINE_S
         while data:
-            assert time.monotonic() < deadline, "the program does not read what is typed"
-            readable, writable, _ = select.select([self._master], [self._master], [], 1)
+            readable, writable, _ = select.select([self._master], [self._master], [], DEADLINE_S)
+            assert readable or writable, "the program does not read what is typed"
             if readable:
                 self._read()
             if writable:
@@ -69,14 +69,13 @@ class Terminal:
         return _SEQUENCE.sub("", self.raw.decode("utf-8", "replace")).replace("\r", "")
 
     def expect(self, pattern: str) -> str:
-        """Wait for output that matches, after the previous match; return the match."""
-        deadline = time.monotonic() + DEADLINE_S
+        """Wait for output that matches, after the previous match, while there is new output; return the match."""
         while True:
             match = re.compile(pattern).search(self.text, self._seen)
             if match is not None:
                 self._seen = match.end()
                 return match[0]
-            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select([self._master], [], [], DEADLINE_S)
             if not ready or not self._read():
                 raise AssertionError(f"{pattern!r} was not printed; this was:\n{self.text[self._seen :][-3000:]!r}")
             while select.select([self._master], [], [], 0.001)[0] and self._read():  # read everything first
@@ -114,7 +113,7 @@ class Terminal:
             ready, _, _ = select.select([self._master], [], [], 0.02)
             if ready:
                 self._read()
-        return self.process.wait(1)
+        return self.process.wait(DEADLINE_S)
 
 
 def _own_terminal() -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from support.daemon import Running
+from support.waiting import DEADLINE_S
 
 
 class Remote:
@@ -23,7 +24,7 @@ class Remote:
 
     def get(self, name: str) -> Any:
         """Request an endpoint of the API; return its answer."""
-        with urllib.request.urlopen(f"{self.url}console/api/{name}", timeout=10) as response:
+        with urllib.request.urlopen(f"{self.url}console/api/{name}", timeout=DEADLINE_S) as response:
             text = response.read()
         lines = text.splitlines()
         return json.loads(text) if len(lines) == 1 else [json.loads(line) for line in lines]
@@ -33,12 +34,12 @@ class Remote:
         headers = {"Authorization": f"Bearer {self.token}"}
         body = json.dumps(arguments).encode()
         request = urllib.request.Request(f"{self.url}console/api/change/{action}", body, headers)
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
             return json.loads(response.read())
 
     def until(self, name: str, wanted: Any) -> Any:
         """Repeat a request until its answer meets a condition."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + DEADLINE_S
         while not wanted(answer := self.get(name)):
             assert time.monotonic() < deadline, answer
             time.sleep(0.05)
@@ -56,4 +57,4 @@ def console(hosts: str) -> Iterator[Remote]:
             yield Remote(url, lines.read_line(1).removeprefix("zoolet console token "))
         finally:
             process.terminate()
-            process.communicate(timeout=10)
+            process.communicate(timeout=DEADLINE_S)

@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 from support.peer import Reply
+from support.waiting import DEADLINE_S
 from support.wire import Wire, replied
 
 from zoolet.protocol import records as r
@@ -16,7 +17,6 @@ from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 
-WAIT_S: Final = 10.0
 HEADER: Final = 16
 """Bytes of a reply's header; a read-only member without local sessions answers a handshake with only a header."""
 NO_SESSION: Final = ConnectResponse()
@@ -48,7 +48,7 @@ class ScriptClient:
         """
         self.drop()
         try:
-            self._wire = Wire(port, 0, wait=WAIT_S)
+            self._wire = Wire(port, 0, wait=DEADLINE_S)
         except OSError:
             return "refused"
         before = self.session.session_id
@@ -69,7 +69,7 @@ class ScriptClient:
 
     def connect_patiently(self, port: int, **options: object) -> str:
         """Retry :meth:`connect` until the member answers."""
-        deadline = time.monotonic() + 3 * WAIT_S
+        deadline = time.monotonic() + 3 * DEADLINE_S
         while (outcome := self.connect(port, **options)) in ("refused", "closed"):  # type: ignore[arg-type]
             if time.monotonic() > deadline:
                 return outcome
@@ -82,7 +82,7 @@ class ScriptClient:
             self._wire.close()
             self._wire = None
 
-    def _next(self, timeout: float = WAIT_S) -> bytes | None:
+    def _next(self, timeout: float = DEADLINE_S) -> bytes | None:
         """Return the next frame; None if the connection is closed or nothing comes."""
         if self._wire is None:
             return None
@@ -107,7 +107,7 @@ class ScriptClient:
         if self._wire is not None:
             self._wire.send(op, body, self._xid)
 
-    def answer(self, timeout: float = WAIT_S) -> tuple[str, bytes]:
+    def answer(self, timeout: float = DEADLINE_S) -> tuple[str, bytes]:
         """Wait for the next reply; return its error by name, ``OK``, ``closed`` or ``nothing``, and its body."""
         while (payload := self._next(timeout)) is not None:
             reply = self._noted(payload)
@@ -124,12 +124,12 @@ class ScriptClient:
             self.events.append(f"{EventType(event.type).name} {event.path}")
         return reply
 
-    def call(self, op: int, body: Record | bytes = b"", timeout: float = WAIT_S) -> tuple[str, bytes]:
+    def call(self, op: int, body: Record | bytes = b"", timeout: float = DEADLINE_S) -> tuple[str, bytes]:
         """Send a request, and wait for its reply."""
         self.send(op, body)
         return self.answer(timeout)
 
-    def wait_for_events(self, count: int, timeout: float = WAIT_S) -> list[str]:
+    def wait_for_events(self, count: int, timeout: float = DEADLINE_S) -> list[str]:
         """Wait until *count* events have arrived or the timeout is over; return all received events."""
         deadline = time.monotonic() + timeout
         while len(self.events) < count and time.monotonic() < deadline:
@@ -139,7 +139,7 @@ class ScriptClient:
             self._noted(payload)
         return self.events
 
-    def is_closed(self, timeout: float = WAIT_S) -> bool:
+    def is_closed(self, timeout: float = DEADLINE_S) -> bool:
         """Wait until the member closes the connection; return whether it has."""
         deadline = time.monotonic() + timeout
         while self.connected and time.monotonic() < deadline:
@@ -150,12 +150,12 @@ class ScriptClient:
 
     # --- requests with outcomes in words ---
 
-    def create(self, path: str, data: bytes = b"", flags: int = 0, timeout: float = WAIT_S) -> str:
+    def create(self, path: str, data: bytes = b"", flags: int = 0, timeout: float = DEADLINE_S) -> str:
         """Create a node; return its path, or the error."""
         error, body = self.call(OpCode.CREATE, r.CreateRequest(path, data, OPEN_ACL_UNSAFE, flags), timeout)
         return r.CreateResponse.decode(body).path if error == "OK" else error
 
-    def set(self, path: str, data: bytes, version: int = -1, timeout: float = WAIT_S) -> str:
+    def set(self, path: str, data: bytes, version: int = -1, timeout: float = DEADLINE_S) -> str:
         """Set data; return ``OK`` or the error."""
         return self.call(OpCode.SET_DATA, r.SetDataRequest(path, data, version), timeout)[0]
 
@@ -177,7 +177,7 @@ class ScriptClient:
         error, body = self.call(OpCode.GET_CHILDREN, r.GetChildrenRequest(path, watch))
         return " ".join(sorted(r.GetChildrenResponse.decode(body).children or ())) if error == "OK" else error
 
-    def sync(self, path: str = "/", timeout: float = WAIT_S) -> str:
+    def sync(self, path: str = "/", timeout: float = DEADLINE_S) -> str:
         """Send a sync, so the member catches up with its leader; return ``OK`` or the error."""
         return self.call(OpCode.SYNC, r.SyncRequest(path), timeout)[0]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
+
+from support.waiting import DEADLINE_S
 
 from zoolet.client import State
-
-DEADLINE_S: Final = 10.0  # reached only on failure
 
 
 async def until(states: AsyncIterator[State], *wanted: State) -> list[State]:

@@ -13,6 +13,8 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from support.waiting import DEADLINE_S
+
 from zoolet.client import Client
 from zoolet.server.app import assemble
 from zoolet.server.config import build
@@ -188,7 +190,7 @@ class SlowDisk(Disk):
     def sync(self, descriptor: int) -> None:
         """Wait, then sync."""
         self.syncing += 1
-        assert self.may_sync.wait(20)
+        assert self.may_sync.wait(DEADLINE_S)
         time.sleep(self._seconds)
         self.synced += 1
         super().sync(descriptor)
@@ -361,7 +363,7 @@ class GatedDisk(RememberingDisk):
         self.arrived[gate] += 1
         if gate == "log" and self.log_fails:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        assert self.gates[gate].wait(20)
+        assert self.gates[gate].wait(DEADLINE_S)
         super().sync(descriptor)
 
 

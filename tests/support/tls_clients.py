@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from support.frames import HELLO
+from support.waiting import DEADLINE_S
 
 from zoolet.server.net.tls_settings import TlsSettings
 
@@ -18,7 +19,6 @@ AUTHORITY: Final = ("--tls-ca", str(FILES / "ca.pem"))
 """The daemon options to require client certificates of the authority in that folder."""
 CERTIFICATE_SETTINGS: Final = TlsSettings(str(FILES / "server.pem"), key=str(FILES / "server-key.pem"))
 """The same certificate for a server in the running event loop."""
-TIMEOUT_S: Final = 10.0  # reached only on failure
 
 
 def trusting(authority: Path | str = FILES / "ca.pem", *, certificate: bool = False) -> ssl.SSLContext:
@@ -42,7 +42,7 @@ def shake(
         context.load_cert_chain(certificate)
     if version is not None:
         context.minimum_version = context.maximum_version = version
-    plain = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+    plain = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
     secure = context.wrap_socket(plain, server_hostname="127.0.0.1")
     secure.sendall(HELLO)
     return secure, secure.recv(4)

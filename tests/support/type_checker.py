@@ -12,7 +12,10 @@ from typing import Final
 
 import pytest
 from support.rooms import ROOT
+from support.waiting import DEADLINE_S
 
+CHECKED_S: Final = 4 * DEADLINE_S
+"""The limit of a type checker, whose first run reads the whole package."""
 MYPY: Final = (sys.executable, "-m", "mypy", "--strict", "--config-file=", "--explicit-package-bases")
 CACHED: Final = ("--cache-dir", str(ROOT / ".mypy_cache" / "users"), "--follow-imports=silent")
 UNTYPED: Final = ("--allow-untyped-defs", "--allow-incomplete-defs", "--allow-untyped-calls")
@@ -30,7 +33,7 @@ def checked(folder: Path, program: str) -> list[str]:
     (folder / "zoolet").symlink_to(ROOT)
     (folder / "program.py").write_text(program, encoding="utf-8")
     done = subprocess.run(
-        [*MYPY, *CACHED, "program.py"], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [*MYPY, *CACHED, "program.py"], cwd=folder, capture_output=True, text=True, timeout=CHECKED_S, check=False
     )
     return [re.sub(r"^program.py:", "", line) for line in done.stdout.splitlines()]
 
@@ -63,7 +66,9 @@ def errors_by_both(folder: Path, programs: Mapping[str, str], *options: str) -> 
         "pyright": [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", *programs],
     }
     output = {
-        checker: subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False).stdout
+        checker: subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=4 * DEADLINE_S, check=False
+        ).stdout
         for checker, command in commands.items()
     }
     by_mypy = [json.loads(line) for line in output["mypy"].split("\n") if line]

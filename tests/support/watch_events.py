@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from support.waiting import DEADLINE_S
+
 from zoolet.client import Client, Event, EventType, State
 from zoolet.client.aio.watcher import Watcher
 from zoolet.testing import Server
@@ -15,7 +17,6 @@ CREATED = EventType.NODE_CREATED
 DELETED = EventType.NODE_DELETED
 CHANGED = EventType.NODE_DATA_CHANGED
 CHILDREN = EventType.NODE_CHILDREN_CHANGED
-DEADLINE_S = 5.0  # reached only on failure
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
-from support.wire import DEADLINE_S, Wire
+from support.waiting import DEADLINE_S
+from support.wire import Wire
 
 from zoolet.testing import Server
 

@@ -13,7 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, SystemZookeeperError
 from kazoo.exceptions import NoNodeError as KazooNoNodeError
-from support.wire import DEADLINE_S, Wire, creating
+from support.waiting import DEADLINE_S
+from support.wire import Wire, creating
 
 from zoolet.protocol import records as r
 from zoolet.protocol.errors import ErrorCode, NoNodeError

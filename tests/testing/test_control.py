@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, State
 from zoolet.protocol.errors import NoNodeError
@@ -270,7 +271,7 @@ async def served() -> AsyncIterator[tuple[Server, Call]]:
         url = urlsplit(http_server.url)
 
         def request(method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
-            connection = http.client.HTTPConnection(url.netloc, timeout=10)
+            connection = http.client.HTTPConnection(url.netloc, timeout=DEADLINE_S)
             connection.request(method, url.path + path, body, headers)
             response = connection.getresponse()
             answer = json.loads(response.read())
@@ -370,7 +371,7 @@ async def test_wrong_token_is_refused_before_body() -> None:
     async with Server() as server, ControlServer(Control(server)) as control:
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(control.url).port)
         writer.write(b"POST /x/commands/tree HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n\r\n{")
-        assert b" 403 " in await asyncio.wait_for(reader.readline(), 5)
+        assert b" 403 " in await asyncio.wait_for(reader.readline(), DEADLINE_S)
         writer.close()
 
 

@@ -10,6 +10,7 @@ import time
 from typing import Final
 
 import pytest
+from support.waiting import DEADLINE_S, repeated
 
 from zoolet.testing import Server
 
@@ -30,13 +31,13 @@ def cpu_of(code: str) -> float:
 def output_of(code: str) -> str:
     """Run a program in a new interpreter."""
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True, env=ENVIRONMENT
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True, env=ENVIRONMENT
     ).stdout
 
 
 def test_server_accepts_within_20_ms() -> None:
-    took = []
-    for _ in range(21):
+    took: list[float] = []
+    for _ in repeated(took, 0.02):
         began = time.perf_counter()
         with Server() as server, socket.create_connection(("127.0.0.1", server.port)) as link:
             link.sendall(b"ruok")
@@ -47,8 +48,8 @@ def test_server_accepts_within_20_ms() -> None:
 
 
 async def test_server_in_loop_starts_within_20_ms() -> None:
-    took = []
-    for _ in range(21):
+    took: list[float] = []
+    for _ in repeated(took, 0.02):
         began = time.perf_counter()
         async with Server():
             took.append(time.perf_counter() - began)
@@ -58,8 +59,8 @@ async def test_server_in_loop_starts_within_20_ms() -> None:
 
 @pytest.mark.parametrize("clients", [0, 5])
 def test_server_stops_within_20_ms(clients: int) -> None:
-    took = []
-    for _ in range(21):
+    took: list[float] = []
+    for _ in repeated(took, 0.02):
         server = Server()
         server.start()
         links = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(clients)]
@@ -77,8 +78,8 @@ def test_server_stops_within_20_ms(clients: int) -> None:
 
 
 async def test_server_in_loop_stops_within_20_ms() -> None:
-    took = []
-    for _ in range(21):
+    took: list[float] = []
+    for _ in repeated(took, 0.02):
         async with Server():
             began = time.perf_counter()
         took.append(time.perf_counter() - began)
@@ -94,9 +95,9 @@ async def test_server_in_loop_stops_within_20_ms() -> None:
 )
 def test_interpreter_with_import_takes_100_ms(code: str, limit: float) -> None:
     output_of(code)  # the first run may have to compile
-    took = [cpu_of(code)]
-    while min(took) > limit and len(took) < 20:  # other work on the machine only makes it longer
-        took.append(cpu_of(code))
+    took: list[float] = []
+    for _ in repeated(took, limit):
+        took += [cpu_of(code)]
 
     assert min(took) <= limit, took
 

@@ -7,6 +7,7 @@ import sys
 from typing import Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 PROGRAM: Final = """
 import os, subprocess, time
@@ -35,6 +36,8 @@ with Server() as server, blocking.Client(server.hosts, timeout=0.5) as ours:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
 def test_no_session_expires_while_the_process_is_stopped() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
 
     assert done.stdout == "alive\n", done.stderr

@@ -11,7 +11,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError as KazooBadVersionError
 from kazoo.exceptions import NoNodeError as KazooNoNodeError
 from kazoo.exceptions import SystemZookeeperError
-from support.wire import DEADLINE_S, Wire, creating
+from support.waiting import DEADLINE_S
+from support.wire import Wire, creating
 
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.operations import OpCode

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
-from support.wire import DEADLINE_S, Wire, creating
+from support.waiting import DEADLINE_S
+from support.wire import Wire, creating
 
 from zoolet.protocol import records as r
 from zoolet.protocol.framing import frame

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kazoo.client import KazooClient
-from support.wire import DEADLINE_S, EPHEMERAL, Wire
+from support.waiting import DEADLINE_S
+from support.wire import EPHEMERAL, Wire
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE

@@ -14,8 +14,8 @@ from typing import Final
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
 from support.effort import FULL, effort
+from support.waiting import DEADLINE_S
 
-DEADLINE_S: Final = 60.0  # reached only on failure
 BUDGET: Final = 0.08
 """The limit for the cost of the plugin, as a fraction of pytest's own start: 20 of 250 ms, more on slower machines."""
 PAIRS: Final = 3

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pytest
 from support.tls_clients import trusting
-from support.wire import DEADLINE_S, Wire, creating
+from support.waiting import DEADLINE_S
+from support.wire import Wire, creating
 
 from zoolet.client import Client
 from zoolet.protocol import records as r

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from support.wire import DEADLINE_S, Wire
+from support.waiting import DEADLINE_S
+from support.wire import Wire
 
 from zoolet.protocol import records as r
 from zoolet.protocol.enums import CreateMode
@@ -246,7 +247,7 @@ def test_unrecorded_request_is_error(server: Server, kazoo: Dial) -> None:
         with canned:
             client = kazoo(canned)
             client.exists("/a")
-            client.get_async("/b").wait(5)
+            client.get_async("/b").wait(DEADLINE_S)
             client.stop()
 
     with pytest.raises(AssertionError, match=r"were not recorded:\n  getData /b"):
@@ -291,13 +292,13 @@ def test_recording_is_replayed_at_other_server(server: Server, kazoo: Dial) -> N
 def test_lost_reply_is_lost_again(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops, server.fault(lose_reply(), "create", times=1):
         client = kazoo(server)
-        client.create_async("/a").wait(5)
+        client.create_async("/a").wait(DEADLINE_S)
         server.wait_for(lambda: len(server.ops()) > 2)
 
     with ops.serve(strict=False) as canned:
         client = kazoo(canned)
         pending = client.create_async("/a")
-        pending.wait(5)
+        pending.wait(DEADLINE_S)
         assert type(pending.exception).__name__ == "ConnectionLoss"
         client.stop()
 

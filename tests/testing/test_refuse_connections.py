@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 from kazoo.client import KazooClient, KazooState
 from support.kazoo_clients import next_states, states_of
+from support.waiting import DEADLINE_S
 from support.wire import Wire
 
 from zoolet.testing import Server
@@ -76,7 +77,7 @@ def test_kazoo_client_returns_with_its_session(server: Server, kazoo: Callable[.
 
 
 async def _connect_until_refused(port: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 from support.effort import effort
 from support.embedded import HELLO, descriptors, error_of, ruok, ruok_from_here, session
+from support.waiting import DEADLINE_S
 
 from zoolet.testing import Server
 from zoolet.testing.run import runner
@@ -24,7 +25,7 @@ CYCLES: Final = effort(300, 1000)
 def in_python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a new interpreter."""
     return subprocess.run(
-        [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
 
 

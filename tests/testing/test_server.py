@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import uvloop
 from support.embedded import CALLS, ask, ruok, ruok_from_here, session, visit
 from support.logins import USERS
+from support.waiting import DEADLINE_S
 from support.wire import Wire
 
 from zoolet.client import Client
@@ -23,10 +23,6 @@ from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import answer
 from zoolet.testing import Cluster, Server
 from zoolet.testing import error as fail
-
-DEADLINE_S: Final = 10.0  # reached only on failure
-AT_ONCE_S: Final = 1.0  # far below any timeout in the code, far above the duration of a call
-
 
 # --- from all kinds of code ---
 
@@ -204,26 +200,19 @@ def test_admin_url_is_none_or_http() -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_unstarted_server_raises_immediately(name: str) -> None:
-    began = time.monotonic()
-
+def test_unstarted_server_raises(name: str) -> None:
     with pytest.raises(RuntimeError, match="not started"):
         CALLS[name](Server(clock="manual"))
 
-    assert time.monotonic() - began < AT_ONCE_S
-
 
 @pytest.mark.parametrize("name", CALLS)
-def test_stopped_server_raises_immediately(name: str) -> None:
+def test_stopped_server_raises(name: str) -> None:
     server = Server(clock="manual")
     with server:
         pass
-    began = time.monotonic()
 
     with pytest.raises(RuntimeError, match="stopped"):
         CALLS[name](server)
-
-    assert time.monotonic() - began < AT_ONCE_S
 
 
 def test_snapshot_of_unstarted_server_raises() -> None:

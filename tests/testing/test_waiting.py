@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
-from support.wire import DEADLINE_S, EPHEMERAL, Wire
+from support.waiting import DEADLINE_S
+from support.wire import EPHEMERAL, Wire
 
 from zoolet.client import Client
 from zoolet.protocol import records as r

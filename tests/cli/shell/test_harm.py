@@ -7,6 +7,7 @@ import json
 
 import pytest
 from support.shells import TREE, ShellAtHand, shell_on
+from support.waiting import DEADLINE_S
 
 from zoolet.cli.shell.completion import completions
 from zoolet.cli.shell.matcher import Matcher
@@ -51,7 +52,7 @@ async def test_slow_pattern_is_interruptible(
     searching = asyncio.ensure_future(shell("grep a.*a.*b /big"))
     await begun.wait()
     searching.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE_S):
         await asyncio.gather(searching, return_exceptions=True)
     assert (await shell("get /app")).out.endswith("root\n")
 

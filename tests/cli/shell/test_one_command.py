@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.waiting import DEADLINE_S
 from support.zkcli import java_command
 
 import zoolet.__main__ as program
@@ -69,7 +70,7 @@ def test_zkcli_has_same_exit_codes() -> None:
             )
             for line in CODES
         }
-        codes = {line: process.wait(60) for line, process in processes.items()}
+        codes = {line: process.wait(DEADLINE_S) for line, process in processes.items()}
     assert codes == CODES
 
 
@@ -143,7 +144,7 @@ def test_data_is_written_unchanged_to_pipe() -> None:
     with Server() as server:
         server.populate({"/a": data})
         command = [sys.executable, "-m", "zoolet", "shell", "-server", server.hosts, "get", "/a"]
-        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=True)
     assert done.stdout == data + b"\n"
 
 
@@ -153,7 +154,7 @@ def test_reader_may_close_output_early() -> None:
         command = (
             f"'{sys.executable}' -m zoolet shell -server {server.hosts} ls -R / | head -n 2; exit ${{PIPESTATUS[0]}}"
         )
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("/\n/a00000\n", "", 1)
 
 
@@ -173,7 +174,7 @@ def test_shell_imports_only_client(tmp_path: Path) -> None:
 def test_closed_or_full_streams_cause_no_traceback(closed: str) -> None:
     with Server() as server:
         command = f"'{sys.executable}' -m zoolet shell -server {server.hosts} ls / {closed}"
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 1)
 
@@ -190,7 +191,7 @@ def test_ctrl_c_stops_script_with_open_input() -> None:
             process.stdin.flush()
             assert process.stdout.readline() == b"[zookeeper]\n"
             process.send_signal(signal.SIGINT)
-            assert process.wait(5) == 130
+            assert process.wait(DEADLINE_S) == 130
 
 
 def test_script_continues_after_error_and_exits_with_last_code() -> None:
@@ -200,7 +201,7 @@ def test_script_continues_after_error_and_exits_with_last_code() -> None:
             input="get /missing\ncreate /a one\n\nget /a\nbogus\nget /missing\nquit\ncreate /never\n",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=DEADLINE_S,
             check=False,
         )
         assert "/never" not in server.tree()

@@ -7,6 +7,7 @@ import threading
 import pytest
 from support import kazoo_bugs
 from support.leftovers import ephemerals
+from support.waiting import DEADLINE_S
 
 from zoolet.client.blocking import Client as BlockingClient
 from zoolet.client.recipes import DeadlockError, LockLostError
@@ -30,7 +31,7 @@ def test_blocking_lock_excludes_threads(zoolet: Server) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(DEADLINE_S)
     assert len(tokens) == 15
     assert tokens == sorted(set(tokens))
     assert ephemerals(zoolet) == []
@@ -48,13 +49,13 @@ def test_blocking_lock_times_out_and_flags_loss(zoolet: Server) -> None:
                 held.raise_if_lost()
         with pytest.raises(TypeError, match="tmeout"):
             two.lock("/lock", tmeout=1)
-        with two.lock("/lock", timeout=5.0):
+        with two.lock("/lock", timeout=DEADLINE_S):
             pass
 
 
 def test_self_waiting_thread_gets_deadlock_error(zoolet: Server) -> None:
     with BlockingClient(zoolet.hosts) as zk, zk.lock("/lock"):
-        for again in (zk.lock("/lock"), zk.lock("/lock", timeout=5)):
+        for again in (zk.lock("/lock"), zk.lock("/lock", timeout=DEADLINE_S)):
             with pytest.raises(DeadlockError, match="this thread already holds"), again:
                 pass
         with zk.lock("/other"):

@@ -9,18 +9,16 @@ import sys
 import threading
 import time
 from contextvars import Context, copy_context
-from typing import Final
 from unittest import mock
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.client import ClosedError, State
 from zoolet.client.blocking import Client, loop_thread
 from zoolet.client.blocking.recipes import ChildrenCache, Counter, Election, LockLostError
 from zoolet.client.serializers import json
 from zoolet.testing import Server
-
-DEADLINE_S: Final = 10.0  # reached only on failure
 
 
 def test_recipes_imported_after_lock_are_recipes(server: Server) -> None:

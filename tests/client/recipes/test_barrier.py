@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
 from support.simulation import client_of, with_client
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
 from zoolet.client.recipes import Barrier, DoubleBarrier
@@ -85,7 +86,7 @@ async def test_barrier_interoperates_with_kazoo() -> None:
             theirs, ours = kazoo.Barrier("/b"), Barrier(zk, "/b")
             await asyncio.to_thread(theirs.create)
             assert not await ours.create()
-            wait = asyncio.ensure_future(ours.wait(timeout=10))
+            wait = asyncio.ensure_future(ours.wait(timeout=DEADLINE_S))
             await asyncio.to_thread(theirs.remove)
             await wait
             await ours.create()

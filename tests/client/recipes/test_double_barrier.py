@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
 from support.leftovers import below, leftovers
 from support.simulation import Connect, client_of, eventually, simulate_clients, with_client
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, SessionExpiredError
 from zoolet.client.recipes import DoubleBarrier
@@ -166,8 +167,8 @@ async def test_double_barrier_interoperates_with_kazoo() -> None:
         try:
             theirs = kazoo.DoubleBarrier("/b", 2, identifier="k")
             entering = asyncio.ensure_future(asyncio.to_thread(theirs.enter))
-            await asyncio.wait_for(DoubleBarrier(zk, "/b", 2).enter(), 10)
-            await asyncio.wait_for(entering, 10)
+            await asyncio.wait_for(DoubleBarrier(zk, "/b", 2).enter(), DEADLINE_S)
+            await asyncio.wait_for(entering, DEADLINE_S)
             assert theirs.participating
             assert "/b/ready" in server.tree()
         finally:

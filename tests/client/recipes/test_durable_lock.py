@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.cancellation import cancel_everywhere
 from support.simulation import Connect, client_of, eventually, simulate_clients, with_client
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
 from zoolet.client.recipes import DeadlockError, DurableLock, LockLostError
@@ -341,7 +342,7 @@ async def test_durable_lock_works_on_each_server(any_hosts: str) -> None:
         await asyncio.sleep(1.5)
         assert not waiting.done()
         await one.aclose()
-        async with await asyncio.wait_for(waiting, 5) as second:
+        async with await asyncio.wait_for(waiting, DEADLINE_S) as second:
             assert second.token > first.token
             async with second.transaction() as transaction:
                 transaction.create(f"{path}-done")

@@ -20,6 +20,7 @@ import pytest
 from kazoo.client import KazooClient
 from support.effort import effort
 from support.leftovers import ephemerals
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
 from zoolet.client.recipes import Election, Lock, ReadWriteLock, Semaphore, SemaphoreLock
@@ -192,7 +193,7 @@ class Tally:
         assert total >= ROUNDS
         if self.most == 1:
             assert int(self.server.tree()[COUNTER].data or b"") == total
-        self.server.wait_for(lambda: not ephemerals(self.server), timeout=5)
+        self.server.wait_for(lambda: not ephemerals(self.server), timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,7 @@ async def test_readers_share_with_kazoo_and_exclude_writers(server: Server, zk: 
     await asyncio.to_thread(reader.release)
     async with rw.write():
         assert not await asyncio.to_thread(kazoo.ReadLock("/rw").acquire, blocking=False)
-    assert await asyncio.to_thread(writer.acquire, timeout=5)
+    assert await asyncio.to_thread(writer.acquire, timeout=DEADLINE_S)
     with pytest.raises(TimeoutError):
         async with rw.read():
             pass
@@ -292,8 +293,8 @@ async def test_semaphore_shares_leases_with_kazoo(server: Server, zk: Client, ka
 async def test_kazoo_semaphore_of_other_size_is_error(server: Server, zk: Client, kazoo: KazooClient) -> None:
     await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire)
     with pytest.raises(ValueError, match="3"):
-        await Semaphore(zk, "/pool", 2).acquire(5.0)
-    assert await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire, timeout=5)
+        await Semaphore(zk, "/pool", 2).acquire(DEADLINE_S)
+    assert await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire, timeout=DEADLINE_S)
 
 
 async def test_semaphore_lock_excludes_curator_semaphore_mutex(server: Server, zk: Client) -> None:
@@ -329,15 +330,15 @@ async def test_kazoo_election_and_ours_share_leader_and_candidates(
 
     def lead() -> None:
         entered.set()
-        leave.wait(20)
+        leave.wait(DEADLINE_S)
 
     async with election:
         running = asyncio.create_task(asyncio.to_thread(kazoo.Election("/leader", "kazoo").run, lead))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             while await election.candidates() != [b"zoolet", b"kazoo"]:
                 await asyncio.sleep(0.005)
         assert not entered.is_set()
-    assert await asyncio.to_thread(entered.wait, 10)
+    assert await asyncio.to_thread(entered.wait, DEADLINE_S)
     with pytest.raises(TimeoutError):
         await election.lead(0.05)
     assert await election.leader() == b"kazoo"

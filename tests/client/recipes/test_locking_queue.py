@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
 from support.leftovers import below, leftovers
 from support.simulation import client_of, with_client
+from support.waiting import DEADLINE_S
 
 from zoolet.client import (
     Backoff,
@@ -38,7 +39,7 @@ async def test_locking_queue_interoperates_with_kazoo() -> None:
             await asyncio.to_thread(theirs.put, b"1", 7)
             await ours.put(b"2", 8)
             assert await asyncio.to_thread(theirs.get, 5) == b"1"
-            entry = await ours.acquire(timeout=5)
+            entry = await ours.acquire(timeout=DEADLINE_S)
             assert entry.value == b"2"
             with pytest.raises(TimeoutError):
                 await ours.acquire(timeout=0.05)
@@ -46,7 +47,7 @@ async def test_locking_queue_interoperates_with_kazoo() -> None:
             await entry.release()
             assert await asyncio.to_thread(theirs.get, 5) == b"2"
             await asyncio.to_thread(theirs.release)
-            assert await ours.get(timeout=5) == b"2"
+            assert await ours.get(timeout=DEADLINE_S) == b"2"
             assert set(below(server, "/q")) == {"entries", "taken"}
         finally:
             await asyncio.to_thread(kazoo.stop)
@@ -300,7 +301,7 @@ async def test_forwarded_server_clock_makes_no_delay_longer() -> None:
             with suppress(SessionExpiredError):
                 await zk.exists("/")
         await _fail(other)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             assert await _fail(queue) == 4
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from support.effort import effort
 from support.ensemble import Ensemble
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, ConnectionLossError, SessionExpiredError
 from zoolet.client.recipes import Lock, LockLostError, MultiLock, ReadWriteLock
@@ -41,7 +42,7 @@ async def contend(zk: Client, lock: Any, holds: list[Hold], stop: asyncio.Event)
         lease = None
         begin = 0.0
         try:
-            async with asyncio.timeout(30), lock as lease:
+            async with asyncio.timeout(DEADLINE_S), lock as lease:
                 begin = time.monotonic()
                 await asyncio.sleep(0.005)
                 lease.raise_if_lost()
@@ -82,14 +83,14 @@ async def test_locks_stay_exclusive_and_tokens_grow_over_leader_kills() -> None:
         ]
         killed = await kill_leaders(ensemble, SECONDS)
         before = len(holds)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_S):
             while len(holds) < before + 50:
                 await asyncio.sleep(0.01)
         stop.set()
         await asyncio.wait(jobs)
         for job in jobs:
             job.result()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_S):
             while [name for path in ("/l", "/k") for name in await clients[0].children(path)]:
                 await asyncio.sleep(0.1)
         for zk in clients:

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client
 from zoolet.client.recipes import (
@@ -31,17 +32,17 @@ from zoolet.protocol.operations import OpCode
 SOON: Final = Backoff(first=0.001, longest=0.01)
 Make = Callable[[Client, str], AbstractAsyncContextManager[Any]]
 RECIPES: Final[dict[str, Make]] = {
-    "lock, kazoo": lambda zk, path: zk.lock(path, timeout=20.0),
-    "lock, curator": lambda zk, path: zk.lock(path, naming="curator", timeout=20.0),
-    "lock, both": lambda zk, path: zk.lock(path, naming="both", timeout=20.0),
-    "writer": lambda zk, path: ReadWriteLock(zk, path, timeout=20.0).write(),
-    "writer, curator": lambda zk, path: ReadWriteLock(zk, path, naming="curator", timeout=20.0).write(),
-    "semaphore": lambda zk, path: Semaphore(zk, path, 1, timeout=20.0),
-    "semaphore lock, curator": lambda zk, path: SemaphoreLock(zk, path, naming="curator", timeout=20.0),
-    "try lock": lambda zk, path: TryLock(zk, path, timeout=20.0),
-    "multi lock": lambda zk, path: MultiLock(zk, [f"{path}/a", f"{path}/b"], timeout=20.0),
-    "election": lambda zk, path: Election(zk, path, b"me", timeout=20.0),
-    "node election": lambda zk, path: NodeElection(zk, path, b"me", timeout=20.0),
+    "lock, kazoo": lambda zk, path: zk.lock(path, timeout=DEADLINE_S),
+    "lock, curator": lambda zk, path: zk.lock(path, naming="curator", timeout=DEADLINE_S),
+    "lock, both": lambda zk, path: zk.lock(path, naming="both", timeout=DEADLINE_S),
+    "writer": lambda zk, path: ReadWriteLock(zk, path, timeout=DEADLINE_S).write(),
+    "writer, curator": lambda zk, path: ReadWriteLock(zk, path, naming="curator", timeout=DEADLINE_S).write(),
+    "semaphore": lambda zk, path: Semaphore(zk, path, 1, timeout=DEADLINE_S),
+    "semaphore lock, curator": lambda zk, path: SemaphoreLock(zk, path, naming="curator", timeout=DEADLINE_S),
+    "try lock": lambda zk, path: TryLock(zk, path, timeout=DEADLINE_S),
+    "multi lock": lambda zk, path: MultiLock(zk, [f"{path}/a", f"{path}/b"], timeout=DEADLINE_S),
+    "election": lambda zk, path: Election(zk, path, b"me", timeout=DEADLINE_S),
+    "node election": lambda zk, path: NodeElection(zk, path, b"me", timeout=DEADLINE_S),
 }
 
 
@@ -97,7 +98,7 @@ async def test_recipe_has_one_holder_and_leaves_nothing(clients: list[Client], p
     await asyncio.gather(*map(use, clients))
     assert len(set(tokens)) == 6
     for client in clients:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE_S):
             while await client.ephemerals("/"):
                 await asyncio.sleep(0.005)
 
@@ -119,7 +120,7 @@ async def test_recipe_is_lost_with_session_and_taken_over(
 
 
 async def test_readers_share_and_a_writer_becomes_a_reader(clients: list[Client], path: str) -> None:
-    one, two = (ReadWriteLock(client, path, timeout=5.0) for client in clients)
+    one, two = (ReadWriteLock(client, path, timeout=DEADLINE_S) for client in clients)
     async with one.read(), two.read():
         with pytest.raises(TimeoutError):
             await two.write().acquire(0.1)

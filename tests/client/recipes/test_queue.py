@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
 from support.leftovers import below, leftovers
 from support.simulation import client_of, with_client
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, ConnectionLossError, serializers
 from zoolet.client.recipes import LockingQueue, PriorityQueue, Queue
@@ -258,7 +259,7 @@ async def test_keys_are_kept_on_each_server(any_hosts: str) -> None:
     async with Client(any_hosts) as zk:
         queue = Queue(zk.with_serializer(serializers.json), f"/{zk._core.new_uuid()}/q")
         assert [bool(await queue.put({"n": 1}, key="a")) for _ in range(3)] == [True, False, False]
-        assert await queue.get(timeout=5) == {"n": 1}
+        assert await queue.get(timeout=DEADLINE_S) == {"n": 1}
 
 
 async def test_keys_are_persistent_where_a_server_has_no_ttl_nodes() -> None:

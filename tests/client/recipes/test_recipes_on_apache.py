@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.simulation import eventually
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
 from zoolet.client.recipes import (
@@ -31,8 +32,6 @@ from zoolet.client.recipes import (
     Worker,
 )
 
-WAIT_S = 20.0  # reached only on failure
-
 
 @pytest.fixture
 async def pair(apache_hosts: str) -> AsyncIterator[tuple[Client, Client]]:
@@ -42,7 +41,7 @@ async def pair(apache_hosts: str) -> AsyncIterator[tuple[Client, Client]]:
         await maker.create(chroot)
     async with Client(apache_hosts + chroot) as one, Client(apache_hosts + chroot) as two:
         yield one, two
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(DEADLINE_S):
             while await one.ephemerals() or await two.ephemerals():
                 await asyncio.sleep(0.01)
 
@@ -52,7 +51,7 @@ async def test_persistent_ephemeral(pair: tuple[Client, Client]) -> None:
     async with PersistentEphemeral(one, "/up/me", b"1") as node:
         assert (await two.get("/up/me"))[0] == b"1"
         await two.delete("/up/me")
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(DEADLINE_S):
             while await two.exists("/up/me") is None:
                 await asyncio.sleep(0.005)
         await eventually(lambda: node.exists)
@@ -64,18 +63,18 @@ async def test_persistent_ephemeral(pair: tuple[Client, Client]) -> None:
 async def test_barriers(pair: tuple[Client, Client]) -> None:
     one, two = pair
     assert await Barrier(one, "/b").create()
-    wait = asyncio.ensure_future(Barrier(two, "/b").wait(WAIT_S))
+    wait = asyncio.ensure_future(Barrier(two, "/b").wait(DEADLINE_S))
     await asyncio.sleep(0)
     assert await Barrier(one, "/b").remove()
     await wait
     inside: list[int] = []
 
     async def member(zk: Client) -> None:
-        async with DoubleBarrier(zk, "/d", 2, timeout=WAIT_S):
+        async with DoubleBarrier(zk, "/d", 2, timeout=DEADLINE_S):
             inside.append(1)
 
     first = asyncio.ensure_future(member(one))
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(DEADLINE_S):
         while await two.exists("/d") is None or not await two.children("/d"):
             await asyncio.sleep(0.005)
     assert not inside
@@ -88,7 +87,7 @@ async def test_double_barrier_passes_many_rounds(pair: tuple[Client, Client]) ->
 
     async def member(zk: Client) -> None:
         for number in range(50):
-            async with DoubleBarrier(zk, "/rounds", 2, timeout=WAIT_S):
+            async with DoubleBarrier(zk, "/rounds", 2, timeout=DEADLINE_S):
                 inside[number] = inside.get(number, 0) + 1
             assert inside[number] == 2
 
@@ -98,7 +97,7 @@ async def test_double_barrier_passes_many_rounds(pair: tuple[Client, Client]) ->
 
 async def test_queue(pair: tuple[Client, Client]) -> None:
     one, two = pair
-    waiting = asyncio.ensure_future(Queue(two, "/q").get(WAIT_S))
+    waiting = asyncio.ensure_future(Queue(two, "/q").get(DEADLINE_S))
     await Queue(one, "/q").put(b"1")
     assert await waiting == b"1"
     await Queue(one, "/q").put(b"2")
@@ -109,14 +108,14 @@ async def test_queue_keeps_order_of_insertion(pair: tuple[Client, Client]) -> No
     one, two = pair
     for number in range(3):
         await PriorityQueue(one, "/q").put(b"%d" % number, 5)
-    assert [await Queue(two, "/q").get(WAIT_S) for _ in range(3)] == [b"0", b"1", b"2"]
+    assert [await Queue(two, "/q").get(DEADLINE_S) for _ in range(3)] == [b"0", b"1", b"2"]
 
 
 async def test_locking_queue(pair: tuple[Client, Client]) -> None:
     one, two = pair
     await LockingQueue(one, "/q").put(b"1")
-    entry = await LockingQueue(one, "/q").acquire(WAIT_S)
-    waiting = asyncio.ensure_future(LockingQueue(two, "/q").acquire(WAIT_S))
+    entry = await LockingQueue(one, "/q").acquire(DEADLINE_S)
+    waiting = asyncio.ensure_future(LockingQueue(two, "/q").acquire(DEADLINE_S))
     await entry.release()
     async with await waiting as entry:
         assert entry.value == b"1"
@@ -175,7 +174,7 @@ async def test_discovery(pair: tuple[Client, Client]) -> None:
         async with Discovery(one, "/s") as discovery:
             await discovery.register(instance)
             assert await seeker.pick("web") == instance
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(DEADLINE_S):
             while await seeker.instances("web"):
                 await asyncio.sleep(0.005)
 
@@ -191,9 +190,9 @@ async def test_master_and_worker(pair: tuple[Client, Client]) -> None:
 
     async with Master(one, "/jobs", "m") as master, Worker(two, "/jobs", "w", double, on_command=obey):
         name = await master.submit(21)
-        assert await master.result(name, WAIT_S) == {"worker": "w", "result": 42}
+        assert await master.result(name, DEADLINE_S) == {"worker": "w", "result": 42}
         assert set(await master.workers()) == {"w"}
-        assert await master.command("now", WAIT_S) == {"w": {"answer": "yes"}}
-        async with asyncio.timeout(WAIT_S):
+        assert await master.command("now", DEADLINE_S) == {"w": {"answer": "yes"}}
+        async with asyncio.timeout(DEADLINE_S):
             while await one.children("/jobs/tasks"):
                 await asyncio.sleep(0.005)

@@ -9,6 +9,7 @@ import pytest
 from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
 from support.simulation import Connect, eventually, simulate_clients, with_client
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Client, ConnectionLossError, NodeExistsError, NoNodeError
 from zoolet.client.recipes import TwoPhaseCommit
@@ -238,9 +239,9 @@ async def test_two_phase_commit_works_on_each_server(any_hosts: str) -> None:
         transaction = TwoPhaseCommit(zk, f"/{zk._core.new_uuid()}")
         await transaction.propose({"n": 1}, ["a", "b"])
         await transaction.vote("a", commit=True)
-        waiting = asyncio.ensure_future(transaction.outcome(timeout=10))
+        waiting = asyncio.ensure_future(transaction.outcome(timeout=DEADLINE_S))
         await transaction.vote("b", commit=True)
         assert await waiting is True
         for name in "ab":
             await transaction.mark_done(name)
-        assert await transaction.finish(timeout=10) is True
+        assert await transaction.finish(timeout=DEADLINE_S) is True

@@ -223,15 +223,15 @@ def test_refused_unfinished_request_makes_room_for_others() -> None:
 
 
 def feed_byte_by_byte(size: int) -> float:
-    """Feed a connection a frame of *size* bytes one byte at a time; return the duration in seconds."""
+    """Feed a connection a frame of *size* bytes one byte at a time; return the seconds of CPU."""
     connection = ServerConnection(make_engine(), ClientConnection())
     connection.receive_data(HELLO)
     connection.client.outbox.clear()
     crumbs = [bytes([byte]) for byte in create(3, "/a", bytes(size))]
-    started = time.perf_counter()
+    started = time.process_time()
     for crumb in crumbs:
         connection.receive_data(crumb)
-    took = time.perf_counter() - started
+    took = time.process_time() - started
     assert r.ReplyHeader.decode(connection.client.outbox[0][4:]).err == 0
     return took
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.server.admin.http import HttpError, Request, Response, Route
 
@@ -56,7 +57,7 @@ async def served(limits: Limits = QUICK, answer: Any = echo, route_of: Any = Non
 
 async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
     """Read one response."""
-    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode().split("\r\n")
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)).decode().split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
     body = await reader.readexactly(int(headers["content-length"]))
     return int(head[0].split()[1]), headers, body
@@ -136,7 +137,7 @@ async def test_body_after_refusal_is_read_for_limited_time(monkeypatch: pytest.M
                 await asyncio.sleep(0.01)
 
         with pytest.raises(ConnectionError):
-            await asyncio.wait_for(send(), 5)
+            await asyncio.wait_for(send(), DEADLINE_S)
 
 
 async def test_request_with_two_lengths_closes_connection() -> None:
@@ -160,7 +161,7 @@ async def test_slow_client_is_disconnected(text: bytes) -> None:
         reader, writer = await connect()
         writer.write(text)
 
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
 
 
 async def test_quietest_connection_makes_room_for_next() -> None:
@@ -174,7 +175,7 @@ async def test_quietest_connection_makes_room_for_next() -> None:
         assert (await asked(connect, b"GET /new HTTP/1.1\r\nHost: x\r\n\r\n"))[2] == b"GET /new 0"
 
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await asyncio.wait_for(quiet.readexactly(1), 5)
+            await asyncio.wait_for(quiet.readexactly(1), DEADLINE_S)
         others[0][1].write(b"GET /still HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await response(others[0][0]))[2] == b"GET /still 0"
 
@@ -184,7 +185,7 @@ async def test_head_has_no_body() -> None:
         reader, writer = await connect()
         writer.write(b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 
-        text = await asyncio.wait_for(reader.read(), 5)
+        text = await asyncio.wait_for(reader.read(), DEADLINE_S)
 
         assert text.endswith(b"\r\n\r\n")
         assert b"Content-Length: 9\r\n" in text
@@ -263,7 +264,7 @@ async def test_non_reading_client_is_forgotten_with_output() -> None:
     port = await server.start("127.0.0.1", 0)
     _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE_S):
         while not server.open_connections:
             await asyncio.sleep(0.01)
         while server.open_connections:
@@ -302,7 +303,7 @@ async def test_stream_of_unknown_length_is_sent_in_chunks() -> None:
     async with served(answer=streaming(stream)) as connect:
         reader, writer = await connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        text = await asyncio.wait_for(reader.read(), 5)
+        text = await asyncio.wait_for(reader.read(), DEADLINE_S)
 
     assert b"transfer-encoding: chunked" in text.lower()
     assert text.endswith(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
@@ -327,7 +328,7 @@ async def test_head_of_stream_returns_only_headers() -> None:
     async with served(answer=streaming(stream, ("Content-Length", "3"))) as connect:
         reader, writer = await connect()
         writer.write(b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        text = await asyncio.wait_for(reader.read(), 5)
+        text = await asyncio.wait_for(reader.read(), DEADLINE_S)
 
     assert text.endswith(b"\r\n\r\n")
     assert stream.closed == 1
@@ -342,7 +343,7 @@ async def test_failing_stream_closes_connection_early_and_is_logged(
         reader, writer = await connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
-            await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 5)
+            await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), DEADLINE_S)
 
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["planted"]
     assert stream.closed == 1
@@ -380,7 +381,7 @@ async def test_bodies_in_progress_have_common_limit() -> None:
         return Route((), "/*", echo, body=1 << 20 if request.path == "/big" else None), request
 
     head = b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-    async with served(Limits(body=1000, connections=10, seconds=20), route_of=route_of) as connect:
+    async with served(Limits(body=1000, connections=10, seconds=DEADLINE_S), route_of=route_of) as connect:
         big = b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
         assert (await asked(connect, big))[0] == 200
         for _ in range(2):
@@ -389,7 +390,7 @@ async def test_bodies_in_progress_have_common_limit() -> None:
                 reader, writer = await connect()
                 writer.write(head + bytes(999))
                 writers[asyncio.create_task(response(reader))] = writer
-            await asyncio.wait(writers, return_when=asyncio.FIRST_COMPLETED, timeout=4)
+            await asyncio.wait(writers, return_when=asyncio.FIRST_COMPLETED, timeout=DEADLINE_S)
             for writer in writers.values():
                 writer.write(b"x")
 
@@ -450,7 +451,7 @@ async def test_busy_connection_does_not_make_room() -> None:
     async with served(Limits(connections=3, seconds=5, idle=5, paced=False), answer) as connect:
         reader, writer = await connect()
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-        await asyncio.wait_for(is_waiting.wait(), 5)
+        await asyncio.wait_for(is_waiting.wait(), DEADLINE_S)
         for _ in range(10):
             assert (await asked(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
         may_answer.set()
@@ -463,12 +464,12 @@ async def test_only_health_is_answered_at_limit_of_requests() -> None:
         for _ in range(2):
             reader, writer = await connect()
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            await asyncio.wait_for(reader.readuntil(b"tick"), 5)
+            await asyncio.wait_for(reader.readuntil(b"tick"), DEADLINE_S)
 
         assert (await asked(connect, b"GET /more HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 503
         reader, writer = await connect()
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        await asyncio.wait_for(reader.readuntil(b"tick"), 5)
+        await asyncio.wait_for(reader.readuntil(b"tick"), DEADLINE_S)
 
 
 class Endless(Pieces):

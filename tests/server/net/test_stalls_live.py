@@ -139,12 +139,12 @@ async def test_dead_client_expires_soon_after_blocked_loop(serve: Serve, monkeyp
     daemon, _ = await serve(50, 100)
 
     stop_the_loop(0.4)
-    released = time.monotonic()
-    async with asyncio.timeout(DEADLINE_S):
-        while daemon.engine.sessions.alive:
-            await next_tick(daemon, monkeypatch)
+    ticks = 0
+    while daemon.engine.sessions.alive:
+        await next_tick(daemon, monkeypatch)
+        ticks += 1
 
-    assert time.monotonic() - released < 1.0
+    assert ticks < 20  # one second
 
 
 # --- a stopped process ---

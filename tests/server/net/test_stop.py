@@ -137,7 +137,8 @@ async def test_stop_disconnects_non_readers_at_its_deadline(
     assert "disconnecting 1 clients that do not read" in caplog.text
 
 
-async def test_stop_can_be_aborted(serve: Serve) -> None:
+async def test_stop_can_be_aborted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.net.daemon.STOP_SECONDS", 2 * DEADLINE_S)
     server = await serve()
     server.make_node("/big", 8_000_000)
     await server.dial_without_reading(get(1, "/big"))
@@ -145,7 +146,7 @@ async def test_stop_can_be_aborted(serve: Serve) -> None:
     stopping = asyncio.create_task(server.daemon.stop())
     await asyncio.sleep(0)
     server.daemon.abort_all()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(DEADLINE_S):
         await stopping
 
     assert not server.daemon.connections.open
@@ -170,7 +171,7 @@ def test_sigterm_stops_daemon_despite_non_reading_client() -> None:
     with DaemonProcess() as daemon, stubborn(daemon):
         started = time.monotonic()
         daemon.process.terminate()
-        code = daemon.process.wait(5)
+        code = daemon.process.wait(DEADLINE_S)
         took = time.monotonic() - started
 
     assert code == 0
@@ -184,10 +185,12 @@ def test_second_signal_stops_daemon_immediately(second: signal.Signals) -> None:
         daemon.process.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
             daemon.process.wait(0.3)
+        sent = time.monotonic()
         daemon.process.send_signal(second)
-        code = daemon.process.wait(1)
+        code = daemon.process.wait(DEADLINE_S)
 
     assert code == 0
+    assert time.monotonic() - sent < STOP_SECONDS - 0.3
 
 
 @pytest.mark.parametrize("rounds", range(5))
@@ -198,7 +201,7 @@ async def test_connection_accepted_during_stop_is_closed(rounds: int) -> None:
             for _ in range(rounds):
                 await asyncio.sleep(0)
         for link in links:
-            link.settimeout(5)
+            link.settimeout(DEADLINE_S)
 
             with suppress(ConnectionResetError):
                 assert link.recv(1) == b""

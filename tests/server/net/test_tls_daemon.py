@@ -162,7 +162,7 @@ def test_server_listens_on_several_addresses_with_one_port() -> None:
         ports = [int(line.rpartition(":")[2]) for line in lines]
         for address in ("127.0.0.1", "::1"):
             assert ask(ports[0], b"srvr", address).startswith(b"Zookeeper version")
-            with socket.create_connection((address, ports[2]), 5) as plain:
+            with socket.create_connection((address, ports[2]), DEADLINE_S) as plain:
                 trusting().wrap_socket(plain, server_hostname="127.0.0.1").close()
 
     assert ports[0] == ports[1] != ports[2] == ports[3]
@@ -261,7 +261,7 @@ def test_occupied_secure_port_is_reported_in_one_line() -> None:
             *CERTIFICATE,
         ]
 
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
     assert done.returncode == 1
     assert done.stderr == f"zoolet serve: cannot listen on 127.0.0.1:{port}: Address already in use\n"
@@ -279,7 +279,7 @@ def test_occupied_secure_port_is_reported_in_one_line() -> None:
 )
 def test_missing_tls_setting_is_reported_in_one_line(options: tuple[str, ...], reason: str) -> None:
     command = [sys.executable, "-m", "zoolet", "serve", "--port", "0", "--secure-port", "0", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
     assert done.returncode in (1, 2)
     assert reason in done.stderr
@@ -325,7 +325,7 @@ def test_zoolet_run_does_not_pass_over_options_for_tls(option: str) -> None:
         f"-Dzookeeper.ssl.keyStore.key.location={FILES / 'server-key.pem'}",
     )
     command = [sys.executable, "-m", "zoolet", "run", option, *store, "--", "echo", "served in plain text"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
 

@@ -208,25 +208,27 @@ async def test_tls_client_ignoring_close_is_dropped_like_plain_one(serve: Serve)
 # --- a stop ---
 
 
-async def test_stop_aborts_unfinished_handshakes(serve: Serve) -> None:
+async def test_stop_aborts_unfinished_handshakes(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.net.daemon.STOP_SECONDS", 2 * DEADLINE_S)
     live = await serve()
     silent = [await live.dial_secure() for _ in range(3)]
     silent[2].send(b"\x16\x03\x01\x02\x00\x01")
     await live.dial_secure(context=trusting())  # by now the earlier ones have been accepted
 
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(DEADLINE_S):
         await live.stop(gracefully=False)
 
     assert [await client.closed() for client in silent] == [b"", b"", b""]
 
 
-async def test_graceful_stop_does_not_wait_for_handshakes(serve: Serve) -> None:
+async def test_graceful_stop_does_not_wait_for_handshakes(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.net.daemon.STOP_SECONDS", 2 * DEADLINE_S)
     live = await serve()
     silent = [await live.dial_secure() for _ in range(3)]
     await live.session("127.0.0.2")
     live.clients[-1].writer.transport.abort()
 
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(DEADLINE_S):
         await live.stop(gracefully=True)
 
     assert [await client.closed() for client in silent] == [b"", b"", b""]
@@ -235,7 +237,7 @@ async def test_graceful_stop_does_not_wait_for_handshakes(serve: Serve) -> None:
 async def test_stopped_server_has_no_tls_port(serve: Serve) -> None:
     live = await serve()
 
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(DEADLINE_S):
         await live.stop(gracefully=True)
 
     with pytest.raises(ConnectionRefusedError):

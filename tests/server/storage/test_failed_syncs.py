@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.stored import FullDisk, GatedDisk, SlowDisk, StoredServer, client_of
-from support.waiting import until
+from support.waiting import DEADLINE_S, until
 
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.server.storage import group_commit
@@ -35,7 +35,7 @@ class BadLog(Disk):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if "snapshot" in path:
             self.syncs_snapshot.set()
-            assert self.may_sync.wait(20)
+            assert self.may_sync.wait(DEADLINE_S)
             if self.fails_snapshot:
                 self.fails_snapshot = False
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -202,7 +202,7 @@ async def test_stop_does_not_wait_for_unfinishable_snapshot(tmp_path: Path, monk
         pending = asyncio.ensure_future(client.set("/a", b"1"))
         await until(lambda: bool(server.engine.refusal))
         asyncio.get_running_loop().call_later(0.2, disk.gates["snapshot"].set)
-        assert not await asyncio.wait_for(server.daemon.stop(), 10)
+        assert not await asyncio.wait_for(server.daemon.stop(), DEADLINE_S)
     with suppress(ZooKeeperError):
         await pending
     await client.aclose()

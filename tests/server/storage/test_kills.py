@@ -22,6 +22,7 @@ from support.apache import free_port
 from support.apache_loader import ApacheLoader
 from support.daemon import SERVE, DaemonProcess
 from support.stored import recovered
+from support.waiting import DEADLINE_S
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -78,7 +79,7 @@ class Writer(threading.Thread):
         """Write until ``stopping``."""
         while not self.stopping:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as link:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S) as link:
                     self._serve(link)
             except (OSError, EOFError, struct.error):
                 time.sleep(0.005)
@@ -158,7 +159,7 @@ def _kill_again_and_again(tmp_path: Path, work: Path, loaders: list[ApacheLoader
     for writer in writers:
         writer.stopping = True
     for writer in writers:
-        writer.join(10)
+        writer.join(DEADLINE_S)
     assert [writer.expired for writer in writers] == [0] * WRITERS
     assert [error for writer in writers for error in writer.unexpected] == []
     assert all(writer.acknowledged for writer in writers)

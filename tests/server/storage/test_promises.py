@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from support.stored import FullDisk, RememberingDisk, StoredServer, client_of, recovered
-from support.waiting import until
+from support.waiting import DEADLINE_S, until
 
 from zoolet.client import Client, NotReadOnlyError
 from zoolet.protocol.errors import ConnectionLossError
@@ -171,7 +171,7 @@ async def test_zxid_without_transaction_is_not_waited_for(tmp_path: Path) -> Non
         client = await client_of(server)
         await client.create("/a")
 
-        await asyncio.wait_for(server.store.on_disk(0, server.engine.zxid + 5), 20)
+        await asyncio.wait_for(server.store.on_disk(0, server.engine.zxid + 5), DEADLINE_S)
 
         await client.aclose()
 
@@ -187,7 +187,7 @@ async def test_probe_is_answered_while_server_change_is_unlogged(tmp_path: Path)
         reader, writer = await asyncio.open_connection(*server.hosts.split(":"))
         writer.write(b"srvr")
 
-        assert b"Writes refused" in await asyncio.wait_for(reader.read(), 20)
+        assert b"Writes refused" in await asyncio.wait_for(reader.read(), DEADLINE_S)
         writer.close()
         disk.syncs = True
         await client.aclose()

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from support.effort import effort
 from support.stored import FullDisk, RememberingDisk, SlowDisk, StoredServer, client_of, recovered, state_of
-from support.waiting import until
+from support.waiting import DEADLINE_S, until
 
 from zoolet.client import Client
 from zoolet.client import acl as acls
@@ -197,7 +197,7 @@ async def test_snapshot_starts_when_nothing_follows_commit(tmp_path: Path) -> No
         await until(lambda: server.store._log_thread._work_queue.qsize() > 0)  # the next log is about to be created
         disk.may_sync.set()
         await asyncio.gather(*writes)
-        await asyncio.wait_for(writing, 10)
+        await asyncio.wait_for(writing, DEADLINE_S)
         await client.aclose()
 
 
@@ -263,7 +263,7 @@ async def test_half_closed_client_gets_its_replies(tmp_path: Path) -> None:
         writer.write_eof()
         await until(lambda: server.engine.tree.get("/n2") is not None)
         disk.may_sync.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             received = await reader.read()
         assert received.count(b"/n") == 3
         writer.close()

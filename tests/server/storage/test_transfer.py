@@ -14,7 +14,7 @@ import pytest
 from support.calls import connected, engine_with
 from support.engine import make_engine
 from support.stored import FullDisk, StoredServer, client_of, recovered, state_of
-from support.waiting import until
+from support.waiting import DEADLINE_S, until
 
 from zoolet.client import acl as acls
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -105,7 +105,7 @@ async def test_hanging_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("zoolet.server.storage.transfer._encode", lambda engine, pipe: signal.pause())
     process = SnapshotProcess(filled())
     try:
-        await asyncio.wait_for(process.end(), 10)
+        await asyncio.wait_for(process.end(), DEADLINE_S)
     finally:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)

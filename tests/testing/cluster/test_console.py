@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.waiting import DEADLINE_S
 
 from zoolet.testing import Cluster
 
@@ -23,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 
 def asked(cluster: Cluster, name: str, body: bytes | None = None) -> Any:
     """Return the console's answer."""
-    with urllib.request.urlopen(f"{cluster.admin_url}console/api/{name}", data=body, timeout=10) as answer:
+    with urllib.request.urlopen(f"{cluster.admin_url}console/api/{name}", data=body, timeout=DEADLINE_S) as answer:
         return json.load(answer)
 
 

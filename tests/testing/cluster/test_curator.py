@@ -8,6 +8,7 @@ from typing import Final
 
 from support.curator import curator_program, require_curator
 from support.effort import effort
+from support.waiting import DEADLINE_S
 
 from zoolet.testing import Cluster
 
@@ -21,7 +22,7 @@ def test_killed_leaders_leave_one_leader_and_holder() -> None:
         with curator_program(PROGRAM, cluster.hosts) as (_, process):
             assert process.stdin is not None
             assert process.stdout is not None
-            cluster.wait_for_contenders("/latch", 3, timeout=30)
+            cluster.wait_for_contenders("/latch", 3, timeout=DEADLINE_S)
             for _ in range(KILLS):
                 old = cluster.kill_leader()
                 time.sleep(0.1)

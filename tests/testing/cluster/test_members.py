@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from kazoo.client import KazooClient
 from support.script_client import ScriptClient
+from support.waiting import DEADLINE_S
 
 from zoolet.client.blocking import Client
 from zoolet.testing import Cluster, withhold_event
@@ -221,7 +222,7 @@ def test_members_failing_to_join_leave_no_socket(monkeypatch: pytest.MonkeyPatch
 
         assert len(cluster) == 3
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", opened[0].daemon.port), timeout=5)
+            socket.create_connection(("127.0.0.1", opened[0].daemon.port), timeout=DEADLINE_S)
 
 
 def test_rolling_restart_starts_no_stopped_member() -> None:

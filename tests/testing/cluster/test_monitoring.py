@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 
+from support.waiting import DEADLINE_S
+
 from zoolet.testing import Cluster
 
 
 def monitored(port: int) -> dict[str, str]:
     """Return the metrics in a member's answer to ``mntr``."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
         connection.sendall(b"mntr")
         text = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
     return dict(line.split("\t") for line in text.splitlines())

@@ -1,0 +1,84 @@
+"""Waits in tests have one limit, ``support.waiting.DEADLINE_S``, so a busy machine makes no test fail."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.rooms import ROOT
+
+TESTS: Final = ROOT / "tests"
+PROGRAMS: Final = ("fuzz", "mutations", "go_suite")
+"""Folders of programs, which need limits of their own."""
+VIRTUAL: Final = re.compile(r"support\.(simulation|schedules|crew|cancellation)|\bSimulation\b|with_client")
+"""What a file contains whose tests run in virtual time, where a wait takes no time."""
+BY_PLACE: Final = frozenset(
+    {"wait", "wait_for", "join", "result", "exception", "settimeout", "timeout", "create_connection"}
+)
+"""Methods whose last argument is a limit."""
+BY_NAME: Final = BY_PLACE | {"run", "communicate", "urlopen", "to_thread", "until"}
+"""Methods with an argument ``timeout`` that is a limit."""
+SHORT_S: Final = 2.0
+"""Below this limit a wait is one of several in a loop, or it must end without an event."""
+
+
+def number(node: ast.expr | None) -> float:
+    """Return the number that an expression is, or 0."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return float(node.value)
+    return 0.0
+
+
+def limits_of_their_own(text: str) -> Iterator[int]:
+    """Yield the lines with a wait whose limit is a number."""
+    for node in ast.walk(ast.parse(text)):
+        limits: list[ast.expr] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = node.func.attr
+            if name in BY_NAME:
+                limits += [word.value for word in node.keywords if word.arg == "timeout"]
+            if name in BY_PLACE and len(node.args) > (name == "wait_for"):
+                limits.append(node.args[-1])
+        elif isinstance(node, ast.BinOp) and ast.unparse(node.left) == "time.monotonic()":
+            limits.append(node.right)
+        if any(number(limit) >= SHORT_S for limit in limits):
+            yield node.lineno
+
+
+def files() -> list[Path]:
+    """Return the files whose tests wait for real time."""
+    found = [path for path in TESTS.rglob("*.py") if path.relative_to(TESTS).parts[0] not in PROGRAMS]
+    return [path for path in found if not VIRTUAL.search(path.read_text(encoding="utf-8"))]
+
+
+def test_waits_have_common_limit() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: use DEADLINE_S"
+        for path in files()
+        for line in limits_of_their_own(path.read_text(encoding="utf-8"))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("process.wait(20)", 1),
+        ("subprocess.run(command, timeout=60)", 1),
+        ("deadline = time.monotonic() + 5", 1),
+        ("process.wait(DEADLINE_S)", 0),
+        ("lock.acquire(timeout=0.05)", 0),
+        ("advance(20)", 0),
+    ],
+)
+def test_limit_is_found(text: str, count: int) -> None:
+    assert len([*limits_of_their_own(text)]) == count
+
+
+def test_most_tests_are_searched() -> None:
+    assert len(files()) > 300
