@@ -110,7 +110,7 @@ class LeaderLink:
 
     # --- finding the leader ---
 
-    async def _find(self) -> _Connection:
+    async def _find(self) -> _MemberLink:
         """Query all members until one of them leads."""
         tasks = [asyncio.create_task(self._ask(address)) for address in self._addresses]
         chosen = None
@@ -122,10 +122,10 @@ class LeaderLink:
             for task in tasks:
                 task.cancel()
             for task, result in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
-                if isinstance(result, _Connection) and task is not chosen:
+                if isinstance(result, _MemberLink) and task is not chosen:
                     result.close()
 
-    async def _ask(self, address: Address) -> _Connection:
+    async def _ask(self, address: Address) -> _MemberLink:
         """Query one member until it leads.
 
         Raises:
@@ -135,7 +135,7 @@ class LeaderLink:
         while True:
             connection = None
             try:
-                connection = await _Connection.open(address, self._replica, self._sid, self._connections)
+                connection = await _MemberLink.open(address, self._replica, self._sid, self._connections)
                 while connection.learner.state is State.GREETING:
                     await connection.receive()
                 invited, connection = connection, None
@@ -161,7 +161,7 @@ class LeaderLink:
 
     # --- following it ---
 
-    async def _follow(self, connection: _Connection) -> NoReturn:
+    async def _follow(self, connection: _MemberLink) -> NoReturn:
         """Follow a leader until it is lost.
 
         Raises:
@@ -187,7 +187,7 @@ def _reason(error: Exception) -> str:
     return os.strerror(number).lower() if number > 0 else getattr(error, "strerror", None) or str(error)
 
 
-class _Connection:
+class _MemberLink:
     """A connection to a member."""
 
     def __init__(
@@ -203,7 +203,7 @@ class _Connection:
         self._connections = connections
 
     @classmethod
-    async def open(cls, address: Address, replica: Replica, sid: int, connections: Connections) -> _Connection:
+    async def open(cls, address: Address, replica: Replica, sid: int, connections: Connections) -> _MemberLink:
         """Connect to a member.
 
         Raises:

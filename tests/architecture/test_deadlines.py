@@ -15,7 +15,7 @@ TESTS: Final = ROOT / "tests"
 PROGRAMS: Final = ("fuzz", "mutations", "go_suite")
 """Folders of programs, which need limits of their own."""
 VIRTUAL: Final = re.compile(r"support\.(simulation|schedules|crew|cancellation)|\bSimulation\b|with_client")
-"""What a file contains whose tests run in virtual time, where a wait takes no time."""
+"""Text in files whose tests run in virtual time, where waits need no limit."""
 BY_PLACE: Final = frozenset(
     {"wait", "wait_for", "join", "result", "exception", "settimeout", "timeout", "create_connection"}
 )

@@ -1,4 +1,4 @@
-"""``.ci/retry`` forgives a test that fails only beside others, and nothing else."""
+"""``.ci/retry`` forgives a test that fails only next to others, and nothing else."""
 
 from __future__ import annotations
 

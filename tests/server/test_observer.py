@@ -89,13 +89,13 @@ async def test_other_invitations_are_closed_after_a_refusal(monkeypatch: pytest.
     async def answer(link: Any, address: tuple[str, int]) -> Any:
         if address[1] == 1:
             raise ObserverRefusedError("refused")
-        connection = leader_link._Connection.__new__(leader_link._Connection)
+        connection = leader_link._MemberLink.__new__(leader_link._MemberLink)
         connection.address = address
         return connection
 
     closed: list[tuple[str, int]] = []
     monkeypatch.setattr(LeaderLink, "_ask", answer)
-    monkeypatch.setattr(leader_link._Connection, "close", lambda connection: closed.append(connection.address))
+    monkeypatch.setattr(leader_link._MemberLink, "close", lambda connection: closed.append(connection.address))
     async with Observer("127.0.0.1:1,127.0.0.1:2") as replica:
         with pytest.raises(ObserverRefusedError):
             await replica.caught_up(10)

@@ -68,7 +68,7 @@ class Page:
         self.click("Use it")
 
     def hurry(self) -> None:
-        """Let the timers of the page run 20 times as fast until it is loaded again."""
+        """Make the timers of the page 20 times as fast until it is loaded again."""
         self.driver.get(self.url)
         self.driver.execute_script(
             "const slow = setTimeout; window.setTimeout = (call, ms, ...given) => slow(call, (ms || 0) / 20, ...given)"
