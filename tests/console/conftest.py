@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.apache import skip_unless_required
+from support.apache import free_port, skip_unless_required
 from support.browser import TOKEN, Page
 from support.daemon import Running, running
 
@@ -27,7 +27,8 @@ def driver() -> Iterator[Any]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,1000"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(control))
+    # Selenium's default is a port that the system may give to a client before chromedriver listens on it.
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(control, port=free_port()))
     yield driver
     driver.quit()
 

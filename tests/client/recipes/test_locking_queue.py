@@ -484,7 +484,7 @@ async def held_back(server: Server, other: Client, zk: Client, work: Callable[[]
     """Start an operation, but hold it until its entry is deleted and a new entry has the same name."""
     with server.fault(hold(limit=1000), "multi", client=zk, times=1) as fault:
         going = asyncio.ensure_future(work())
-        await server.until(lambda: fault.hits, timeout=5)
+        await server.until(lambda: fault.hits, timeout=DEADLINE_S)
         await LockingQueue(other, "/q").get(5)
         server.delete("/q/entries")  # like the server deletes an empty container
         await LockingQueue(other, "/q").put(b"second")

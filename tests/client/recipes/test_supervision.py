@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from support.crew import double
@@ -50,10 +50,13 @@ CACHES: dict[str, Callable[[Client, str], Any]] = {
     "config": lambda zk, path: Config(zk, path, serializer=FRAGILE),
 }
 
+LONG_S: Final = 1000.0
+"""Virtual seconds, longer than a test takes."""
+
 
 async def forever() -> None:
     """Wait for an event that never happens."""
-    await asyncio.wait_for(asyncio.Event().wait(), 1000)
+    await asyncio.wait_for(asyncio.Event().wait(), LONG_S)
 
 
 # --- caches ---
