@@ -8,7 +8,7 @@ VERSION = $(shell $(PYTHON) -c 'import platform; print(platform.python_version()
 VENV := $(if $(filter file,$(origin PYTHON)),.venv,.venv-$(VERSION))
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
-# A command that runs pytest, such as .ci/retry.
+# A command that runs pytest, such as .ci/retry.py.
 RETRY ?=
 # Comparisons with real servers: without Java, 3.8.0 or 3.9.4 they fail, they are not skipped.
 REAL := ZOOLET_REQUIRE_APACHE=1 ZOOLET_REQUIRE_APACHE_3_9=1

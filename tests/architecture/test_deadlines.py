@@ -1,4 +1,7 @@
-"""Waits in tests have one limit, ``support.waiting.DEADLINE_S``, so a busy machine makes no test fail."""
+"""Waits in tests have one limit, ``support.waiting.DEADLINE_S``, so a busy machine makes no test fail.
+
+The usual calls are searched, not all: the rule is in ``tests/README.md``.
+"""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from zoolet.client.blocking.recipes import Lock, TryLock
 from zoolet.protocol.errors import ConnectionLossError, ZooKeeperError
 from zoolet.server.admin.observed import Observed
 from zoolet.server.config.config import AdminSettings
+from zoolet.server.storage.group_commit import RETRY
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 
 pytest.importorskip("h11")
@@ -273,6 +274,7 @@ def test_full_disk_and_recovery_are_reported(tmp_path: Path) -> None:
             resize("64m")
             wait_until(lambda: get(f"{url}/readyz")[0] == 200)
 
+            assert RETRY <= 1.0  # the disk is checked each second
             assert "\nzoolet_writes_refused 0.0\n" in get(f"{url}/metrics")[1]
             assert _word(port, b"isro") == b"rw"
             assert "serves as standalone" in _status(hosts, 0)

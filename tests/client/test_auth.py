@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 from support.apache import ApacheZooKeeper
 from support.simulation import Connect, client_of, eventually, simulate
-from support.waiting import DEADLINE_S
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, NoAuthError, State
 from zoolet.protocol.acl import CREATOR_ALL_ACL
@@ -216,7 +215,7 @@ def test_credential_added_during_connect_is_sent_on_it(during: str) -> None:
                 with server.fault(delay(0.5), during, times=1, strict=True) as fault:
                     server.expire(zk) if during == "ping" else server.drop(zk)
                     await eventually(lambda: fault.hits)
-                    await asyncio.wait_for(zk.add_auth("digest", b"x:y"), DEADLINE_S)
+                    await asyncio.wait_for(zk.add_auth("digest", b"x:y"), 5)
             assert {one.user for one in await zk.who_am_i()} >= {"x"}
 
     simulate(main)

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 from support.simulation import client_of, simulate, with_client
-from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, ConnectionLossError, State
 from zoolet.client.wire.session import Phase, Session
@@ -109,7 +108,7 @@ def test_unexpected_send_error_loses_only_its_requests(
     async def main(server: Server, zk: Client) -> None:
         failed = broken(monkeypatch, "flush", lambda session: session.phase is Phase.READY)
         reading = zk.exists("/")
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(5):
             assert await reading is not None
 
         assert len(failed) == 1
@@ -145,7 +144,7 @@ def test_unexpected_error_in_reply_handler_fails_its_call(caplog: pytest.LogCapt
         call = zk.exists("/")
         call.then = then  # type: ignore[attr-defined]
         with pytest.raises(TypeError, match="a defect"):
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(5):
                 await call
 
         assert await zk.exists("/") is not None

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 from support.simulation import eventually, with_client
-from support.waiting import DEADLINE_S
 
 from zoolet.client import (
     Client,
@@ -257,7 +256,7 @@ def test_changes_raise_unexpected_error_of_later_step(
             await zk.set("/a", b"1")
 
             with pytest.raises(TypeError, match="a defect"):
-                async with asyncio.timeout(DEADLINE_S):
+                async with asyncio.timeout(5):
                     await waiting
             with pytest.raises(TypeError, match="a defect"):
                 await anext(it.follower.changes())
@@ -279,7 +278,7 @@ def test_changes_raise_close_of_client() -> None:
             await zk.aclose()
 
             with pytest.raises(ClosedError):
-                async with asyncio.timeout(DEADLINE_S):
+                async with asyncio.timeout(5):
                     await waiting
 
     following(main)
@@ -293,7 +292,7 @@ def test_stop_finishes_changes() -> None:
             waiting = asyncio.ensure_future(anext(changes, None))
             await asyncio.sleep(1)
 
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(5):
             assert await waiting is None
 
     following(main)

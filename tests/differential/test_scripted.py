@@ -236,9 +236,8 @@ def test_expiry_of_session_without_nodes_takes_zxid(sides: Sides) -> None:
         idle = connect(SHORT_TIMEOUT)
         started = time.monotonic()
         closed, before, ended = idle.closed(), started + SHORT_TIMEOUT / 1000, time.monotonic()
-        while (
-            other.zxid() < 2 and time.monotonic() < ended + DEADLINE_S
-        ):  # a real server may close the connection before
+        # A real server may close the connection before the transaction.
+        while other.zxid() < 2 and time.monotonic() < ended + DEADLINE_S:
             pass
         return closed, ended > before, other.zxid()
 

@@ -69,13 +69,14 @@ class Terminal:
         return _SEQUENCE.sub("", self.raw.decode("utf-8", "replace")).replace("\r", "")
 
     def expect(self, pattern: str) -> str:
-        """Wait for output that matches, after the previous match, while there is new output; return the match."""
+        """Wait for output that matches, after the previous match; return the match."""
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             match = re.compile(pattern).search(self.text, self._seen)
             if match is not None:
                 self._seen = match.end()
                 return match[0]
-            ready, _, _ = select.select([self._master], [], [], DEADLINE_S)
+            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
             if not ready or not self._read():
                 raise AssertionError(f"{pattern!r} was not printed; this was:\n{self.text[self._seen :][-3000:]!r}")
             while select.select([self._master], [], [], 0.001)[0] and self._read():  # read everything first

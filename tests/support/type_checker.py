@@ -67,7 +67,7 @@ def errors_by_both(folder: Path, programs: Mapping[str, str], *options: str) -> 
     }
     output = {
         checker: subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=4 * DEADLINE_S, check=False
+            command, cwd=folder, capture_output=True, text=True, timeout=CHECKED_S, check=False
         ).stdout
         for checker, command in commands.items()
     }

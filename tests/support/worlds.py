@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from support.ensemble import Ensemble
 from support.script_client import ScriptClient
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, PROMPT_S
 
 from zoolet.testing import Cluster
 
@@ -66,7 +66,7 @@ class World(ABC):
 
     def mode(self, member: int) -> str:
         """Return a member's mode as ``srvr`` reports it, or an empty string if the member does not serve."""
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port(member)), timeout=1) as link:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port(member)), timeout=PROMPT_S) as link:
             link.sendall(b"srvr")
             text = b""
             while piece := link.recv(4096):

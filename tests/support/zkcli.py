@@ -107,6 +107,7 @@ class _Reader:
 
     def until_marker(self, number: int) -> list[str]:
         """Read up to a marker; return the lines before it."""
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             lines = self._lines()
             for place, line in enumerate(lines[:-1]):
@@ -114,18 +115,19 @@ class _Reader:
                 if match is not None and int(match[1]) == number:
                     self._rest = "\n".join(lines[place + 1 :]).encode()
                     return lines[:place]
-            self._read_more(f"marker {number}")
+            self._read_more(f"marker {number}", deadline)
 
     def until_events(self, count: int) -> None:
         """Read until this many events have been printed."""
+        deadline = time.monotonic() + DEADLINE_S
         while sum(line.startswith(EVENT) for line in self._lines()[:-1]) < count:
-            self._read_more(f"{count} events")
+            self._read_more(f"{count} events", deadline)
 
     def _lines(self) -> list[str]:
         return self._rest.decode("utf-8", "replace").split("\n")
 
-    def _read_more(self, wanted: str) -> None:
-        ready, _, _ = select.select([self._descriptor], [], [], DEADLINE_S)
+    def _read_more(self, wanted: str, deadline: float) -> None:
+        ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))
         more = os.read(self._descriptor, 1 << 16) if ready else b""
         assert more, f"expected {wanted}; the output is\n{self._rest.decode('utf-8', 'replace')}"
         self._rest += more

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.effort import effort
 from support.shells import TREE, ShellAtHand, shell_on
-from support.waiting import DEADLINE_S, until
+from support.waiting import PROMPT_S, until
 
 from zoolet.cli.shell.command import listed
 from zoolet.cli.shell.completion import completions
@@ -356,5 +356,5 @@ async def test_relative_paths_are_completed(shell: ShellAtHand) -> None:
 async def test_completion_does_not_wait_for_lost_server(shell: ShellAtHand, server: Server) -> None:
     server.refuse_connections()
     server.drop("all")
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(PROMPT_S):
         assert await completions(shell.shell, "get /ap") == []

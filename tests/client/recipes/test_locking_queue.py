@@ -38,14 +38,14 @@ async def test_locking_queue_interoperates_with_kazoo() -> None:
             theirs, ours = kazoo.LockingQueue("/q"), LockingQueue(zk, "/q")
             await asyncio.to_thread(theirs.put, b"1", 7)
             await ours.put(b"2", 8)
-            assert await asyncio.to_thread(theirs.get, 5) == b"1"
+            assert await asyncio.to_thread(theirs.get, DEADLINE_S) == b"1"
             entry = await ours.acquire(timeout=DEADLINE_S)
             assert entry.value == b"2"
             with pytest.raises(TimeoutError):
                 await ours.acquire(timeout=0.05)
             await asyncio.to_thread(theirs.consume)
             await entry.release()
-            assert await asyncio.to_thread(theirs.get, 5) == b"2"
+            assert await asyncio.to_thread(theirs.get, DEADLINE_S) == b"2"
             await asyncio.to_thread(theirs.release)
             assert await ours.get(timeout=DEADLINE_S) == b"2"
             assert set(below(server, "/q")) == {"entries", "taken"}

@@ -381,7 +381,7 @@ async def test_bodies_in_progress_have_common_limit() -> None:
         return Route((), "/*", echo, body=1 << 20 if request.path == "/big" else None), request
 
     head = b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-    async with served(Limits(body=1000, connections=10, seconds=DEADLINE_S), route_of=route_of) as connect:
+    async with served(Limits(body=1000, connections=10, seconds=2 * DEADLINE_S), route_of=route_of) as connect:
         big = b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
         assert (await asked(connect, big))[0] == 200
         for _ in range(2):
