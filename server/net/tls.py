@@ -202,8 +202,8 @@ def _needs_extra(path: str, kind: str, extra: str) -> TlsError:
 
 def _open_jks(path: str, password: str | None) -> Any:
     try:
-        import jks  # pyright: ignore[reportMissingImports]
-        from pyasn1.error import PyAsn1Error  # pyright: ignore[reportMissingImports]
+        import jks  # pyright: ignore[reportMissingModuleSource]
+        from pyasn1.error import PyAsn1Error  # pyright: ignore[reportMissingModuleSource]
     except ImportError:
         raise _needs_extra(path, "JKS", "jks") from None
     try:
