@@ -41,6 +41,7 @@ class Terminal:
         self._master = master
         self.raw = b""
         self._seen = 0
+        self._answered = 0
 
     def type(self, text: str) -> None:
         """Type text, and read output at the same time; otherwise the program might block."""
@@ -58,9 +59,11 @@ class Terminal:
             data = os.read(self._master, 1 << 16)
         except OSError:  # the program exited
             return False
-        for _ in range(data.count(CURSOR_QUESTION)):
-            os.write(self._master, b"\x1b[1;1R")
         self.raw += data
+        while (place := self.raw.find(CURSOR_QUESTION, self._answered)) >= 0:  # it may arrive in two parts
+            os.write(self._master, b"\x1b[1;1R")
+            self._answered = place + len(CURSOR_QUESTION)
+        self._answered = max(self._answered, len(self.raw) - len(CURSOR_QUESTION) + 1)
         return bool(data)
 
     @property
