@@ -49,8 +49,9 @@ def limits_of_their_own(text: str) -> Iterator[int]:
                 limits += [word.value for word in node.keywords if word.arg == "timeout"]
             if name in BY_PLACE and len(node.args) > (name == "wait_for"):
                 limits.append(node.args[-1])
-        elif isinstance(node, ast.BinOp) and ast.unparse(node.left) == "time.monotonic()":
-            limits.append(node.right)
+        elif isinstance(node, ast.BinOp) and isinstance(node.left, ast.Call) and number(node.right):
+            if ast.unparse(node.left) == "time.monotonic()":
+                limits.append(node.right)
         if any(number(limit) >= SHORT_S for limit in limits):
             yield node.lineno
 

@@ -149,12 +149,18 @@ def imports(nodes: Iterable[ast.AST], package: str) -> set[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom):
             module = absolute("." * node.level + (node.module or ""), package)
             found |= {(module, alias.name) for alias in node.names}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif is_call_of_import_module(node):
             names = [
                 one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
             ]
             found |= {(absolute(name.rstrip("."), package), "") for name in names[:1]}
     return found
+
+
+def is_call_of_import_module(node: ast.AST) -> bool:
+    """Whether an expression imports a module by its name."""
+    name = getattr(node.func, "attr", None) or getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+    return str(name).endswith("import_module")
 
 
 def ours(found: Iterable[tuple[str, str]]) -> set[str]:
@@ -169,14 +175,22 @@ def ours(found: Iterable[tuple[str, str]]) -> set[str]:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a module."""
-    return ast.parse(path.read_text())
+def importing(path: Path, *, types: bool = True) -> list[ast.AST]:
+    """Return the nodes of a module that import; *types* includes imports only for types.
+
+    The whole syntax trees of the package would take 70 MB.
+    """
+    tree = ast.parse(path.read_text())
+    guards = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    only_types = {inner for node in guards if not types for inner in ast.walk(node)}
+    kinds = ast.Import | ast.ImportFrom
+    nodes = [node for node in ast.walk(tree) if isinstance(node, kinds) or is_call_of_import_module(node)]
+    return [node for node in nodes if node not in only_types]
 
 
 def imported(path: Path) -> set[str]:
     """Find the zoolet modules that a module imports."""
-    return ours(imports(ast.walk(parsed(path)), package_of(path)))
+    return ours(imports(importing(path), package_of(path)))
 
 
 def forbidden(name: str, source: str) -> set[str]:
@@ -201,8 +215,7 @@ def test_module_imports_only_allowed_layers(path: Path) -> None:
 @for_each("path", modules(*ROOMS), ids=place)
 def test_imports_inside_package_are_relative(path: Path) -> None:
     # relative imports let editors, forges and type checkers resolve them in a bare checkout
-    tree = parsed(path)
-    named = {module for module, _ in imports((node for node in ast.walk(tree) if not _is_relative(node)), "")}
+    named = {module for module, _ in imports((node for node in importing(path) if not _is_relative(node)), "")}
 
     assert {module for module in named if module.split(".")[0] in {"zoolet", *ROOMS}} == set()
 
@@ -253,14 +266,7 @@ and the steps of compound calls are functions that take a client.
 
 def imported_modules(path: Path, known: set[str], *, types: bool) -> set[str]:
     """Find the zoolet modules that a module imports; *types* includes imports only for types."""
-    tree = parsed(path)
-    only_types = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    names = ours(imports((node for node in ast.walk(tree) if types or node not in only_types), package_of(path)))
+    names = ours(imports(importing(path, types=types), package_of(path)))
     return {name for name in names if name in known and not within(place(path), name)}
 
 

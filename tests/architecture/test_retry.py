@@ -12,7 +12,7 @@ import pytest
 from support.rooms import ROOT
 from support.waiting import DEADLINE_S
 
-PYTEST: Final = (sys.executable, "-m", "pytest", "-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")
+PYTEST: Final = (sys.executable, "-m", "pytest", "-p", "xdist.plugin", "--dist", "loadfile")
 DRY: Final = """
 import pathlib, pytest
 
@@ -59,13 +59,15 @@ class TestMethod:
 }
 
 
-def retry(folder: Path, *names: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def retry(
+    folder: Path, *names: str, workers: int = 0, options: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     """Run ``.ci/retry.py`` on a project with these tests."""
     folder.joinpath("pytest.ini").write_text("[pytest]\n")
     for name in names:
         folder.joinpath(f"test_{name}.py").write_text(f"{DRY}\n{TESTS[name]}\n")
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "FORCE_COLOR": "1"}
-    command = [sys.executable, ROOT / ".ci" / "retry.py", *PYTEST, *options]
+    command = [sys.executable, ROOT / ".ci" / "retry.py", *PYTEST, "-n", str(workers), *options]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
@@ -77,11 +79,20 @@ def flaky(run: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["once", "teardown"])
-def test_failure_that_does_not_repeat_is_flaky(tmp_path: Path, name: str) -> None:
-    run = retry(tmp_path, "passes", name)
+def test_failures_that_do_not_repeat_are_flaky(tmp_path: Path) -> None:
+    run = retry(tmp_path, "passes", "once", "teardown", workers=2)
 
-    assert (run.returncode, flaky(run)) == (0, [f"flaky: test_{name}.py::test_{name}"])
+    assert run.returncode == 0
+    assert sorted(flaky(run)) == ["flaky: test_once.py::test_once", "flaky: test_teardown.py::test_teardown"]
+    assert run.stdout.count("test session starts") == 2
+
+
+@pytest.mark.slow
+def test_failure_that_repeats_is_red(tmp_path: Path) -> None:
+    run = retry(tmp_path, "passes", "once", "always", options=("-x",))  # the first failure must not end the run
+
+    assert (run.returncode, flaky(run)) == (1, [])
+    assert ".ci/retry: 2 failed" in run.stdout
     assert run.stdout.count("test session starts") == 2
 
 
@@ -93,34 +104,17 @@ def test_green_run_is_not_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_failure_that_repeats_is_red(tmp_path: Path) -> None:
-    run = retry(tmp_path, "passes", "once", "always")
-
-    assert (run.returncode, flaky(run)) == (1, [])
-    assert run.stdout.count("test session starts") == 2
-
-
-@pytest.mark.slow
 def test_skip_after_failure_is_red(tmp_path: Path) -> None:
-    run = retry(tmp_path, "once", "skips")
+    run = retry(tmp_path, "skips")
 
     assert (run.returncode, flaky(run)) == (1, [])
     assert "neither failed nor passed: ['test_skips.py::test_skips']" in run.stdout
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_first_failure_does_not_end_run(tmp_path: Path, workers: str) -> None:
-    run = retry(tmp_path, "once", "always", options=("-x", "-n", workers))
-
-    assert (run.returncode, flaky(run)) == (1, [])
-    assert ".ci/retry: 2 failed" in run.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["many", "syntax", "method", "crash", "stops"])
-def test_broken_run_is_red_without_second_try(tmp_path: Path, name: str) -> None:
-    run = retry(tmp_path, "passes", "once", name)
+@pytest.mark.parametrize(("name", "workers"), [("many", 0), ("syntax", 0), ("method", 0), ("stops", 0), ("crash", 2)])
+def test_broken_run_is_red_without_second_try(tmp_path: Path, name: str, workers: int) -> None:
+    run = retry(tmp_path, "once", name, workers=workers)
 
     assert run.returncode != 0
     assert (flaky(run), run.stdout.count("test session starts")) == ([], 1)

@@ -31,8 +31,8 @@ CYCLES: Final = 20
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """Disable garbage collection, so objects are freed only by their last reference."""
-    gc.collect()
+    """Disable garbage collection, so objects are freed only by their last reference; hide objects of earlier tests."""
+    gc.freeze()
     gc.disable()
     yield
     gc.enable()
