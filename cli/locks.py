@@ -23,7 +23,7 @@ from .options import (
 from .usage import add_example
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
-    from ..client.aio.client import Client
+    from ..client.client import Client
     from ..client.recipes import LockEntry, SharedRecipe, Wait
 
 

@@ -14,7 +14,7 @@ from .usage import whole_number
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     import ssl
 
-    from ..client.aio.client import Client
+    from ..client.client import Client
     from ..client.wire.hosts import Hosts
 
 DEFAULT_HOSTS: Final = "127.0.0.1:2181"
@@ -202,7 +202,7 @@ def client_of(
     Raises:
         OptionError: An option is invalid, or a file cannot be read.
     """
-    from ..client.aio.client import Client
+    from ..client.client import Client
 
     auth = auth_of(options)
     try:

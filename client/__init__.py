@@ -38,7 +38,7 @@ from .wire.states import Event, State, WatchOverflowError
 from .wire.transaction import Transaction
 
 if _typing.TYPE_CHECKING:
-    from .aio.client import Client
+    from .client import Client
     from .recipes import LockLostError
 
 __all__ = [
@@ -74,8 +74,8 @@ __all__ = [
     "serializers",
 ]
 
-_LATER: _typing.Final = {"Client": "zoolet.client.aio.client", "LockLostError": "zoolet.client.recipes"}
-"""Names that are imported lazily: they load all recipes, which a shell command does not need."""
+_LATER: _typing.Final = {"Client": "zoolet.client.client", "LockLostError": "zoolet.client.recipes"}
+"""Names that are imported when they are first used, because a command may need neither the client nor recipes."""
 
 
 def _publish(value: _typing.Any) -> None:

@@ -5,8 +5,8 @@ A new operation needs a row here, its records, and a handler in ``server/core/op
 determines the server's dispatch and read-only tables, the records that the client encodes in ``call``, the requests
 that it repeats, the names in faults, views and ``cons``, the kinds of changes in the history and in the audit log, and
 docs/compatibility.md. ``Client.call(name, record)`` sends the operation. A separate method belongs in
-``client/aio/client.py``, the source of the blocking client. ``tests/architecture/test_one_table.py`` adds an operation
-as an example.
+``client/aio/operations.py``, the source of the blocking client. ``tests/architecture/test_one_table.py`` adds an
+operation as an example.
 
 Source: ZooDefs.OpCode, Request.op2String, RequestHeader and the request records of zookeeper.jute.
 """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...client.aio.client import Client
+from ...client.client import Client
 from ...client.serializers import Serializer
 from ...client.wire.backoff import Backoff
 from ...client.wire.states import Event, State

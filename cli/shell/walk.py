@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-from ...client.aio.client import Client
 from ...client.aio.subtree import MAX_IN_FLIGHT, names_below
+from ...client.client import Client
 from ...protocol import paths
 from ...protocol.errors import NoAuthError, ZooKeeperError
 from .errors import CommandError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...client.aio.client import Client
 from ...client.aio.watcher import Watcher
+from ...client.client import Client
 from ...client.wire.states import Event
 from ...client.wire.watches import CONSUMED, Kind
 from ...protocol.enums import EventType

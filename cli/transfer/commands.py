@@ -17,7 +17,7 @@ from ..progress import Progress
 from ..usage import add_example
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
-    from ...client.aio.client import Client
+    from ...client.client import Client
     from .node import TransferNode
     from .target import Outcome, Target
 

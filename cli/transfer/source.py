@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ...client.aio.client import Client
 from ...client.aio.subtree import MAX_IN_FLIGHT, answers
+from ...client.client import Client
 from ...client.wire.states import State
 from ...protocol import records as r
 from ...protocol.acl import ACL

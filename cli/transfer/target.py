@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-from ...client.aio.client import Client
 from ...client.aio.subtree import answers
+from ...client.client import Client
 from ...client.wire.operations import NewNode
 from ...protocol import paths
 from ...protocol import records as r

@@ -21,7 +21,7 @@ from ...protocol.errors import (
 from ...protocol.records import Stat
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .operations import BaseClient
 
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ Create = Callable[[str], Awaitable[Any]]
 """Creates a persistent, empty node."""
 
 
-async def create_with_parents(client: Client[Any], path: str, attempt: Callable[[], Awaitable[str]]) -> str:
+async def create_with_parents(client: BaseClient[Any], path: str, attempt: Callable[[], Awaitable[str]]) -> str:
     """Create a node, and its parents if they are missing."""
     try:
         return await attempt()
@@ -39,7 +39,7 @@ async def create_with_parents(client: Client[Any], path: str, attempt: Callable[
 
 
 async def ensure_path(
-    client: Client[Any], path: str, create: Create, create_chroot: Create, first: Awaitable[Any] | None
+    client: BaseClient[Any], path: str, create: Create, create_chroot: Create, first: Awaitable[Any] | None
 ) -> None:
     """Create a node and its parents where they are missing. The root of the server always exists."""
     if first is None:
@@ -74,7 +74,7 @@ async def _ensure_chroot(chroot: str, create_chroot: Create) -> None:
             continue
 
 
-async def delete_all(client: Client[Any], path: str, version: int, listed: Awaitable[list[str]]) -> None:
+async def delete_all(client: BaseClient[Any], path: str, version: int, listed: Awaitable[list[str]]) -> None:
     """Delete a node and everything below it."""
     while True:
         for name in await listed:
@@ -90,7 +90,7 @@ async def delete_all(client: Client[Any], path: str, version: int, listed: Await
 
 
 async def update(
-    client: Client[T], path: str, change: Callable[[T], T | Awaitable[T]], reading: Awaitable[tuple[T, Stat]]
+    client: BaseClient[T], path: str, change: Callable[[T], T | Awaitable[T]], reading: Awaitable[tuple[T, Stat]]
 ) -> tuple[T, Stat]:
     """Replace a node's value by a function of it, and repeat this if another client has changed the value since."""
     while True:

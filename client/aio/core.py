@@ -1,7 +1,7 @@
 """The core that all views of one client share: the session, its connection, the chroot, listeners and background tasks.
 
-A :class:`~zoolet.client.aio.client.Client` is a view of a core (:class:`~zoolet.client.aio.base.BaseClient`).
-Views are lightweight and copy nothing.
+A :class:`~zoolet.client.client.Client` is a view of a core (:class:`~zoolet.client.aio.view.View`). Views are
+lightweight and copy nothing.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ class ClientCore:
             operation_timeout: Seconds that the request may wait for a connection.
             then: Function that is called with the result or the error, in order with other replies and events.
             of_recipe: Whether a recipe makes the request; see
-                :meth:`~zoolet.client.aio.base.BaseClient._for_recipe`.
+                :meth:`~zoolet.client.aio.view.View._for_recipe`.
 
         Raises:
             ValueError: The request is longer than *max_request* of the client.

@@ -34,7 +34,7 @@ from ...protocol.errors import (
 from ..wire.backoff import REFUSED
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .operations import BaseClient
 
 T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
@@ -74,7 +74,7 @@ async def repeat(
 
 
 async def repeat_despite_errors(
-    client: Client[Any],
+    client: BaseClient[Any],
     do: Callable[[], Awaitable[T]],
     *,
     done: tuple[type[Exception], ...] = (),
@@ -115,13 +115,13 @@ async def repeat_despite_errors(
         await asyncio.sleep(next(delays))
 
 
-def delays_after_refusal(client: Client[Any], error: ZooKeeperError) -> Iterator[float]:
+def delays_after_refusal(client: BaseClient[Any], error: ZooKeeperError) -> Iterator[float]:
     """Log the first error reply to a repeated request, and return the pauses before further attempts."""
     _log.warning("the server refused a request of %r, which will be repeated: %s", client, error)
     return REFUSED.delays(client._core.rng)
 
 
-async def delete_guaranteed(client: Client[Any], path: str) -> None:
+async def delete_guaranteed(client: BaseClient[Any], path: str) -> None:
     """Delete a node, and retry after lost connections and any error of the server until the client is closed.
 
     Source: Curator's guaranteed delete.
@@ -129,19 +129,19 @@ async def delete_guaranteed(client: Client[Any], path: str) -> None:
     await until_gone(client, lambda: client.delete(path))
 
 
-async def until_gone(client: Client[Any], delete: Callable[[], Awaitable[object]]) -> None:
+async def until_gone(client: BaseClient[Any], delete: Callable[[], Awaitable[object]]) -> None:
     """Repeat a deletion until the node is gone or the client is closed, even if the server answers with errors."""
     with contextlib.suppress(ClosedError, AuthFailedError):
         await repeat_despite_errors(client, delete, done=(NoNodeError,), while_expired=True)
 
 
-def delete_in_background(client: Client[Any], path: str) -> None:
+def delete_in_background(client: BaseClient[Any], path: str) -> None:
     """Start a guaranteed delete of a node in the background, unless the client is closed."""
     if client.terminal_error is None:
         client._core.spawn(delete_guaranteed(client, path))
 
 
-async def find_protected(client: Client[Any], parent: str, protection_id: str) -> str | None:
+async def find_protected(client: BaseClient[Any], parent: str, protection_id: str) -> str | None:
     """Find a node by the protection id in its name, after a sync, which makes earlier creations visible."""
     synced = asyncio.ensure_future(client.sync(parent))
     listed = asyncio.ensure_future(client.children(parent))
@@ -156,7 +156,7 @@ async def find_protected(client: Client[Any], parent: str, protection_id: str) -
     return next((paths.join(parent, name) for name in names if protection_id in name), None)
 
 
-async def delete_protected(client: Client[Any], parent: str, protection_id: str) -> None:
+async def delete_protected(client: BaseClient[Any], parent: str, protection_id: str) -> None:
     """Delete all nodes with a protection id in their names, and retry as :func:`delete_guaranteed` does."""
 
     async def delete() -> None:
@@ -167,7 +167,7 @@ async def delete_protected(client: Client[Any], parent: str, protection_id: str)
 
 
 async def create_protected(
-    client: Client[Any],
+    client: BaseClient[Any],
     parent: str,
     protection_id: str,
     create: Callable[[], Awaitable[str]],
@@ -232,7 +232,7 @@ async def create_protected(
         raise
 
 
-async def ensure_container(client: Client[Any], path: str, *, levels: int = 1) -> None:
+async def ensure_container(client: BaseClient[Any], path: str, *, levels: int = 1) -> None:
     """Create a container node unless it exists, or a persistent node if the server does not support containers.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from ...protocol import paths
 from ...protocol.errors import MarshallingError, NoAuthError, NoNodeError, ZooKeeperError
-from .client import Client
+from .operations import BaseClient
 
 MAX_IN_FLIGHT: Final = 500
 """Maximum number of nodes that are read or written at the same time."""
@@ -53,7 +53,7 @@ async def ask(
     return received
 
 
-async def names_below(client: Client[Any], parents: list[str]) -> list[list[str] | ZooKeeperError]:
+async def names_below(client: BaseClient[Any], parents: list[str]) -> list[list[str] | ZooKeeperError]:
     """Return the names of the children of each node, or the error if they cannot be listed.
 
     Raises:
@@ -68,7 +68,7 @@ async def names_below(client: Client[Any], parents: list[str]) -> list[list[str]
 
 
 async def subtree(
-    client: Client[Any], root: str, is_leaf: Callable[[str], bool] = lambda name: False
+    client: BaseClient[Any], root: str, is_leaf: Callable[[str], bool] = lambda name: False
 ) -> AsyncIterator[tuple[str, list[str]]]:
     """Yield the nodes from a root down with the names of their children, parents first.
 

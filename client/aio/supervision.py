@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
 from ..wire.states import State, WatchOverflowError
-from .client import Client
+from .operations import BaseClient
 from .reliable import PAUSE, delays_after_refusal
 from .watcher import Watcher
 
@@ -35,7 +35,7 @@ class Follower:
         step: Function that follows until an error occurs, and calls :meth:`mark_ready` when its data is complete.
     """
 
-    def __init__(self, client: Client[Any], step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, client: BaseClient[Any], step: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._client = client
         self._step = step
         self._ready = asyncio.Event()
@@ -195,7 +195,7 @@ class SupervisedBlock:
         client: The client that runs the tasks.
     """
 
-    def __init__(self, client: Client[Any]) -> None:
+    def __init__(self, client: BaseClient[Any]) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[Any]] = set()
         self._block: CancelledBlock | None = None

@@ -8,7 +8,7 @@ threads may use it at the same time.
 
 from __future__ import annotations
 
-from ..aio import client as aio
+from .. import client as aio
 from . import recipes  # noqa: F401 - the import creates the classes of the objects that calls return
 from .proxy import face_of
 from .thread_client import DIRECT, ThreadClient

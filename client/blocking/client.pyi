@@ -11,10 +11,10 @@ from ...protocol.acl import ACL, AclList
 from ...protocol.codec import Record
 from ...protocol.enums import WatcherType
 from ...protocol.recipe_names import Namings
-from ..aio import client
-from ..aio.base import ClientStatistics
-from ..aio.client import Stat
+from .. import client
 from ..aio.hooks import RequestHook
+from ..aio.operations import Stat
+from ..client import ClientStatistics
 from ..recipes._lock_base import OnLost
 from ..recipes.lock import Release
 from ..serializers import Serializer, V

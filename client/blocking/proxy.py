@@ -33,9 +33,9 @@ from types import FunctionType, GenericAlias, MappingProxyType, NoneType, Traceb
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
 from ...protocol.records import Stat
-from ..aio.client import Client
 from ..aio.one_shot_event import OneShotEvent
 from ..aio.watcher import Watcher
+from ..client import Client
 from ..recipes._base import INTERNAL, Recipe
 from ..recipes._lease import Lease
 from ..recipes._lock_base import LockBase

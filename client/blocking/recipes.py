@@ -10,8 +10,8 @@ from __future__ import annotations
 import inspect
 from typing import Any, ClassVar, Final
 
+from .. import client as aio
 from .. import recipes
-from ..aio import client as aio
 from ..aio.one_shot_event import OneShotEvent
 from ..recipes._owned_node import OwnedNode
 from ..recipes.multilock import MultiLease

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar
 
 from ...protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
-from ..aio import client as aio
-from ..aio.base import INTERNAL
+from .. import client as aio
+from ..aio.view import INTERNAL
 from ..serializers import V
 from ..wire.arguments import checked_retry
 from ..wire.backoff import Backoff

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from ...protocol import paths
 from ...protocol.recipe_names import NAMINGS, Naming, Namings
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.supervision import Follower, SupervisedBlock
 from ..serializers import C, Serializer
 from ..wire.arguments import checked_choice
@@ -28,13 +28,13 @@ INTERNAL: Final = frozenset(
 """Members of recipes and their parts that are only for each other."""
 
 
-def checked_client(client: Client[C]) -> Client[C]:
+def checked_client(client: BaseClient[C]) -> BaseClient[C]:
     """Return the client that a recipe uses: it retries requests that the server was too busy to execute.
 
     Raises:
         TypeError: *client* is not an asyncio client.
     """
-    if isinstance(client, Client):
+    if isinstance(client, BaseClient):
         return client._for_recipe()
     if hasattr(client, "asyncio_client"):
         raise TypeError("this is a blocking client; use the recipes in zoolet.client.blocking.recipes")
@@ -71,7 +71,7 @@ class Recipe(Generic[C]):
     _serializer: ClassVar[Serializer[Any] | None] = None
     """Serializer for the recipe's values; None for the client's serializer."""
 
-    def __init__(self, client: Client[C], path: str) -> None:
+    def __init__(self, client: BaseClient[C], path: str) -> None:
         client = checked_client(client)
         client.add_chroot(path)
         self._client = client if self._serializer is None else client.with_serializer(self._serializer)
@@ -93,7 +93,7 @@ class Recipe(Generic[C]):
 class FollowingRecipe(Recipe, Generic[D]):
     """A recipe that keeps a copy up to date inside its ``async with`` block."""
 
-    def __init__(self, client: Client[Any], path: str) -> None:
+    def __init__(self, client: BaseClient[Any], path: str) -> None:
         super().__init__(client, path)
         self._follower = Follower(client, self._follow)
 
@@ -140,7 +140,7 @@ class FollowingRecipe(Recipe, Generic[D]):
 class SupervisedRecipe(Recipe[C]):
     """A recipe whose ``async with`` block is cancelled, and raises the error, when a background task fails."""
 
-    def __init__(self, client: Client[C], path: str) -> None:
+    def __init__(self, client: BaseClient[C], path: str) -> None:
         super().__init__(client, path)
         self._block = SupervisedBlock(client)
         self._entered = False

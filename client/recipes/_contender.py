@@ -38,7 +38,7 @@ from ...protocol.operations import OpCode
 from ...protocol.recipe_names import ROWS, NodeName, in_order, prefix
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_in_background, ensure_container
 from ..aio.watcher import Watcher
 from ..wire.states import State
@@ -106,7 +106,7 @@ class Contender:
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         *,
         naming: str,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from ...protocol import paths
 from ...protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.reliable import PAUSE, ensure_container, repeat
 from ..aio.subtree import ask
 from ..aio.watcher import Watcher
@@ -20,7 +20,7 @@ _NOTHING: Final[Any] = object()
 
 
 async def observe(
-    client: Client[Any], watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
+    client: BaseClient[Any], watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
 ) -> AsyncIterator[T]:
     """Yield the result of *read* now, and after each change if it differs from the last one. Like the caches, this
     continues after an outage and in a new session.
@@ -50,7 +50,7 @@ async def observe(
             await asyncio.sleep(PAUSE)
 
 
-async def children_of(client: Client[Any], path: str) -> list[str]:
+async def children_of(client: BaseClient[Any], path: str) -> list[str]:
     """Return the names of a node's children, or an empty list if the node does not exist."""
     try:
         return await client.children(path)
@@ -58,13 +58,13 @@ async def children_of(client: Client[Any], path: str) -> list[str]:
         return []
 
 
-async def values_of(client: Client[Any], path: str, names: list[str]) -> dict[str, Any]:
+async def values_of(client: BaseClient[Any], path: str, names: list[str]) -> dict[str, Any]:
     """Read some children of a node in parallel. Return the values by name, without children that no longer exist."""
     answers = await ask(client.get, [paths.join(path, name) for name in names], NoNodeError)
     return {name: answer[0] for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)}
 
 
-async def set_shared_number(client: Client[Any], path: str, number: int) -> None:
+async def set_shared_number(client: BaseClient[Any], path: str, number: int) -> None:
     """Write a number for :func:`shared_number`. A missing node is created."""
     await client.ensure_path(path)
     await client.set(path, str(number).encode())
@@ -93,7 +93,7 @@ class SessionGuard:
         session_id: Id of the session.
     """
 
-    def __init__(self, client: Client[Any], watcher: Watcher, path: str, session_id: int) -> None:
+    def __init__(self, client: BaseClient[Any], watcher: Watcher, path: str, session_id: int) -> None:
         self._watcher = watcher
         self._error = SessionExpiredError(path, "the session ended")
         client._core.add_listener(self)  # the listener stays until the guard is garbage collected

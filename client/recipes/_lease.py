@@ -40,8 +40,8 @@ from ...protocol.errors import (
     ZooKeeperError,
 )
 from .. import serializers
-from ..aio.client import Client
 from ..aio.one_shot_event import OneShotEvent
+from ..aio.operations import BaseClient
 from ..aio.reliable import delete_guaranteed, repeat_despite_errors
 from ..aio.supervision import CancelledBlock
 from ..wire.states import State
@@ -118,7 +118,7 @@ class Lease:
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         czxid: int,
         *,
@@ -446,7 +446,7 @@ def _monitor_failed(ref: weakref.ref[Lease], error: Exception) -> None:
 
 
 async def _monitor(
-    ref: weakref.ref[Lease], client: Client[Any], path: str, czxid: int, revocable: bool, while_expired: bool
+    ref: weakref.ref[Lease], client: BaseClient[Any], path: str, czxid: int, revocable: bool, while_expired: bool
 ) -> None:
     """Detect that another client deletes a node or requests its release. Errors from the server do not stop this."""
     raw = client.with_serializer(serializers.raw)

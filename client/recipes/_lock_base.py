@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
 from ..aio.call import current_caller
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_timeout
 from ._base import INTERNAL
 from ._lease import Lease, ref_to
@@ -53,7 +53,7 @@ class LockBase(Generic[L]):
     waits_for_release = False
     """Whether leaving a block waits for the server's answer to the release."""
 
-    def __init__(self, on_lost: OnLost, client: Client[Any], *key: Hashable) -> None:
+    def __init__(self, on_lost: OnLost, client: BaseClient[Any], *key: Hashable) -> None:
         self._cancels = checked_choice("on_lost", on_lost, _ON_LOST) == "cancel"
         self.holdings: Holdings = client._core.share(key, Holdings) if key else Holdings()
         # The lease of each block that a task is inside, and whether the end of the block must call its _end_block.

@@ -15,7 +15,7 @@ from typing import Any
 from ...protocol import paths
 from ...protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 from ..aio.call import ignore_result
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.reliable import until_gone
 from ..wire.transaction import Transaction
 from ._lease import Lease
@@ -31,7 +31,7 @@ class OwnedNode(Lease):
         proof_node: Path of the node with the unique name.
     """
 
-    def __init__(self, client: Client[Any], path: str, czxid: int, proof_node: str) -> None:
+    def __init__(self, client: BaseClient[Any], path: str, czxid: int, proof_node: str) -> None:
         super().__init__(client, path, czxid)
         self.proof_node = proof_node
 
@@ -56,7 +56,7 @@ class OwnedNode(Lease):
         await until_gone(self._client, delete)
 
 
-def delete_both(client: Client[Any], path: str, proof_node: str, czxid: int = 0) -> Coroutine[Any, Any, None]:
+def delete_both(client: BaseClient[Any], path: str, proof_node: str, czxid: int = 0) -> Coroutine[Any, Any, None]:
     """Delete both nodes in one transaction, because the path alone may have a new owner. It is sent immediately.
 
     If another client has deleted the proof node, the path is deleted alone, provided that it has this *czxid*.
@@ -80,7 +80,7 @@ def delete_both(client: Client[Any], path: str, proof_node: str, czxid: int = 0)
     return finish()
 
 
-async def delete_both_guaranteed(client: Client[Any], path: str, proof_node: str) -> None:
+async def delete_both_guaranteed(client: BaseClient[Any], path: str, proof_node: str) -> None:
     """Delete both nodes, even if the connection is lost repeatedly; a create without a reply may still be under way."""
 
     async def delete() -> None:
@@ -91,7 +91,7 @@ async def delete_both_guaranteed(client: Client[Any], path: str, proof_node: str
 
 
 async def acquire_node(
-    client: Client[Any], path: str, data: bytes, also: Callable[[Transaction], None] | None = None
+    client: BaseClient[Any], path: str, data: bytes, also: Callable[[Transaction], None] | None = None
 ) -> OwnedNode | None:
     """Acquire a path if it is free; return None if it is not.
 
@@ -138,7 +138,7 @@ async def acquire_node(
         raise
 
 
-async def _confirm(client: Client[Any], path: str, proof_node: str) -> OwnedNode | None:
+async def _confirm(client: BaseClient[Any], path: str, proof_node: str) -> OwnedNode | None:
     """Return the owned node; None if the session ended in the meantime."""
     node, proof = await asyncio.gather(client.exists(path), client.exists(proof_node))
     if node is None or proof is None or not node.ephemeralOwner == proof.ephemeralOwner == client.session_id:

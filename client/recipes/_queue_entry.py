@@ -9,7 +9,7 @@ from typing import Generic, Self
 
 from ...protocol import paths
 from ...protocol.errors import NoNodeError, SessionExpiredError, ZooKeeperError
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.reliable import ensure_container
 from ..serializers import UndecodableError, V
 from ..wire.transaction import Transaction
@@ -20,7 +20,9 @@ from ._owned_node import OwnedNode
 _log = logging.getLogger("zoolet.client")
 
 
-async def _move(client: Client, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int) -> None:
+async def _move(
+    client: BaseClient, transaction: Transaction, path: str, move_to: str, data: bytes, attempts: int
+) -> None:
     """Move an entry to the end of another queue, in a transaction that has already been started."""
     await ensure_container(client, paths.parent(move_to), levels=2)
     transaction.delete(path)
@@ -43,7 +45,7 @@ class QueueEntry(Generic[V]):
         lease: Lease of the entry, with ``lost``, ``token``, ``raise_if_lost()`` and ``transaction()``.
     """
 
-    def __init__(self, client: Client, path: str, data: bytes, lease: OwnedNode, attempts: int) -> None:
+    def __init__(self, client: BaseClient, path: str, data: bytes, lease: OwnedNode, attempts: int) -> None:
         self._client = client
         self.path = path
         self.data = data

@@ -16,7 +16,7 @@ from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_circles
 from ...protocol.errors import NoAuthError, NoNodeError
 from ...protocol.recipe_names import HEX, IN_LINE, NAMINGS, UUID, by_number, in_order, is_leaf, is_named, proven
 from ...protocol.records import Stat
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.subtree import ask, names_below, subtree
 
 SLICE: Final = 1_000
@@ -88,7 +88,7 @@ class Reader(Protocol):
 class ClientReader:
     """Reads the nodes below a path through a client."""
 
-    def __init__(self, client: Client[Any], path: str) -> None:
+    def __init__(self, client: BaseClient[Any], path: str) -> None:
         self._client = client
         self._path = path
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 from ...protocol.errors import NodeExistsError, NoNodeError
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..serializers import C, Serializer
 from .node_cache import NodeCache
 
@@ -35,18 +35,18 @@ class Config(NodeCache[C]):
     """
 
     @overload
-    def __init__(self: Config[Any], client: Client[Any], path: str, default: Any = ...) -> None: ...
+    def __init__(self: Config[Any], client: BaseClient[Any], path: str, default: Any = ...) -> None: ...
 
     @overload
-    def __init__(self, client: Client[Any], path: str, default: C, *, serializer: Serializer[C]) -> None: ...
+    def __init__(self, client: BaseClient[Any], path: str, default: C, *, serializer: Serializer[C]) -> None: ...
 
     @overload
     def __init__(
-        self: Config[T | None], client: Client[Any], path: str, default: None = ..., *, serializer: Serializer[T]
+        self: Config[T | None], client: BaseClient[Any], path: str, default: None = ..., *, serializer: Serializer[T]
     ) -> None: ...
 
     def __init__(
-        self, client: Client[Any], path: str, default: Any = None, *, serializer: Serializer[Any] = serializers.json
+        self, client: BaseClient[Any], path: str, default: Any = None, *, serializer: Serializer[Any] = serializers.json
     ) -> None:
         super().__init__(client, path)  # type: ignore[misc] # the value is the default instead of None
         self._client = self._client.with_serializer(serializer)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ...protocol.errors import NodeExistsError, NoNodeError
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_function
 from ._base import Recipe
 
@@ -35,7 +35,7 @@ class Counter(Recipe):
 
     _serializer = serializers.raw
 
-    def __init__(self, client: Client[Any], path: str, start: int = 0, *, encoding: str = "text") -> None:
+    def __init__(self, client: BaseClient[Any], path: str, start: int = 0, *, encoding: str = "text") -> None:
         super().__init__(client, path)
         self._start = start
         self._struct = ENCODINGS[checked_choice("encoding", encoding, ENCODINGS)]

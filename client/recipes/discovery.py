@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final
 
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_count, checked_node_name
 from ._base import STOP_TIMEOUT, SupervisedRecipe
 from .children_cache import ChildrenCache
@@ -80,7 +80,7 @@ class Discovery(SupervisedRecipe):
 
     _serializer = serializers.json
 
-    def __init__(self, client: Client[Any], path: str, *, stop_timeout: float = STOP_TIMEOUT) -> None:
+    def __init__(self, client: BaseClient[Any], path: str, *, stop_timeout: float = STOP_TIMEOUT) -> None:
         super().__init__(client, path)
         self._stop_timeout = checked_count("stop_timeout", stop_timeout, 0.0)
         self._nodes: dict[str, PersistentEphemeral[Any]] = {}

@@ -17,8 +17,8 @@ from ...protocol.errors import (
 )
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.client import Client
 from ..aio.limits import Limit, timeout_saying
+from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_in_background, ensure_container, repeat
 from ..aio.supervision import first_event
 from ..wire.arguments import checked_count, checked_timeout
@@ -56,7 +56,7 @@ class DoubleBarrier(Recipe):
     _serializer = serializers.raw
 
     def __init__(
-        self, client: Client[Any], path: str, members: int | None = None, *, timeout: float | None = None
+        self, client: BaseClient[Any], path: str, members: int | None = None, *, timeout: float | None = None
     ) -> None:
         super().__init__(client, path)
         self._ready = self._at("ready")

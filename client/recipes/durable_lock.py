@@ -20,8 +20,8 @@ from ...protocol.errors import (
 )
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.client import Client
 from ..aio.limits import timeout_saying
+from ..aio.operations import BaseClient
 from ..aio.reliable import PAUSE, repeat_despite_errors
 from ..aio.suspension import SteadyClock
 from ..wire.arguments import checked_count, checked_timeout
@@ -98,7 +98,7 @@ class DurableLease(Lease):
     _closed = "the client was closed and no longer renews the lock, which becomes free after its TTL"
 
     def __init__(
-        self, client: Client[Any], path: str, holder: Holder, proof: Stat, clock: SteadyClock, sent_at: float
+        self, client: BaseClient[Any], path: str, holder: Holder, proof: Stat, clock: SteadyClock, sent_at: float
     ) -> None:
         self._ttl = holder.ttl
         self._clock = clock
@@ -129,7 +129,7 @@ class DurableLease(Lease):
 
 
 async def _renew(
-    ref: weakref.ref[DurableLease], client: Client[Any], path: str, holder: Holder, clock: SteadyClock
+    ref: weakref.ref[DurableLease], client: BaseClient[Any], path: str, holder: Holder, clock: SteadyClock
 ) -> None:
     sent_at, version = 0.0, holder.version
 
@@ -200,7 +200,7 @@ class DurableLock(LockBase[DurableLease]):
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         owner: str,
         *,

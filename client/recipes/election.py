@@ -10,7 +10,7 @@ from typing import Any
 
 from ...protocol.recipe_names import Naming, in_order
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.reliable import PAUSE, repeat
 from ..wire.arguments import checked_bytes, checked_function
 from ._base import checked_client, checked_naming
@@ -54,7 +54,7 @@ class Election:
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         name: bytes = b"",
         *,

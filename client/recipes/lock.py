@@ -13,7 +13,7 @@ from ...protocol.errors import NoNodeError, ZooKeeperError
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.recipe_names import Naming, Namings, NodeName, in_order
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_timeout
 from ._base import checked_client, namings_of
 from ._contender import Contender, Rule, process_name, wait_for_predecessor
@@ -69,7 +69,7 @@ class Lock(LockBase[Lease]):
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         *,
         timeout: float | None = None,

@@ -18,8 +18,8 @@ from ...protocol.errors import (
 )
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.client import Client
 from ..aio.limits import timeout_saying
+from ..aio.operations import BaseClient
 from ..aio.reliable import ensure_container
 from ..aio.supervision import first_event
 from ..aio.suspension import SteadyClock
@@ -69,7 +69,7 @@ class LockingQueue(PriorityQueue[V]):
             of failed attempts. By default 0.1 s, doubled up to 60 s, without a limit on attempts.
     """
 
-    def __init__(self, client: Client[V], path: str, *, retry: Backoff = RETRY) -> None:
+    def __init__(self, client: BaseClient[V], path: str, *, retry: Backoff = RETRY) -> None:
         checked_client(client).add_chroot(path)
         super().__init__(client, paths.join(path, "entries"))
         self._taken = paths.join(path, "taken")

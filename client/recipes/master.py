@@ -11,9 +11,9 @@ from typing import Any, Final
 from ...protocol import paths
 from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
 from .. import serializers
-from ..aio.client import Client
 from ..aio.limits import timeout_saying
 from ..aio.one_shot_event import OneShotEvent
+from ..aio.operations import BaseClient
 from ..aio.reliable import PAUSE, create_protected, delete_protected, ensure_container, repeat, until_gone
 from ..aio.supervision import first_event
 from ..serializers import UndecodableError
@@ -56,7 +56,7 @@ class Master(SupervisedRecipe):
 
     _serializer = serializers.json
 
-    def __init__(self, client: Client[Any], path: str, name: str = "", *, per_worker: int = 1) -> None:
+    def __init__(self, client: BaseClient[Any], path: str, name: str = "", *, per_worker: int = 1) -> None:
         super().__init__(client, path)
         self._per_worker = checked_count("per_worker", per_worker, 1)
         self._election = Election(self._client, self._at("master"), name.encode())

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...protocol.errors import ZooKeeperError
 from ...protocol.recipe_names import Namings
-from ..aio.client import Client
 from ..aio.limits import timeout_saying
+from ..aio.operations import BaseClient
 from ..wire.arguments import checked_timeout
 from ._base import checked_client
 from ._lease import Lease
@@ -27,7 +27,7 @@ class MultiLease(Lease):
             held.
     """
 
-    def __init__(self, client: Client[Any], parts: dict[str, Lease]) -> None:
+    def __init__(self, client: BaseClient[Any], parts: dict[str, Lease]) -> None:
         self.parts: list[Lease] = list(parts.values())
         self.tokens: dict[str, int] = {path: part.token for path, part in parts.items()}
         last = self.parts[-1]
@@ -91,7 +91,7 @@ class MultiLock(LockBase[MultiLease]):
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         paths: Sequence[str],
         *,
         timeout: float | None = None,

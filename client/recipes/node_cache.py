@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from ...protocol.errors import NoNodeError
 from ...protocol.records import Stat
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..serializers import C, UndecodableError
 from ._base import FollowingRecipe
 from ._follow import SessionGuard
@@ -31,7 +31,7 @@ class NodeCache(FollowingRecipe[C]):
 
     _default: Any = None  # value while the node does not exist
 
-    def __init__(self: NodeCache[T | None], client: Client[T], path: str) -> None:
+    def __init__(self: NodeCache[T | None], client: BaseClient[T], path: str) -> None:
         super().__init__(client, path)
         self._was_read = False
         self._error: UndecodableError | None = None

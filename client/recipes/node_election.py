@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol.errors import NoNodeError
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ._base import checked_client
 from ._follow import observe
 from ._lock_base import OnLost
@@ -35,7 +35,7 @@ class NodeElection:
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         name: bytes = b"",
         *,

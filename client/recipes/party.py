@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol.recipe_names import Naming, is_named, prefix
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..wire.arguments import checked_bytes, checked_node_name
 from ._base import STOP_TIMEOUT, SupervisedRecipe, checked_naming
 from ._follow import children_of, observe, values_of
@@ -38,7 +38,7 @@ class Party(SupervisedRecipe):
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         name: bytes = b"",
         *,

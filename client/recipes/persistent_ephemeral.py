@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ...protocol import paths
 from ...protocol.enums import EventType
 from ...protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.reliable import ensure_container, repeat
 from ..aio.supervision import Follower
 from ..serializers import V
@@ -38,7 +38,7 @@ class PersistentEphemeral(SupervisedRecipe[V]):
     """
 
     def __init__(
-        self, client: Client[V], path: str, value: V | Literal[b""] = b"", *, stop_timeout: float = STOP_TIMEOUT
+        self, client: BaseClient[V], path: str, value: V | Literal[b""] = b"", *, stop_timeout: float = STOP_TIMEOUT
     ) -> None:
         super().__init__(client, path)
         self._value: V | Literal[b""] = value

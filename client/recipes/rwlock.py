@@ -11,7 +11,7 @@ from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from ...protocol.paths import sequence_suffix
 from ...protocol.recipe_names import Namings, NodeName, in_order, prefix
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.reliable import delete_in_background
 from ._base import checked_client, namings_of
 from ._contender import Rule, Turn, wait_for_writer
@@ -94,7 +94,7 @@ class ReadWriteLock:
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         *,
         naming: Namings = "kazoo",

@@ -9,8 +9,8 @@ from ...protocol import paths
 from ...protocol.errors import BadVersionError, ClosedError, NoNodeError, SessionExpiredError
 from ...protocol.recipe_names import Naming, is_named, prefix
 from .. import serializers
-from ..aio.client import Client
 from ..aio.limits import timeout_saying
+from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_protected, ensure_container
 from ..aio.supervision import first_event_or
 from ..aio.watcher import Watcher
@@ -57,7 +57,7 @@ class Semaphore(LockBase[Lease]):
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         leases: int | None = 1,
         *,
@@ -255,7 +255,7 @@ class SemaphoreLock(Semaphore):
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         *,
         timeout: float | None = None,

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple
 from ...protocol.enums import EventType
 from ...protocol.errors import NoAuthError, NoNodeError
 from ...protocol.records import Stat
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.subtree import ask, subtree
 from ..serializers import UndecodableError, V
 from ._base import FollowingRecipe
@@ -41,7 +41,7 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
         limit: Maximum number of changes that wait to be processed. Beyond that, everything is read again.
     """
 
-    def __init__(self, client: Client[V], path: str, *, limit: int = 100_000) -> None:
+    def __init__(self, client: BaseClient[V], path: str, *, limit: int = 100_000) -> None:
         super().__init__(client, path)
         self._limit = limit
         self._nodes: dict[str, Cached[V]] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import serializers
-from ..aio.client import Client
 from ..aio.limits import timeout_saying
+from ..aio.operations import BaseClient
 from ..wire.arguments import checked_timeout
 from ._base import checked_client
 from ._lock_base import LockBase, OnLost
@@ -33,7 +33,7 @@ class TryLock(LockBase[OwnedNode]):
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         *,
         timeout: float | None = None,

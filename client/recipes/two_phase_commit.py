@@ -16,8 +16,8 @@ from ...protocol.errors import (
     SessionExpiredError,
 )
 from .. import serializers
-from ..aio.client import Client
 from ..aio.limits import timeout_saying
+from ..aio.operations import BaseClient
 from ..aio.reliable import PAUSE, repeat
 from ..wire.arguments import checked_node_name
 from ..wire.states import WatchOverflowError
@@ -63,7 +63,7 @@ class TwoPhaseCommit(Recipe):
     Source: the recipe of two-phased commit in ZooKeeper's documentation.
     """
 
-    def __init__(self, client: Client[Any], path: str) -> None:
+    def __init__(self, client: BaseClient[Any], path: str) -> None:
         super().__init__(client, path)
         self._json = self._client.with_serializer(serializers.json)
         self._raw = self._client.with_serializer(serializers.raw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...protocol.errors import NoNodeError
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..wire.arguments import checked_count
 from ._base import Recipe
 
@@ -27,7 +27,7 @@ class UniqueId(Recipe):
         block: Count of numbers to reserve with one request, at least 1. They are in order within one client only.
     """
 
-    def __init__(self, client: Client[Any], path: str, *, block: int = 1) -> None:
+    def __init__(self, client: BaseClient[Any], path: str, *, block: int = 1) -> None:
         super().__init__(client, path)
         self._block = checked_count("block", block, 1)
         self._left = range(0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...protocol.errors import NoAuthError, NodeExistsError, NoNodeError
 from .. import serializers
-from ..aio.client import Client
+from ..aio.operations import BaseClient
 from ..aio.reliable import delete_in_background, ensure_container, repeat, repeat_despite_errors
 from ..wire.arguments import checked_count, checked_node_name
 from ._base import STOP_TIMEOUT, SupervisedRecipe
@@ -52,7 +52,7 @@ class Worker(SupervisedRecipe):
 
     def __init__(
         self,
-        client: Client[Any],
+        client: BaseClient[Any],
         path: str,
         name: str,
         handler: Callable[[str, Any], Awaitable[Any]],

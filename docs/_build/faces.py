@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from zoolet.client import recipes, serializers
-from zoolet.client.aio.client import Client
 from zoolet.client.blocking.client import DOC
 from zoolet.client.blocking.proxy import WRAPPED, is_asynchronous
 from zoolet.client.blocking.thread_client import ThreadClient
+from zoolet.client.client import Client
 from zoolet.client.recipes import Lease
 from zoolet.client.recipes._base import INTERNAL
 
@@ -32,6 +32,7 @@ REPLACED: Final = {
     "AsyncIterator": "BlockingIterator",
     "States": "Iterator",
     "Awaitable": "",
+    "BaseClient": "Client",
     "Call": "",
     "Client": "Client",
     "Transaction": "BlockingTransaction",

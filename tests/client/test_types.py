@@ -52,7 +52,7 @@ async def main(zk: Client) -> None:
     stat.version
 """
 REVEALED = [
-    "zoolet.client.aio.client.Client[bytes]",
+    "zoolet.client.client.Client[bytes]",
     "tuple[bytes, zoolet.protocol.records.Stat]",
     "zoolet.protocol.records.Stat | None",
     "list[str]",

@@ -166,7 +166,7 @@ def test_shell_imports_only_client(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""}
     )
     loaded = set(done.stdout.split())
-    assert "zoolet.client.aio.client" in loaded
+    assert "zoolet.client.client" in loaded
     assert not {name for name in loaded if name.startswith(("zoolet.server", "zoolet.client.recipes"))}
 
 

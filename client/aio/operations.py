@@ -1,11 +1,11 @@
-"""The client: a method for each ZooKeeper operation, and methods that combine several."""
+"""The operations of a client: a method for each ZooKeeper operation, and methods that combine several."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from ...protocol import paths
 from ...protocol import records as r
@@ -14,65 +14,39 @@ from ...protocol.codec import Record, put_bytes, put_str
 from ...protocol.enums import WatcherType
 from ...protocol.errors import ConnectionLossError, NoNodeError, NoWatcherError, ThrottledOpError
 from ...protocol.operations import OpCode
-from ..serializers import V
+from ..serializers import Serializer, V
 from ..wire import arguments, operations
 from ..wire.backoff import Backoff
 from ..wire.operations import NO_WATCH, PLAIN, NewNode
 from ..wire.transaction import Transaction
 from ..wire.watches import Kind
 from . import compound, reliable
-from .base import BaseClient
 from .call import Call, RequestCall
+from .view import View
 from .watcher import Watcher
-
-if TYPE_CHECKING:  # the only import cycle, for the types of lock(), which imports the recipe when it is called
-    from ...protocol.recipe_names import Namings
-    from ..recipes._lock_base import OnLost
-    from ..recipes.lock import Lock, Release
 
 T = TypeVar("T")
 Stat = r.Stat
 
 
-class Client(BaseClient[V]):
-    """A ZooKeeper client for asyncio; ``async with Client("127.0.0.1:2181") as zk:``.
-
-    A call starts when its method is called, so you can make many calls and await them together. A method returns a
-    :class:`~zoolet.client.aio.call.Call`, which you can await or pass to ``gather``, ``create_task`` or ``wait_for``.
-
-    While the client is not connected, a call waits for up to ``operation_timeout`` seconds. A call that fails because
-    the connection is missing raises one of three errors:
-
-    - ConnectionLossError: the request may have been applied. If ``maybe_applied`` is False, it was not.
-    - SessionExpiredError: the session of the call has expired.
-    - ClosedError: the client was closed.
-
-    If a connection is lost, reads are sent again, but writes never are, except protected creates.
-
-    Args:
-        hosts: ``host:port,host:port/chroot``, or ``unix:/path`` for a unix socket.
-        timeout: The session timeout to request, in seconds. The server may grant a different one.
-        operation_timeout: Seconds that a call waits for a connection; 0 to fail immediately. The default is *timeout*.
-        serializer: Serializer for values; None for plain bytes. See :mod:`zoolet.client.serializers`.
-        acl: ACL list of new nodes, including nodes of recipes. The default is all permissions for everyone. See
-            :mod:`zoolet.client.acl`.
-        read_only: Whether to accept a server that has lost its quorum. Writes fail there with NotReadOnlyError.
-        auth: Initial credentials: pairs of scheme and bytes, such as ``("digest", b"user:password")``.
-        login: User and password for SASL DIGEST-MD5.
-        tls: TLS context for the connections, for example from ``ssl.create_default_context()``. It determines whether
-            server names are checked.
-        backoff: Delays between rounds over all hosts.
-        max_request: Maximum size of a request in bytes. A server disconnects a client that sends more than the server's
-            ``jute.maxbuffer``.
-        on_request: Hook that is called for each request, for metrics and traces. See :mod:`zoolet.client.aio.hooks`.
-        rng: Random generator for host order, jitter and names of protected nodes.
-
-    Raises:
-        TypeError: An argument has the wrong type.
-        ValueError: An argument is invalid.
+class BaseClient(View[V]):
+    """A client without the parts that recipes do not use. Recipes accept it, and programs use the class
+    :class:`~zoolet.client.client.Client`, which adds the constructor, start and close, and locks.
     """
 
     __slots__ = ()
+
+    def with_serializer(self, serializer: Serializer[T]) -> BaseClient[T]:
+        """Return a view of this client, with the same session, that uses *serializer*.
+
+        Raises:
+            TypeError: *serializer* is not a ``Serializer``.
+        """
+        if serializer is self._serializer:
+            return self  # type: ignore[return-value] # T is V
+        checked = arguments.checked_serializer(serializer)
+        view = self._view(checked, self._acl, self._operation_timeout, self._of_recipe)
+        return view  # type: ignore[return-value] # the view has a different serializer
 
     # --- reading ---
 
@@ -484,40 +458,3 @@ class Client(BaseClient[V]):
         number = arguments.checked_watcher_type(kind)
         body = operations.watch_request(self._core.encoded_path(path), number)
         return self._call(OpCode.REMOVE_WATCHES, body, operations.decode_nothing, path)
-
-    # --- recipes ---
-
-    def lock(
-        self,
-        path: str,
-        *,
-        timeout: float | None = None,
-        naming: Namings = "kazoo",
-        on_lost: OnLost = "cancel",
-        reentrant: bool = False,
-        revocable: bool = False,
-        release: Release = "send",
-        data: bytes | None = None,
-        acl: Iterable[ACL] | None = None,
-    ) -> Lock:
-        """Return a lock; see :class:`zoolet.client.recipes.Lock`."""
-        return _lock_class()(
-            self,
-            path,
-            timeout=timeout,
-            naming=naming,
-            on_lost=on_lost,
-            reentrant=reentrant,
-            revocable=revocable,
-            release=release,
-            data=data,
-            acl=acl,
-        )
-
-
-@cache
-def _lock_class() -> type[Lock]:
-    """Return the class of locks. It is imported late, because a shell command does not need recipes."""
-    from ..recipes.lock import Lock
-
-    return Lock

@@ -1,0 +1,382 @@
+"""The asyncio client that programs use: construction, start and close, states, and locks.
+
+Recipes need a client, and :meth:`Client.lock` returns a recipe. So the operations, which recipes use, are in a class
+below the recipes: :class:`~zoolet.client.aio.operations.BaseClient`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from ..protocol.acl import ACL
+from ..protocol.enums import MAX_FRAME
+from ..protocol.errors import ClosedError, ConnectionLossError
+from . import serializers
+from .aio.core import ClientCore
+from .aio.hooks import RequestHook
+from .aio.operations import BaseClient
+from .serializers import Serializer, V
+from .wire import arguments
+from .wire.backoff import Backoff
+from .wire.hosts import Hosts
+from .wire.states import State
+
+if TYPE_CHECKING:
+    from ..protocol.recipe_names import Namings
+    from .recipes._lock_base import OnLost
+    from .recipes.lock import Lock, Release
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """The activity of a client, for tests and debugging.
+
+    Args:
+        requests_sent: Requests sent since the client was started, without pings and other internal requests.
+        in_flight: Requests that were sent but not answered yet.
+        waiting: Requests that wait for a connection, or until the server is less busy.
+        background_tasks: Running tasks of the client and its recipes.
+        registrations: Active watches of the client.
+        connected: Whether there is a connection now.
+        keeps_connecting: Whether the task that keeps the session connected runs.
+    """
+
+    requests_sent: int
+    in_flight: int
+    waiting: int
+    background_tasks: int
+    registrations: int
+    connected: bool
+    keeps_connecting: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is pending and no background task is running."""
+        return not (self.in_flight or self.waiting or self.background_tasks)
+
+
+class Client(BaseClient[V]):
+    """A ZooKeeper client for asyncio; ``async with Client("127.0.0.1:2181") as zk:``.
+
+    A call starts when its method is called, so you can make many calls and await them together. A method returns a
+    :class:`~zoolet.client.aio.call.Call`, which you can await or pass to ``gather``, ``create_task`` or ``wait_for``.
+
+    While the client is not connected, a call waits for up to ``operation_timeout`` seconds. A call that fails because
+    the connection is missing raises one of three errors:
+
+    - ConnectionLossError: the request may have been applied. If ``maybe_applied`` is False, it was not.
+    - SessionExpiredError: the session of the call has expired.
+    - ClosedError: the client was closed.
+
+    If a connection is lost, reads are sent again, but writes never are, except protected creates.
+
+    Args:
+        hosts: ``host:port,host:port/chroot``, or ``unix:/path`` for a unix socket.
+        timeout: The session timeout to request, in seconds. The server may grant a different one.
+        operation_timeout: Seconds that a call waits for a connection; 0 to fail immediately. The default is *timeout*.
+        serializer: Serializer for values; None for plain bytes. See :mod:`zoolet.client.serializers`.
+        acl: ACL list of new nodes, including nodes of recipes. The default is all permissions for everyone. See
+            :mod:`zoolet.client.acl`.
+        read_only: Whether to accept a server that has lost its quorum. Writes fail there with NotReadOnlyError.
+        auth: Initial credentials: pairs of scheme and bytes, such as ``("digest", b"user:password")``.
+        login: User and password for SASL DIGEST-MD5.
+        tls: TLS context for the connections, for example from ``ssl.create_default_context()``. It determines whether
+            server names are checked.
+        backoff: Delays between rounds over all hosts.
+        max_request: Maximum size of a request in bytes. A server disconnects a client that sends more than the server's
+            ``jute.maxbuffer``.
+        on_request: Hook that is called for each request, for metrics and traces. See :mod:`zoolet.client.aio.hooks`.
+        rng: Random generator for host order, jitter and names of protected nodes.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: An argument is invalid.
+    """
+
+    __slots__ = ()
+
+    @overload
+    def __init__(
+        self: Client[bytes],
+        hosts: str,
+        timeout: float = ...,
+        *,
+        operation_timeout: float | None = ...,
+        serializer: None = ...,
+        acl: Iterable[ACL] | None = ...,
+        read_only: bool = ...,
+        auth: tuple[tuple[str, bytes], ...] = ...,
+        login: tuple[str, str] | None = ...,
+        tls: ssl.SSLContext | None = ...,
+        backoff: Backoff = ...,
+        max_request: int = ...,
+        on_request: RequestHook | None = ...,
+        rng: Random | None = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        hosts: str,
+        timeout: float = ...,
+        *,
+        operation_timeout: float | None = ...,
+        serializer: Serializer[V],
+        acl: Iterable[ACL] | None = ...,
+        read_only: bool = ...,
+        auth: tuple[tuple[str, bytes], ...] = ...,
+        login: tuple[str, str] | None = ...,
+        tls: ssl.SSLContext | None = ...,
+        backoff: Backoff = ...,
+        max_request: int = ...,
+        on_request: RequestHook | None = ...,
+        rng: Random | None = ...,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        hosts: str,
+        timeout: float = 10.0,
+        *,
+        operation_timeout: float | None = None,
+        serializer: Serializer[Any] | None = None,
+        acl: Iterable[ACL] | None = None,
+        read_only: bool = False,
+        auth: tuple[tuple[str, bytes], ...] = (),
+        login: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        backoff: Backoff = Backoff(),  # noqa: B008 - a Backoff is immutable
+        max_request: int = MAX_FRAME,
+        on_request: RequestHook | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        session_timeout = arguments.checked_session_timeout(timeout)
+        self._use(
+            ClientCore(
+                Hosts.parse(hosts),
+                session_timeout,
+                read_only=arguments.checked_flag("read_only", read_only),
+                login=arguments.checked_login(login),
+                auth=arguments.checked_auth(auth),
+                tls=_checked_tls(tls),
+                backoff=arguments.checked_backoff(backoff),
+                max_request=arguments.checked_max_request(max_request),
+                rng=rng or _default_rng(),
+                on_request=arguments.checked_hook(on_request),
+            ),
+            serializers.raw if serializer is None else arguments.checked_serializer(serializer),
+            arguments.checked_acl(acl),
+            timeout if operation_timeout is None else arguments.checked_operation_timeout(operation_timeout),
+            of_recipe=False,
+        )
+
+    def with_serializer(self, serializer: Serializer[T]) -> Client[T]:
+        """Return a view of this client, with the same session, that uses *serializer*.
+
+        Raises:
+            TypeError: *serializer* is not a ``Serializer``.
+        """
+        return super().with_serializer(serializer)  # type: ignore[return-value] # a view has the class of its client
+
+    # --- start and close ---
+
+    async def start(self, *, wait: bool = True) -> None:
+        """Connect; ``async with`` does this.
+
+        Args:
+            wait: Whether to wait for the connection. Without it, the client connects in the background, and each
+                operation waits for the connection, at most for its operation timeout.
+
+        Raises:
+            ConnectionLossError: No server was reached within the session timeout. The message contains the reason.
+            AuthFailedError: A server rejected the credentials.
+            RuntimeError: The client was started before.
+        """
+        connection = self._core.start()
+        if not wait:
+            return
+        try:
+            async with asyncio.timeout(self._core.session_timeout):
+                await self.wait_for(State.CONNECTED, State.READ_ONLY)
+        except TimeoutError:
+            reason = connection.session.last_reason
+            await self.aclose()
+            text = f"no server was reached within {self._core.session_timeout} s; last attempt: {reason}"
+            raise ConnectionLossError(None, text) from None
+        except BaseException:  # no connection may stay open after a cancellation or a rejected login
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the session, which deletes its ephemeral nodes, and the connection. Each takes at most one second."""
+        await self._core.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._core.aclose()
+
+    async def first_round(self) -> str:
+        """Wait until a server is reached, or all servers have been tried once without success.
+
+        Commands that should not wait for the operation timeout call this before their first request.
+
+        Returns:
+            The reason why the last server was not reached; empty if one was reached.
+        """
+        connection, _ = self._core.connected_loop()
+        reached = asyncio.ensure_future(self.wait_for(State.CONNECTED, State.READ_ONLY))
+        either: list[asyncio.Future[Any]] = [reached, connection.round_failed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not reached.done():
+                return connection.session.last_reason
+            await reached
+            return ""
+        finally:
+            reached.cancel()
+
+    # --- states ---
+
+    def states(self) -> States:
+        """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
+        return States(self._core)
+
+    async def wait_for(self, *states: State) -> State:
+        """Wait until the client is in one of these states, and return it.
+
+        Raises:
+            ClosedError: The client was closed, so it will not reach any of the states.
+            ZooKeeperError: The client closed because of this error, such as AuthFailedError.
+            TypeError: *states* is empty, or contains something other than a State.
+            RuntimeError: The client was not started.
+        """
+        if not states or not all(isinstance(state, State) for state in states):
+            raise TypeError(f"states must be one or more of State, such as State.CONNECTED, not {states!r}")
+        self._core.connected_loop()  # a client that was not started never changes its state
+        async for state in self.states():
+            if state in states:
+                return state
+        raise (self.terminal_error or ClosedError()).with_traceback(None)
+
+    def statistics(self) -> ClientStatistics:
+        """Return the current activity of the client, for tests and debugging."""
+        core, session, connection = self._core, self._core.session, self._core.connection
+        return ClientStatistics(
+            requests_sent=session.requests_sent,
+            in_flight=len(session.inflight),
+            waiting=len(session.waiting) + len(core.postponed),
+            background_tasks=len(core.tasks),
+            registrations=sum(1 for _ in session.watches),
+            connected=connection is not None and connection.connected,
+            keeps_connecting=connection is not None and connection.running,
+        )
+
+    # --- recipes ---
+
+    def lock(
+        self,
+        path: str,
+        *,
+        timeout: float | None = None,
+        naming: Namings = "kazoo",
+        on_lost: OnLost = "cancel",
+        reentrant: bool = False,
+        revocable: bool = False,
+        release: Release = "send",
+        data: bytes | None = None,
+        acl: Iterable[ACL] | None = None,
+    ) -> Lock:
+        """Return a lock; see :class:`zoolet.client.recipes.Lock`."""
+        return _lock_class()(
+            self,
+            path,
+            timeout=timeout,
+            naming=naming,
+            on_lost=on_lost,
+            reentrant=reentrant,
+            revocable=revocable,
+            release=release,
+            data=data,
+            acl=acl,
+        )
+
+
+@cache
+def _lock_class() -> type[Lock]:
+    """Return the class of locks. It is imported late, because a shell command does not need recipes."""
+    from .recipes.lock import Lock
+
+    return Lock
+
+
+def _default_rng() -> Random:
+    """Return the random generator of the running loop, which makes simulations reproducible, or else a new one."""
+    try:
+        loop: Any = asyncio.get_running_loop()
+    except RuntimeError:
+        return Random()
+    shared: Random | None = getattr(loop, "client_rng", None)
+    return shared if shared is not None else Random()
+
+
+def _checked_tls(tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """Return the TLS context.
+
+    Raises:
+        TypeError: *tls* is not an ``ssl.SSLContext``.
+    """
+    if tls is not None and not isinstance(tls, ssl.SSLContext):
+        example = (
+            f"ssl.create_default_context(cafile={tls!r})" if isinstance(tls, str) else "ssl.create_default_context()"
+        )
+        raise TypeError(f"tls must be an ssl.SSLContext, such as {example}, not {tls!r}")
+    return tls
+
+
+class States(AsyncIterator[State]):
+    """An iterator over the states of a client that skips none."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self._states = deque([core.session.state])
+        self._waiter: asyncio.Future[None] | None = None
+        self._over = False
+        core.add_listener(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def on_state(self, state: State) -> None:
+        """Receive the client's state."""
+        self._states.append(state)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def rest(self) -> list[State]:
+        """End the iteration, and return the states that were not taken yet."""
+        rest, self._over = [] if self._over else list(self._states), True
+        return rest
+
+    async def __anext__(self) -> State:
+        if self._over:
+            raise StopAsyncIteration
+        while not self._states:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        state = self._states.popleft()
+        self._over = state is State.CLOSED
+        return state
