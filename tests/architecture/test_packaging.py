@@ -499,3 +499,9 @@ def test_mypy_reads_root_by_one_link(making: Making) -> None:
 def test_mypy_and_pyright_read_every_room(project: dict[str, Any]) -> None:
     assert project["tool"]["mypy"]["packages"] == [f"zoolet.{room}" for room in ROOMS]
     assert project["tool"]["pyright"]["include"] == ["*.py", *ROOMS]
+
+
+def test_make_compiles_every_room() -> None:
+    (compiled,) = re.findall(r"compileall -q (.*)", (ROOT / "Makefile").read_text())
+
+    assert compiled.split() == ["__init__.py", "__main__.py", *ROOMS]
