@@ -1,7 +1,7 @@
-"""The asyncio client that programs use: construction, start and close, states, and locks.
+"""The asyncio client for programs: the constructor, start and close, waiting for states, and locks.
 
-Recipes need a client, and :meth:`Client.lock` returns a recipe. So the operations, which recipes use, are in a class
-below the recipes: :class:`~zoolet.client.aio.operations.BaseClient`.
+Recipes need a client, and :meth:`Client.lock` returns a recipe. That is why the operations are in another class,
+:class:`~zoolet.client.aio.operations.BaseClient`, which recipes can import.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, overload
 
 from ..protocol.acl import ACL
 from ..protocol.enums import MAX_FRAME
@@ -27,6 +27,7 @@ from .serializers import Serializer, V
 from .wire import arguments
 from .wire.backoff import Backoff
 from .wire.hosts import Hosts
+from .wire.kazoo_names import no_such_attribute
 from .wire.states import State
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from .recipes.lock import Lock, Release
 
 T = TypeVar("T")
+C = TypeVar("C", bound="Client[Any]")
+
+INTERNAL: Final = frozenset({"add_chroot", "first_round", "strip_chroot"})
+"""Members of the client that are only for the commands of this package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,32 +166,31 @@ class Client(BaseClient[V]):
         rng: Random | None = None,
     ) -> None:
         session_timeout = arguments.checked_session_timeout(timeout)
-        self._use(
-            ClientCore(
-                Hosts.parse(hosts),
-                session_timeout,
-                read_only=arguments.checked_flag("read_only", read_only),
-                login=arguments.checked_login(login),
-                auth=arguments.checked_auth(auth),
-                tls=_checked_tls(tls),
-                backoff=arguments.checked_backoff(backoff),
-                max_request=arguments.checked_max_request(max_request),
-                rng=rng or _default_rng(),
-                on_request=arguments.checked_hook(on_request),
-            ),
-            serializers.raw if serializer is None else arguments.checked_serializer(serializer),
-            arguments.checked_acl(acl),
-            timeout if operation_timeout is None else arguments.checked_operation_timeout(operation_timeout),
-            of_recipe=False,
+        if operation_timeout is not None:
+            timeout = arguments.checked_operation_timeout(operation_timeout)
+        serializer = serializers.raw if serializer is None else arguments.checked_serializer(serializer)
+        new_acl = arguments.checked_acl(acl)
+        core = ClientCore(
+            Hosts.parse(hosts),
+            session_timeout,
+            read_only=arguments.checked_flag("read_only", read_only),
+            login=arguments.checked_login(login),
+            auth=arguments.checked_auth(auth),
+            tls=_checked_tls(tls),
+            backoff=arguments.checked_backoff(backoff),
+            max_request=arguments.checked_max_request(max_request),
+            rng=rng or _default_rng(),
+            on_request=arguments.checked_hook(on_request),
         )
+        self._set_options(core, serializer, new_acl, timeout, of_recipe=False)
 
-    def with_serializer(self, serializer: Serializer[T]) -> Client[T]:
-        """Return a view of this client, with the same session, that uses *serializer*.
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in INTERNAL]
 
-        Raises:
-            TypeError: *serializer* is not a ``Serializer``.
-        """
-        return super().with_serializer(serializer)  # type: ignore[return-value] # a view has the class of its client
+    if not TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_attribute(self, name)
 
     # --- start and close ---
 
@@ -221,7 +225,7 @@ class Client(BaseClient[V]):
         """Close the session, which deletes its ephemeral nodes, and the connection. Each takes at most one second."""
         await self._core.aclose()
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self: C) -> C:  # not Self, because editors would complete the names of this class only
         await self.start()
         return self
 
@@ -249,6 +253,17 @@ class Client(BaseClient[V]):
             return ""
         finally:
             reached.cancel()
+
+    # --- views ---
+
+    def with_serializer(self, serializer: Serializer[T]) -> Client[T]:
+        """Return a view of this client, with the same session, that uses *serializer*.
+
+        Raises:
+            TypeError: *serializer* is not a ``Serializer``.
+        """
+        view: Client[T] = self._with_serializer(serializer)
+        return view
 
     # --- states ---
 

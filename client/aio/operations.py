@@ -30,8 +30,10 @@ Stat = r.Stat
 
 
 class BaseClient(View[V]):
-    """A client without the parts that recipes do not use. Recipes accept it, and programs use the class
-    :class:`~zoolet.client.client.Client`, which adds the constructor, start and close, and locks.
+    """The operations of a client. Recipes accept it.
+
+    Programs create a :class:`~zoolet.client.client.Client`, which adds the constructor, start and close, waiting for
+    states, and locks.
     """
 
     __slots__ = ()
@@ -42,11 +44,8 @@ class BaseClient(View[V]):
         Raises:
             TypeError: *serializer* is not a ``Serializer``.
         """
-        if serializer is self._serializer:
-            return self  # type: ignore[return-value] # T is V
-        checked = arguments.checked_serializer(serializer)
-        view = self._view(checked, self._acl, self._operation_timeout, self._of_recipe)
-        return view  # type: ignore[return-value] # the view has a different serializer
+        view: BaseClient[T] = self._with_serializer(serializer)
+        return view
 
     # --- reading ---
 

@@ -1,10 +1,14 @@
-"""The base of clients: a view of a core, its state, and how calls are made."""
+"""The part of a client below its operations: the core, options for calls, the state, and how calls are made.
+
+:class:`~zoolet.client.aio.operations.BaseClient` is the only subclass. They are two classes because one module would be
+too long.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from ...protocol.acl import ACL, AclList
 from ...protocol.codec import Record
@@ -12,15 +16,12 @@ from ...protocol.operations import OPERATIONS
 from .. import serializers
 from ..serializers import Serializer, V
 from ..wire import arguments, operations
-from ..wire.kazoo_names import no_such_attribute
 from ..wire.states import State
 from .call import Call, CompoundCall, RequestCall
 from .core import ClientCore
 
 T = TypeVar("T")
-
-INTERNAL: Final = frozenset({"add_chroot", "first_round", "strip_chroot"})
-"""Members of the client that are only for the commands of this package."""
+W = TypeVar("W", bound="View[Any]")
 
 
 class View(Generic[V]):
@@ -28,7 +29,10 @@ class View(Generic[V]):
 
     __slots__ = ("_acl", "_core", "_of_recipe", "_operation_timeout", "_recipe_view", "_serializer")
 
-    def _use(
+    def __init__(self, *args: object, **options: object) -> None:
+        raise TypeError(f"{type(self).__name__} has no constructor; create a zoolet.client.Client")
+
+    def _set_options(
         self,
         core: ClientCore,
         serializer: Serializer[Any],
@@ -52,21 +56,13 @@ class View(Generic[V]):
     def _view(
         self, serializer: Serializer[Any], acl: AclList | None, operation_timeout: float, of_recipe: bool
     ) -> Self:
-        """Return a view of the same core with other options. It has the class of this view."""
-        view = self.__new__(type(self))  # the constructor of a client would make another core
-        view._use(self._core, serializer, acl, operation_timeout, of_recipe)
+        """Return a view of the same core, and of the same class, with other options."""
+        view = type(self).__new__(type(self))  # the constructor of a client would make another core
+        view._set_options(self._core, serializer, acl, operation_timeout, of_recipe)
         return view
 
     def __repr__(self) -> str:
         return repr(self._core)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name not in INTERNAL]
-
-    if not TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_such_attribute(self, name)
 
     # --- views ---
 
@@ -75,7 +71,15 @@ class View(Generic[V]):
         """The serializer that converts between values and bytes."""
         return self._serializer
 
-    def with_acl(self, acl: Iterable[ACL] | None) -> Self:
+    def _with_serializer(self, serializer: Serializer[Any]) -> Any:
+        if serializer is self._serializer:
+            return self
+        checked = arguments.checked_serializer(serializer)
+        return self._view(checked, self._acl, self._operation_timeout, self._of_recipe)
+
+    # The results are not Self, because editors would complete the names of this class only.
+
+    def with_acl(self: W, acl: Iterable[ACL] | None) -> W:
         """Return a view of this client, with the same session, that creates nodes with a different ACL list.
 
         Raises:
@@ -84,7 +88,7 @@ class View(Generic[V]):
         checked = arguments.checked_acl(acl)
         return self._view(self._serializer, checked, self._operation_timeout, self._of_recipe)
 
-    def with_operation_timeout(self, operation_timeout: float) -> Self:
+    def with_operation_timeout(self: W, operation_timeout: float) -> W:
         """Return a view of this client, with the same session, whose calls wait up to *operation_timeout* seconds for a
         connection.
 

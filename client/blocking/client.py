@@ -8,7 +8,7 @@ threads may use it at the same time.
 
 from __future__ import annotations
 
-from .. import client as aio
+from .. import client as async_client
 from . import recipes  # noqa: F401 - the import creates the classes of the objects that calls return
 from .proxy import face_of
 from .thread_client import DIRECT, ThreadClient
@@ -21,4 +21,6 @@ DOC = """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:`
     ``timeout`` in seconds, after which it is cancelled and raises TimeoutError. The operation may still have been
     applied. A call that is interrupted by a signal, such as Ctrl-C, is also cancelled.
     """
-Client = face_of(aio.Client, ThreadClient, hidden=("aclose",), direct=DIRECT, module="zoolet.client.blocking", doc=DOC)
+Client = face_of(
+    async_client.Client, ThreadClient, hidden=("aclose",), direct=DIRECT, module="zoolet.client.blocking", doc=DOC
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, ClassVar, Final
 
-from .. import client as aio
+from .. import client as async_client
 from .. import recipes
 from ..aio.one_shot_event import OneShotEvent
 from ..recipes._owned_node import OwnedNode
@@ -37,7 +37,8 @@ class _Recipe:
         signature = inspect.signature(recipe)
         options = {name: value for name, value in DEFAULTS.items() if name in signature.parameters} | options
         if not isinstance(client, ThreadClient):
-            hint = "; for an asyncio client use zoolet.client.recipes" if isinstance(client, aio.Client) else ""
+            is_async = isinstance(client, async_client.Client)
+            hint = "; for an asyncio client use zoolet.client.recipes" if is_async else ""
             raise TypeError(f"a blocking recipe needs a zoolet.client.blocking.Client, not {client!r}{hint}")
         positional = client.asyncio_client, *args
         bound = bound_arguments(client.loop_thread, recipe.__name__, signature, positional, options)

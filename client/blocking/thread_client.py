@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar
 
 from ...protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
-from .. import client as aio
-from ..aio.view import INTERNAL
+from .. import client as async_client
+from ..client import INTERNAL
 from ..serializers import V
 from ..wire.arguments import checked_retry
 from ..wire.backoff import Backoff
@@ -35,16 +35,16 @@ DIRECT: Final = frozenset(
 class ThreadClient(Blocking, Generic[V]):
     """A client that runs an asyncio client in a separate thread; arguments as for :class:`zoolet.client.Client`."""
 
-    asyncio_object: aio.Client[V]
+    asyncio_object: async_client.Client[V]
 
-    __signature__: ClassVar = inspect.signature(aio.Client)
+    __signature__: ClassVar = inspect.signature(async_client.Client)
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        client: aio.Client[Any] = aio.Client(*args, **options)
+        client: async_client.Client[Any] = async_client.Client(*args, **options)
         super().__init__(LoopThread(lambda: client.terminal_error), client)
 
     @property
-    def asyncio_client(self) -> aio.Client[V]:
+    def asyncio_client(self) -> async_client.Client[V]:
         """The asyncio client in the separate thread. Use it only in its event loop."""
         return self.asyncio_object
 
@@ -116,7 +116,7 @@ class ThreadClient(Blocking, Generic[V]):
         """
         return self._thread.run(do, timeout)
 
-    def use(self, do: Callable[[aio.Client[V]], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+    def use(self, do: Callable[[async_client.Client[V]], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
         """Use the asyncio client, for example with an asyncio recipe: ``zk.use(lambda zk: Counter(zk, "/n").add())``.
 
         Args:

@@ -201,7 +201,8 @@ class Faces:
         module, texts, keyword_only = function.__module__, [], False
         known = inspect.signature(function).parameters.values()
         for parameter in known:
-            if parameter.name in ("self", "cls") and parameter.annotation is parameter.empty:
+            kind = "Any" if parameter.annotation is parameter.empty else self.text(parameter.annotation, module, owner)
+            if parameter.name in ("self", "cls") and kind in ("Any", "Self"):
                 texts.append(parameter.name)
                 continue
             if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
@@ -209,8 +210,7 @@ class Faces:
                 keyword_only = True
             star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
             keyword_only |= star == "*"
-            kind = "Any" if parameter.annotation is parameter.empty else str(parameter.annotation)
-            text = f"{star}{parameter.name}: {self.text(kind, module, owner)}"
+            text = f"{star}{parameter.name}: {kind}"
             texts.append(text if parameter.default is parameter.empty else f"{text} = ...")
         if asynchronous and "timeout" not in [parameter.name for parameter in known]:
             texts += ["timeout: float | None = ..."] if keyword_only else ["*", "timeout: float | None = ..."]
@@ -293,9 +293,8 @@ def variables_of(kind: Any) -> tuple[typing.TypeVar, ...]:
 
 
 def overloads_of(function: Any) -> Sequence[Any]:
-    """Return the overloads of a method, which may have been renamed."""
-    name = function.__code__.co_qualname if function.__name__ == "__init__" else ""
-    return typing.get_overloads(types.SimpleNamespace(__module__=function.__module__, __qualname__=name))  # type: ignore[arg-type]
+    """Return the overloads of a constructor. Other methods have none here."""
+    return typing.get_overloads(function) if function.__name__ == "__init__" else ()
 
 
 def attributes(face: type) -> Iterator[tuple[str, str, str]]:
@@ -379,6 +378,10 @@ class ClientFaces(Faces):
         if name == "Self":
             self.imports["typing"].add(name)
         return name if name in ("Client", "Self") else super().name(name, module, owner)
+
+    def variable(self, variable: typing.TypeVar, owner: type) -> str:
+        """Return ``Self`` for a variable of the client's own type."""
+        return super().variable(variable, owner) if variable.__bound__ is None else self.name("Self", "", owner)
 
 
 def client_stub() -> str:

@@ -9,6 +9,7 @@ import pytest
 from support.bad_paths import BAD_PATHS
 
 from zoolet.client import Client, State, serializers
+from zoolet.client.aio.operations import BaseClient
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import BadVersionError
 
@@ -193,6 +194,11 @@ def test_error_of_credentials_hides_them(options: dict[str, Any]) -> None:
         Client("127.0.0.1:1", **options)
 
     assert "secret" not in str(caught.value)
+
+
+def test_base_class_cannot_be_created() -> None:
+    with pytest.raises(TypeError, match=r"^BaseClient has no constructor; create a zoolet\.client\.Client$"):
+        BaseClient("127.0.0.1:2181")
 
 
 def test_error_of_unexpected_argument_names_client() -> None:

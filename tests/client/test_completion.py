@@ -42,6 +42,29 @@ def test_block_value_completes_its_attributes(block: str) -> None:
     assert not offered & {"mark_lost", "begin_block", "become"}
 
 
+@pytest.mark.parametrize("view", ["with_acl(None)", "with_operation_timeout(1)", "with_serializer(json)"])
+def test_view_completes_operations(view: str) -> None:
+    source = f"from zoolet.client import Client\nfrom zoolet.client.serializers import json\nClient('x').{view}."
+
+    offered = {completion.name for completion in jedi.Script(source).complete()}
+
+    assert {"get", "set", "create", "lock"} <= offered
+
+
+def test_block_value_of_subclass_completes_its_methods() -> None:
+    source = """
+from zoolet.client import Client
+class Sub(Client):
+    def mine(self): ...
+async def f():
+    async with Sub("x") as it:
+        it."""
+
+    offered = {completion.name for completion in jedi.Script(source).complete()}
+
+    assert {"get", "lock", "mine"} <= offered
+
+
 def test_package_dir_lists_public_names() -> None:
     assert dir(zoolet.client) == sorted(zoolet.client.__all__)
 
