@@ -15,6 +15,9 @@ DESCRIBED: Final = re.compile(r"^ {4}(\w+): ", re.MULTILINE)
 """A name that is described in a list, such as the list of arguments."""
 ENUMERATIONS: Final = frozenset({"Enum", "IntEnum", "IntFlag", "StrEnum"})
 INTERNAL: Final = (
+    "client.aio.view.View.add_chroot",
+    "client.aio.view.View.strip_chroot",
+    "client.client.Client.first_round",
     "client.aio.call.Call.__init__",
     "client.aio.call.Call.close",
     "client.aio.call.Call.send",
@@ -86,9 +89,10 @@ class Reference(griffe.Extension):
                 documented.docstring.value = self._to_markdown(documented, documented.docstring.value)
             elif needs_section(documented):
                 documented.docstring = griffe.Docstring("", parent=documented)
-        for member in list(objects(pkg)):  # last: links to these members need not be translated
+        for member in list(objects(pkg)):  # after the docstrings: links to these members need not be translated
             if member.parent is not None and is_internal(member.path.removeprefix(f"{pkg.name}.")):
                 member.parent.del_member(member.name)
+        complete_client(pkg)
 
     def _to_markdown(self, documented: griffe.Object, text: str) -> str:
         """Return a docstring with links, and without the colons that announce a block of code."""
@@ -112,6 +116,19 @@ def objects(top: griffe.Object) -> Iterator[griffe.Object]:
     for member in list(top.members.values()):
         if isinstance(member, griffe.Object):
             yield from objects(member)
+
+
+def complete_client(package: griffe.Module) -> None:
+    """Show the bases of the client as parts of it: its members include theirs, and signatures name ``Client``."""
+    module = package["client.client"]
+    for base in module["Client"].mro():
+        for name, member in base.members.items():
+            module["Client"].members.setdefault(name, member)
+    for documented in objects(package):
+        for parameter in documented.parameters if isinstance(documented, griffe.Function) else ():
+            for part in parameter.annotation.iterate() if isinstance(parameter.annotation, griffe.Expr) else ():
+                if isinstance(part, griffe.ExprName) and part.name == "BaseClient":
+                    part.name, part.parent = "Client", module
 
 
 def is_internal(path: str) -> bool:
