@@ -2,7 +2,7 @@
 rooms.
 
 Every import statement is read, including those for type checkers and the strings of ``import_module``; no code is run.
-``python -m pytest tests/architecture/test_layers.py -s -k between_rooms`` prints all imports.
+``python -m pytest tests/architecture/test_layers.py -s -k between_rooms`` prints the number of imports between rooms.
 """
 
 from __future__ import annotations
@@ -60,11 +60,14 @@ INNER: Final = tuple(f"client/aio/{name}" for name in ("compound", "connection",
 BELOW_RECIPES: Final = ("protocol", "client/wire", "client/aio", "client/serializers")
 CORE: Final = ("call", "connection", "core", "fork", "hooks", "one_shot_event")
 SURFACE: Final = tuple(
-    f"client/aio/{name}" for name in ("compound", "limits", "operations", "reliable", "supervision", "view")
+    f"client/aio/{name}"
+    for name in ("compound", "limits", "operations", "reliable", "subtree", "supervision", "view", "watcher")
 )
 """Views and code built on them; the core must not import any of it."""
 ORDER: Final = ("__init__", *ROOMS, "__main__")
 """The rooms and the two modules in the root, from the bottom up."""
+EVERY: Final = (ROOT / "__init__.py", *modules(*ROOMS), ROOT / "__main__.py")
+"""The files of all modules."""
 LAYERS: Final = (
     # the rooms
     Layer(("protocol",), ("protocol",), pure=True),
@@ -198,12 +201,12 @@ def forbidden(name: str, source: str) -> set[str]:
     return wrong
 
 
-@for_each("path", modules(*ROOMS), ids=place)
+@for_each("path", EVERY, ids=place)
 def test_module_imports_only_allowed_layers(path: Path) -> None:
     assert forbidden(place(path), path.read_text()) == set()
 
 
-@for_each("path", modules(*ROOMS), ids=place)
+@for_each("path", EVERY, ids=place)
 def test_imports_inside_package_are_relative(path: Path) -> None:
     # relative imports let editors, forges and type checkers resolve them in a bare checkout
     named = {module for module, _ in imports((node for node in importing(path) if not _is_relative(node)), "")}
@@ -217,7 +220,7 @@ def _is_relative(node: ast.AST) -> bool:
 
 def test_imports_between_rooms_run_down() -> None:
     counts: Counter[tuple[str, str]] = Counter()
-    for path in [*modules(*ROOMS), ROOT / "__init__.py", ROOT / "__main__.py"]:
+    for path in EVERY:
         others = (name.split("/")[0] or "__init__" for name in imported(path))
         counts.update((place(path).split("/")[0] or "__init__", other) for other in others)
     between = sorted((pair for pair in counts if pair[0] != pair[1]), key=lambda pair: list(map(ORDER.index, pair)))
@@ -261,7 +264,7 @@ def imported_modules(path: Path, known: set[str], *, types: bool) -> set[str]:
 
 def graph_of(*, types: bool) -> dict[str, set[str]]:
     """Return the imports of every module; *types* includes imports only for types."""
-    paths = {place(path): path for path in modules(*ROOMS)}
+    paths = {place(path): path for path in EVERY}
     return {name: imported_modules(path, set(paths), types=types) for name, path in paths.items()}
 
 
@@ -335,9 +338,13 @@ def test_circle_through_two_folders_is_found() -> None:
         ("client/aio/operations", "from ..client import Client"),
         ("client/aio/core", "from zoolet.client.aio.view import View"),
         ("client/recipes/lock", "from zoolet.client.aio.connection import Connection"),
+        ("client/aio/core", "from .subtree import subtree"),
         ("client/recipes/lock", "from ..client import Client"),
+        ("client/recipes/lock", "from ..aio.view import View"),
         ("client/client", "from zoolet.client.blocking.client import Client"),
         ("client/client", "from zoolet.server.core.engine import Engine"),
+        ("__init__", "from .cli.program import main"),
+        ("__main__", "from .server.app import assemble"),
     ],
 )
 def test_planted_import_is_found(name: str, source: str) -> None:
