@@ -65,8 +65,8 @@ async def test_names_are_resolved_at_every_attempt(connect: Connect, monkeypatch
 
 
 async def test_reconnect_to_empty_server_opens_new_session(connect: Connect) -> None:
-    async with Server() as before:
-        port = before.port
+    port = free_port()
+    async with Server(port=port) as before:
         zk = await connect(before.hosts, timeout=0.2)
         for number in range(5):
             await zk.create(f"/{number}")

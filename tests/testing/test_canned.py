@@ -6,6 +6,7 @@ import socket
 from contextlib import ExitStack, closing
 
 import pytest
+from support.apache import free_port
 from support.wire import Wire, creating
 
 from zoolet.protocol import records as r
@@ -72,7 +73,7 @@ def test_dropped_requests_are_not_replayed_but_lost_replies_are(server: Server) 
 def test_recording_is_served_twice(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.create("/a")
-    canned = ops.serve()
+    canned = ops.serve(port=free_port())
 
     for _ in range(2):
         with canned, Wire(canned).welcomed() as wire:  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ import warnings
 from typing import Any
 
 import pytest
+from support.apache import free_port
 from support.embedded import CALLS, HELLO, error_of, ruok, ruok_from_here, session, visit
 from support.waiting import DEADLINE_S, PROMPT_S
 
@@ -196,9 +197,8 @@ async def test_child_of_loop_leaving_block_does_not_disturb_parent(clients: int)
 
 
 def test_port_is_free_once_parent_stops_although_child_lives() -> None:
-    pipes = Child()
-    with Server() as server, session(server.port) as link:
-        port = server.port
+    pipes, port = Child(), free_port()
+    with Server(port=port) as server, session(port) as link:
         pipes.pid = fork()
         if pipes.pid == 0:
             try:

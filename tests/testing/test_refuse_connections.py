@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 from kazoo.client import KazooClient, KazooState
+from support.apache import free_port
 from support.kazoo_clients import next_states, states_of
 from support.waiting import DEADLINE_S
 from support.wire import Wire
@@ -55,8 +56,8 @@ def test_repeated_refusing_and_accepting_is_harmless(server: Server, wires: Exit
 
 
 def test_refusing_server_stops_normally(wires: ExitStack) -> None:
-    with Server() as server:
-        port = server.port
+    port = free_port()
+    with Server(port=port) as server:
         server.refuse_connections()
     with Server(port=port) as again:
         assert wires.enter_context(Wire(again)).welcomed().id

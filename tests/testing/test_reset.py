@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
+from support.apache import free_port
 from support.embedded import everything
 from support.wire import EPHEMERAL, Wire
 
@@ -64,8 +65,7 @@ def test_started_server_never_reuses_port() -> None:
 
 
 def test_chosen_port_stays_after_reset(wires: ExitStack) -> None:
-    with Server() as other:
-        port = other.port
+    port = free_port()
     with Server(port=port) as server:
         server.reset()
         assert server.port == port

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 import pytest
+from support.apache import free_port
 from support.effort import effort
 from support.embedded import HELLO, descriptors, error_of, ruok, ruok_from_here, session
 from support.waiting import DEADLINE_S
@@ -97,8 +98,8 @@ async def test_call_to_blocked_loop_times_out(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_server_starts_after_failed_attempt() -> None:
-    with Server() as first:
-        port = first.port
+    port = free_port()
+    with Server(port=port):
         second = Server(port=port)
         with pytest.raises(OSError):
             second.start()
@@ -108,10 +109,9 @@ def test_server_starts_after_failed_attempt() -> None:
 
 
 def test_chosen_port_is_reusable_immediately() -> None:
-    with Server() as first:
-        port = first.port
-        with session(port):
-            pass
+    port = free_port()
+    with Server(port=port), session(port):
+        pass
     for _ in range(5):
         with Server(port=port) as again, session(port):
             assert again.port == port
