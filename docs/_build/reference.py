@@ -15,14 +15,14 @@ DESCRIBED: Final = re.compile(r"^ {4}(\w+): ", re.MULTILINE)
 """A name that is described in a list, such as the list of arguments."""
 ENUMERATIONS: Final = frozenset({"Enum", "IntEnum", "IntFlag", "StrEnum"})
 INTERNAL: Final = (
-    "client.aio.view.View.add_chroot",
-    "client.aio.view.View.strip_chroot",
-    "client.client.Client.first_round",
     "client.aio.call.Call.__init__",
     "client.aio.call.Call.close",
     "client.aio.call.Call.send",
     "client.aio.call.Call.throw",
+    "client.aio.view.View.add_chroot",
+    "client.aio.view.View.strip_chroot",
     "client.aio.watcher.Watcher.__init__",
+    "client.client.Client.first_round",
     "client.wire.transaction.Transaction.__init__",
     "client.recipes.*.excludes",
     "client.recipes.*.includes",
@@ -124,11 +124,12 @@ def complete_client(package: griffe.Module) -> None:
     for base in module["Client"].mro():
         for name, member in base.members.items():
             module["Client"].members.setdefault(name, member)
-    for documented in objects(package):
-        for parameter in documented.parameters if isinstance(documented, griffe.Function) else ():
-            for part in parameter.annotation.iterate() if isinstance(parameter.annotation, griffe.Expr) else ():
-                if isinstance(part, griffe.ExprName) and part.name == "BaseClient":
-                    part.name, part.parent = "Client", module
+    functions = [documented for documented in objects(package) if isinstance(documented, griffe.Function)]
+    functions += [overload for function in functions for overload in function.overloads or ()]
+    for annotation in (parameter.annotation for function in functions for parameter in function.parameters):
+        for part in annotation.iterate() if isinstance(annotation, griffe.Expr) else ():
+            if isinstance(part, griffe.ExprName) and part.name == "BaseClient":
+                part.name, part.parent = "Client", module
 
 
 def is_internal(path: str) -> bool:

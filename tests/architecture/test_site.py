@@ -79,6 +79,7 @@ def test_site_builds_without_warning_and_documents_public_names(tmp_path: Path) 
     assert [name for name in methods if sections[name] != 1] == []
     assert [name for name in sections if generator("reference").is_internal(name.removeprefix("zoolet."))] == []
     assert [name for name, count in sections.items() if count > 1] == []
+    assert ">BaseClient<" not in html  # signatures link to Client instead
 
 
 def test_client_is_shown_once_with_inherited_methods() -> None:
