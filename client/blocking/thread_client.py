@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self,
 
 from ...protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
 from .. import client as async_client
-from ..client import INTERNAL
 from ..serializers import V
 from ..wire.arguments import checked_retry
 from ..wire.backoff import Backoff
@@ -54,7 +53,7 @@ class ThreadClient(Blocking, Generic[V]):
         return self._thread
 
     def __dir__(self) -> list[str]:
-        return sorted(set(object.__dir__(self)) - INTERNAL - {"asyncio_class", "of"})
+        return sorted(set(object.__dir__(self)) - async_client.INTERNAL - {"asyncio_class", "of"})
 
     if not TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
 

@@ -63,7 +63,7 @@ SURFACE: Final = tuple(
     f"client/aio/{name}"
     for name in ("compound", "limits", "operations", "reliable", "subtree", "supervision", "view", "watcher")
 )
-"""Views and code built on them; the core must not import any of it."""
+"""Modules above the core of a client, which the core must not import."""
 ORDER: Final = ("__init__", *ROOMS, "__main__")
 """The rooms and the two modules in the root, from the bottom up."""
 EVERY: Final = (ROOT / "__init__.py", *modules(*ROOMS), ROOT / "__main__.py")
