@@ -12,7 +12,7 @@ from typing import Final
 
 from ..protocol.node_json import JsonNode, node_json
 from ..protocol.paths import ZOOKEEPER
-from ..server.config import ConfigError, build
+from ..server.config import ConfigError, build, parse_definitions
 from ..server.core.engine import Engine
 from ..server.core.node import is_session
 from ..server.storage import snapshot as snapshots
@@ -23,6 +23,7 @@ from ..server.storage.lock import is_locked
 from ..server.storage.recovery import Recovered, recover
 from ..server.storage.repair import repair
 from ..server.storage.txnlog import Log
+from .options import OptionError
 from .usage import add_example
 
 ACTIONS: Final = """\
@@ -31,6 +32,7 @@ verify: check every file;
 export: print the tree as JSON, for zoolet run --load;
 repair: truncate the logs at the first damaged record,
 and keep the rest in a separate file"""
+DRY_RUN: Final = "with repair: show what it would do and give up, and change nothing"
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,13 +40,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "datadir",
         help="inspect, verify, export or repair a data directory",
-        description="Inspect, verify, export or repair a ZooKeeper data directory (releases 3.5 to 3.9). Only repair "
+        description="Inspect, verify, export or repair a ZooKeeper data directory (releases 3.4 to 3.9). Only repair "
         "changes files. Exit codes: 0 no problem found, 1 problems found.",
     )
     add_example(parser, "zoolet datadir verify /var/lib/zoolet")
     parser.add_argument("what", metavar="ACTION", choices=("show", "verify", "export", "repair"), help=ACTIONS)
     parser.add_argument("directory", metavar="DIR", help="data directory, with or without version-2")
     parser.add_argument("--log-dir", metavar="DIR", help="transaction log directory, if different from DIR")
+    parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
     parser.set_defaults(command=_datadir)
 
 
@@ -52,17 +55,21 @@ def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
     jobs: dict[str, Callable[[DataDir], int]] = {"show": _show, "verify": _verify, "export": _export}
     if missing := [path for path in (options.directory, options.log_dir) if path and not Path(path).exists()]:
         raise ConfigError(f"{missing[0]} does not exist")
-    directory = _find(options.directory, options.log_dir)
+    if options.dry_run and options.what != "repair":
+        raise OptionError(f"--dry-run is only for repair, not for {options.what}")
+    trusts_empty = build(parse_definitions(definitions, "command line")).storage.trust_empty
+    directory = _find(options.directory, options.log_dir, trusts_empty)
     if not directory.snapshots and not directory.logs:
         raise StorageError("", f"no snapshots or transaction logs in {options.directory}")
     if options.what == "repair":
-        return _repair(options.directory, options.log_dir)
+        return _repair(options, trusts_empty)
     return jobs[options.what](directory)
 
 
-def _find(path: str | Path, log_path: str | Path | None) -> DataDir:
+def _find(path: str | Path, log_path: str | Path | None, trusts_empty: bool) -> DataDir:
     directory = DataDir.find(path, log_path)
     directory.is_live = is_locked(directory.log_folder)
+    directory.trusts_empty = trusts_empty
     return directory
 
 
@@ -77,7 +84,7 @@ def _recover(directory: DataDir) -> tuple[Engine, Recovered]:
             if not (tries := tries - 1):
                 raise
             logs = None if directory.log_folder == directory.folder else directory.log_folder
-            directory = _find(directory.path, logs)
+            directory = _find(directory.path, logs, directory.trusts_empty)
 
 
 def _show(directory: DataDir) -> int:
@@ -94,6 +101,8 @@ def _show(directory: DataDir) -> int:
     print(f"sessions        {len(engine.sessions.alive)}")
     for problem in recovered.problems:
         print(f"problem         {problem}")
+    for note in directory.notes:
+        print(f"note            {note}")
     return 1 if recovered.problems else 0
 
 
@@ -105,13 +114,16 @@ def _verify(directory: DataDir) -> int:
     for zxid, file in directory.logs.items():
         wrong += _check(file, lambda file=file, zxid=zxid: _log(file, is_live=zxid == last))  # type: ignore[misc]
     try:
-        _, recovered = _recover(directory)
+        engine, recovered = _recover(directory)
     except StorageError as error:
         print(f"a server would not start: {error}")
         return 1
     for problem in recovered.problems:
         print(f"problem: {problem}")
-    return 1 if wrong or recovered.problems else 0
+    if wrong or recovered.problems:
+        print(f"a server would start with {engine.tree.reported_size} nodes at zxid 0x{recovered.zxid:x}")
+        return 1
+    return 0
 
 
 def _check(file: Path, look: Callable[[], str]) -> bool:
@@ -127,7 +139,8 @@ def _check(file: Path, look: Callable[[], str]) -> bool:
 
 def _snapshot(file: Path, zxid: int) -> str:
     found = snapshots.parse(read(file), zxid, str(file))
-    if found.digest is not None and found.digest != found.computed_digest():
+    # ZooKeeper writes the snapshot of zxid 0 before its digest counts all nodes.
+    if zxid and found.digest is not None and found.digest != found.computed_digest():
         raise StorageError(str(file), "tree digest mismatch, although all checksums are valid")
     return f"{len(found.nodes) + 1} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
 
@@ -135,18 +148,21 @@ def _snapshot(file: Path, zxid: int) -> str:
 def _log(file: Path, *, is_live: bool) -> str:
     log = Log.open(file)
     zxids = [entry.header.zxid for entry in log]
-    if (tail := log.tail()) and not is_live:
-        raise StorageError(str(file), f"{len(zxids)} transactions, then {len(tail)} invalid bytes from byte {log.end}")
+    if (size := log.tail_size()) and not is_live:
+        raise StorageError(str(file), f"{len(zxids)} transactions, then {size} invalid bytes from byte {log.end}")
+    if log.skipped:
+        raise StorageError(str(file), f"{len(zxids)} transactions, and a damaged header")
     span = f", 0x{zxids[0]:x} to 0x{zxids[-1]:x}" if zxids else ""
     return f"{len(zxids)} transactions{span}" + ("; a server is writing this log" if is_live else "")
 
 
-def _repair(path: str, log_path: str | None) -> int:
-    lines = repair(Path(path), None if log_path is None else Path(log_path))
+def _repair(options: argparse.Namespace, trusts_empty: bool) -> int:
+    log_dir = None if options.log_dir is None else Path(options.log_dir)
+    lines = repair(Path(options.directory), log_dir, report=print, dry_run=options.dry_run, trusts_empty=trusts_empty)
     for line in lines:
-        print(line)
+        print(f"would be {line}" if options.dry_run else line)
     if not lines:
-        print(f"{path}: the logs need no repair")
+        print(f"{options.directory}: the logs need no repair")
     return 0
 
 

@@ -219,6 +219,10 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "0 keeps all snapshots and logs. With any other number, unneeded files are deleted whenever a snapshot "
             "is written. ZooKeeper's default is 0.",
             "0"),
+        Key("snapshot.trust.empty", "storage.trust_empty", BOOLEAN,
+            "Start from transaction logs without a snapshot, as ZooKeeper 3.4 may leave them. Set this for one start "
+            "only: if the snapshots were lost, the server starts without the data in them.",
+            "true"),
         Key("zoolet.keyedPasswords", "storage.keyed_passwords", BOOLEAN,
             "Compute session passwords with a key that is stored in the directory, and that Apache ZooKeeper does not "
             "know. See [Limitations](security.md#limitations).",

@@ -2,7 +2,7 @@
 
 ::
 
-    DIR/version-2/snapshot.ZXID    the tree at ZXID, in hexadecimal; also .gz
+    DIR/version-2/snapshot.ZXID    the tree at ZXID, in hexadecimal; also .gz and .snappy
     DIR/version-2/log.ZXID         the transactions from ZXID on; optionally in a separate directory for logs
     DIR/version-2/zoolet.lock      the notes of the last server; the folder is locked while a server uses it
     DIR/version-2/zoolet-*         files that are being written, and unusable files that were set aside
@@ -12,8 +12,6 @@ Source: FileTxnSnapLog, FileSnap.findNValidSnapshots, FileTxnLog.getLogFiles, Pu
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from typing import Final
 
 from ..core.journal import ERROR
 from . import snapshot as snapshots
+from .compression import SUFFIXES, pieces
 from .disk import Disk
 from .errors import StorageError
 from .layout import PRIVATE, folder_in, log_path_of, write_file
@@ -52,23 +51,45 @@ MAX_ZXID: Final = (1 << 63) - (1 << 40)
 """The highest zxid from which a server can start."""
 MAX_UNPACKED: Final = 1 << 34
 """The maximum size of a snapshot after decompression, in bytes."""
-PIECE: Final = 1 << 20
-"""Bytes of a snapshot that are read in one step."""
+NO_SNAPSHOT: Final = (
+    "found a log but no snapshot, so earlier transactions may be missing; if the logs are complete, as ZooKeeper 3.4 "
+    "may leave them, set -Dsnapshot.trust.empty=true"
+)
 
 
 @dataclass
 class Remainder:
-    """The bytes after the last valid transaction of the last log, including zeros.
+    """The bytes after the last valid transaction of a log, including zeros.
 
     Args:
         log: The file of the log.
         at: The position where the valid part ends.
-        tail: The bytes after that position, without trailing zeros.
+        size: The number of bytes after that position, without trailing zeros.
     """
 
     log: Path
     at: int
-    tail: bytes
+    size: int
+
+    def cut_off(self, disk: Disk) -> None:
+        """Truncate the log at that position, and sync it.
+
+        The bytes cannot reappear after this. If there are more than zeros, they are kept in a separate file. The sync
+        is necessary because the transactions that were read may not be on the disk yet.
+        """
+        log, at = self.log, self.at
+        if self.size:
+            kept = log.with_name(f"{PRIVATE}remainder-{log.name}-at-{at}")
+            write_file(disk, kept, Log.open(log).pieces(at, self.size))
+        if at == 0:
+            disk.remove(log)  # the log has no header, and ZooKeeper 3.8 would not start with it
+            return
+        descriptor = disk.open(log)
+        try:
+            disk.truncate(descriptor, at)
+            disk.sync(descriptor)
+        finally:
+            disk.close(descriptor)
 
 
 class _SeenError(StorageError):
@@ -98,10 +119,13 @@ class DataDir:
         snapshots: The snapshots by zxid, the newest first.
         logs: The logs by the zxid of their first transaction, the oldest first.
         problems: Descriptions of the snapshots and transactions that were not used.
+        notes: Descriptions of damage that is ignored, because a snapshot contains the damaged transactions.
         rejected: The unusable snapshots.
         remainder: The bytes after the valid part of the last log; None if no log was read.
         seen: The last zxid that the selected snapshot may have seen.
         is_live: Whether a server is writing the last log. An incomplete end is then not a problem.
+        trusts_empty: Whether logs without a snapshot contain all transactions.
+        cuts: The positions where logs end for this object, if that is before the ends of the files.
     """
 
     path: Path
@@ -110,10 +134,13 @@ class DataDir:
     snapshots: dict[int, Path]
     logs: dict[int, Path]
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     rejected: list[Path] = field(default_factory=list)
     remainder: Remainder | None = None
     seen: int = 0
     is_live: bool = False
+    trusts_empty: bool = False
+    cuts: dict[Path, int] = field(default_factory=dict)
 
     @classmethod
     def find(cls, path: str | Path, log_path: str | Path | None = None) -> DataDir:
@@ -129,21 +156,26 @@ class DataDir:
         """
         folder = folder_in(Path(path))
         log_path = log_path_of(Path(path), log_path)
-        log_folder = folder if log_path is None else folder_in(Path(log_path))
+        return cls.within(folder, folder if log_path is None else folder_in(Path(log_path)), Path(path))
+
+    @classmethod
+    def within(cls, folder: Path, log_folder: Path | None = None, path: Path | None = None) -> DataDir:
+        """Return the files in a folder of snapshots and a folder of logs, with the path for error messages."""
+        log_folder = log_folder or folder
         files, logs = sorted(folder.iterdir()), sorted(log_folder.iterdir())
-        snapshots = dict(_named(files, "snapshot", ("", ".gz", ".snappy")))
+        snapshots = dict(_named(files, "snapshot", SUFFIXES))
         if log_folder != folder:
-            for wrong in [*_named(files, "log", ("",)), *_named(logs, "snapshot", ("", ".gz", ".snappy"))]:
+            for wrong in [*_named(files, "log", ("",)), *_named(logs, "snapshot", SUFFIXES)]:
                 raise StorageError(str(wrong[1]), "logs belong in dataLogDir, and snapshots in dataDir")
         newest_first = dict(sorted(snapshots.items(), reverse=True))
-        return cls(Path(path), folder, log_folder, newest_first, dict(sorted(_named(logs, "log", ("",)))))
+        return cls(path or folder, folder, log_folder, newest_first, dict(sorted(_named(logs, "log", ("",)))))
 
     def highest_zxid(self) -> int:
         """Return the highest zxid in the name of a file; 0 without files."""
         return max((*self.snapshots, *self.logs), default=0)
 
     def snapshot(self, progress: Progress = no_progress) -> Snapshot | None:
-        """Return the newest usable snapshot; None if the directory contains no files.
+        """Return the newest usable snapshot; None if the logs start from an empty tree, or without files.
 
         A snapshot is usable if it is valid, and the logs contain all transactions that it has seen. It was taken while
         the tree changed: without these logs, the server would serve parts of transactions. There are two exceptions,
@@ -152,6 +184,8 @@ class DataDir:
         - If the logs end before the zxid of the snapshot, for example because it was copied without them, no better
           state exists, and it is used.
         - A snapshot that may have seen more, without a proof, is used if all others are unusable.
+
+        An incompletely written snapshot of zxid 0 is not needed, because the tree was empty then.
 
         Raises:
             StorageError: The directory contains files, but no usable snapshot. :meth:`entries` finds damaged logs.
@@ -172,15 +206,18 @@ class DataDir:
             self.rejected.remove(may_have_seen[0])
             self.seen = may_have_seen[1].newest_change()
             return may_have_seen[1]
+        if 0 in self.snapshots and snapshots.is_truncated(self.snapshots[0]):
+            self.rejected.remove(self.snapshots[0])  # until a new snapshot is written, it stands for the empty tree
+            return None
         if self.snapshots:
             raise StorageError(str(self.path), f"no snapshot can be used; {'; '.join(self.problems)}")
-        if self.logs:
-            raise StorageError(str(self.path), "found a log but no snapshot; earlier transactions are missing")
+        if self.logs and not self.trusts_empty:
+            raise StorageError(str(self.path), NO_SNAPSHOT)
         return None
 
     def _check_logged(self, path: Path, snapshot: Snapshot) -> None:
         newest = snapshot.newest_change()
-        if newest <= snapshot.zxid or newest <= (last := self._last_logged()):
+        if newest <= snapshot.zxid or newest <= (last := self._last_logged(snapshot.zxid)):
             return
         reason = f"the snapshot may contain parts of transactions up to 0x{newest:x}, but the logs end with 0x{last:x}"
         if last < snapshot.zxid:
@@ -188,9 +225,18 @@ class DataDir:
         else:
             raise _SeenError(str(path), reason, snapshot, is_certain=snapshot.has_seen(last))
 
-    def _last_logged(self) -> int:
+    def _last_logged(self, known: int) -> int:
         """Return the zxid of the last valid transaction in the logs; 0 for none."""
-        return next((zxid for path in reversed(self.logs.values()) if (zxid := _last_valid(path))), 0)
+        logs = (self._open(path, known) for path in reversed(self.logs.values()))
+        return next((zxid for log in logs if (zxid := _last_valid(log))), 0)
+
+    def _open(self, path: Path, known: int) -> Log:
+        return Log.open(path, known, self.cuts.get(path))
+
+    def logs_after(self, zxid: int) -> list[Path]:
+        """Return the logs that may contain transactions after a zxid."""
+        first = max((start for start in self.logs if start <= zxid + 1), default=0)
+        return [path for start, path in self.logs.items() if start >= first]
 
     def entries(self, after: int) -> Iterator[LogEntry]:
         """Yield the transactions after a zxid, in order. Store the rest of the last log in :attr:`remainder`.
@@ -198,12 +244,10 @@ class DataDir:
         Raises:
             StorageError: A log is damaged, or transactions are missing between two logs.
         """
-        starts = list(self.logs)
-        first = max((start for start in starts if start <= after), default=0)
-        paths = [self.logs[start] for start in starts if start >= first]
-        cut = ""
+        paths = self.logs_after(after)
+        known, cut = after, ""
         for path in paths:
-            log = Log.open(path)
+            log = self._open(path, known)
             last_here, is_first = 0, True
             for entry in log:
                 zxid = entry.header.zxid
@@ -220,11 +264,12 @@ class DataDir:
                         _check_follows(path, after, entry, cut)
                     after, is_first = zxid, False
                     yield entry
-            tail = log.tail()
+            self.notes += [f"{path}: ignored damage at byte {at}; no transaction is lost" for at in log.skipped]
+            size = log.tail_size()
             if path is paths[-1]:
-                self.remainder = Remainder(path, log.end, tail)
-            if (log.incomplete or tail) and not (self.is_live and path is paths[-1]):
-                cut = f"{path}: the log ends at byte {log.end}; {len(tail)} bytes after it are ignored"
+                self.remainder = Remainder(path, log.end, size)
+            if (log.incomplete or size) and not (self.is_live and path is paths[-1]):
+                cut = f"{path}: the log ends at byte {log.end}; {size} bytes after it are ignored"
                 self.problems.append(cut)
 
     def set_aside(self, disk: Disk) -> None:
@@ -242,27 +287,6 @@ class DataDir:
             path = self.folder / name
             if path.is_file():
                 write_file(disk, path, b"%d" % epoch)
-
-    def truncate(self, disk: Disk) -> None:
-        """Truncate the last log after its last valid transaction, and sync it.
-
-        The rest cannot reappear after this. If it contains more than zeros, it is kept in a separate file. The sync is
-        necessary because the transactions that were read may not be on the disk yet.
-        """
-        if self.remainder is None:
-            return
-        log, at, tail = self.remainder.log, self.remainder.at, self.remainder.tail
-        if tail:
-            write_file(disk, log.with_name(f"{PRIVATE}remainder-{log.name}-at-{at}"), tail)
-        if at == 0:
-            disk.remove(log)  # the log has no header, and ZooKeeper 3.8 would not start with it
-            return
-        descriptor = disk.open(log)
-        try:
-            disk.truncate(descriptor, at)
-            disk.sync(descriptor)
-        finally:
-            disk.close(descriptor)
 
     def purge(self, retained: int, known: Container[Path], disk: Disk) -> list[Path]:
         """Delete all but the newest valid snapshots, and the logs that only older snapshots need.
@@ -315,17 +339,13 @@ def _check_follows(path: Path, last: int, entry: LogEntry, cut: str) -> None:
         raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
 
 
-def _last_valid(path: Path) -> int | None:
+def _last_valid(log: Log) -> int | None:
     """Return the zxid of the last transaction of a log, or of the last one before damage; None if there is none."""
-    log = Log.open(path)
-    try:
-        return log.last_zxid()
-    except StorageError:
-        log, last = Log.open(path), None
-        with suppress(StorageError):
-            for entry in log:
-                last = entry.header.zxid
-        return last
+    last: int | None = None
+    with suppress(StorageError):
+        for zxid in log.zxids():
+            last = zxid
+    return last
 
 
 def _named(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[tuple[int, Path]]:
@@ -347,25 +367,13 @@ def read(path: Path) -> bytes:
         StorageError: The file is not a snapshot, cannot be decompressed, or is too large.
         OSError: The file cannot be read.
     """
-    if path.suffix == ".snappy":
-        raise StorageError(str(path), "snapshots compressed with snappy are not supported; use gz or none")
+    data = BytesIO()
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            begin = stream.read(len(snapshots.MAGIC))
-            if begin != snapshots.MAGIC:
-                # Checked first: a small file may decompress to gigabytes.
-                raise StorageError(str(path), snapshots.NO_SNAPSHOT)
-            # The file is read in pieces, because a buffered reader allocates the requested size even for a small file.
-            data = BytesIO()
-            piece = begin
-            while piece and data.write(piece) and data.tell() <= MAX_UNPACKED:
-                piece = stream.read(PIECE)
-    except (OSError, EOFError, zlib.error) as error:
-        if path.suffix != ".gz":
-            raise
-        raise StorageError(str(path), f"the gzip stream is damaged: {error}") from None
+        for piece in pieces(path):
+            if not data.tell() and not piece.startswith(snapshots.MAGIC):
+                raise StorageError(str(path), snapshots.NO_SNAPSHOT)  # a small file may decompress to gigabytes
+            if data.write(piece) and data.tell() > MAX_UNPACKED:
+                raise StorageError(str(path), f"the decompressed snapshot is larger than {MAX_UNPACKED} bytes")
     except MemoryError:
         raise StorageError(str(path), "the snapshot does not fit into memory") from None
-    if data.tell() > MAX_UNPACKED:
-        raise StorageError(str(path), f"the decompressed snapshot is larger than {MAX_UNPACKED} bytes")
     return data.getvalue()  # getvalue() returns the buffer without a copy

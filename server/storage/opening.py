@@ -65,6 +65,7 @@ class OpenDirectory:
                 self._log_path = noted
                 self._locks.append(Lock(noted / layout.SUBFOLDER, self.disk))
             self.directory = DataDir.find(paths[0], self._log_path)
+            self.directory.trusts_empty = settings.trust_empty
         except BaseException:
             self.release()
             raise
@@ -93,23 +94,31 @@ class OpenDirectory:
         started = perf_counter()
         directory, disk = self.directory, self.disk
         is_new = not directory.snapshots and not directory.logs
-        first = engine.zxid
-        recovered = recover(engine, directory, lenient=True, progress=progress or no_progress)
+        try:
+            recovered = recover(engine, directory, lenient=True, progress=progress or no_progress)
+        except StorageError as error:
+            if Path(error.where) not in directory.logs.values():
+                raise
+            hint = f"to see what a repair would give up, run: zoolet datadir repair {directory.path} --dry-run"
+            raise StorageError(error.where, f"{error.reason}; {hint}") from None
         self._check_complete(engine)
         self._use_passwords(engine)
         directory.set_aside(disk)
-        directory.truncate(disk)  # truncated before a new log, because a torn end before a later log is damage
+        if directory.remainder is not None:
+            directory.remainder.cut_off(disk)  # before a new log, because a torn end before a later log is damage
         layout.remove_leftovers(directory.folder, disk)
         layout.remove_leftovers(directory.log_folder, disk)
         for problem in recovered.problems:
             _log.error("problem during recovery: %s", problem)
+        for note in directory.notes:
+            _log.warning("%s", note)
         if self._log_path is not None:
             disk.sync_folder(directory.log_folder)  # sync the name of the lock file, which marks the log folder
             layout.remember_logs(directory.path, self._log_path, disk)
+        if recovered.snapshot_zxid is None:
+            self._write_first_snapshot(engine)
         if is_new:
             _log.info("%s: initialized a new data directory", directory.path)
-            engine.zxid = first
-            self._write_first_snapshot(engine)
         elif recovered.problems or not self._locks[0].was_clean:
             self._begin_epoch(engine)
         self._locks[0].note_session(engine.sessions.highest_id)
@@ -187,7 +196,7 @@ class OpenDirectory:
         engine.sessions.set_key(key)
 
     def _write_first_snapshot(self, engine: Engine) -> None:
-        """Write a snapshot of an empty server, because ZooKeeper does not use a log without a snapshot."""
+        """Write a snapshot of a directory that has none, because ZooKeeper does not use a log without a snapshot."""
         path = self.directory.folder / f"snapshot.{engine.zxid:x}"
         layout.write_file(self.disk, path, b"".join(snapshots.encode(live.snapshot_of(engine))))
 

@@ -61,8 +61,10 @@ def recover(
         snapshot = directory.snapshot(progress)
         if snapshot is not None:
             _load(engine, snapshot, progress)
+        elif directory.logs:
+            engine.zxid = 0
         transactions = 0
-        for entry in directory.entries(engine.zxid if snapshot is not None else -1):
+        for entry in directory.entries(0 if snapshot is None else snapshot.zxid):
             _apply(engine, entry)
             transactions += 1
             if not transactions % REPORT_EVERY:

@@ -1,43 +1,85 @@
-"""Repair a data directory with damaged logs. The damaged transaction and all later ones are set aside, not deleted."""
+"""Repair a data directory with damaged logs: set aside the damaged transaction and all later ones, delete nothing.
+
+A transaction that a snapshot contains is not needed in a log, so only damage after the newest usable snapshot matters.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from .directory import DataDir, Remainder
+from ..core.journal import changes_of
+from .directory import MAX_ZXID, DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
 from .layout import PRIVATE, SUBFOLDER
-from .lock import Lock
+from .lock import Lock, is_locked
 from .txnlog import Log
 
+MAX_NAMED: Final = 5
+"""Maximum number of nodes that are named in a report."""
 
-def repair(path: Path, log_path: Path | None = None, disk: Disk | None = None) -> list[str]:
+
+class _Plan(NamedTuple):
+    """The changes of a repair.
+
+    Args:
+        aside: The logs that are set aside, the last one first.
+        cuts: The logs that are truncated, with their new sizes.
+        last: The last zxid that a server finds after the repair; 0 for none.
+        notes: Descriptions of damage that is ignored.
+    """
+
+    aside: list[Path]
+    cuts: dict[Path, int]
+    last: int
+    notes: list[str]
+
+
+def repair(
+    path: Path,
+    log_path: Path | None = None,
+    disk: Disk | None = None,
+    *,
+    report: Callable[[str], object] = lambda line: None,
+    dry_run: bool = False,
+    trusts_empty: bool = False,
+) -> list[str]:
     """Set aside all transactions from the first damage on, so that a server can start with the earlier ones.
 
     Args:
         path: The data directory.
         log_path: The directory of the logs, if different from *path*.
         disk: The file operations.
+        report: Receives lines about the transactions that are given up, before anything is changed.
+        dry_run: Change nothing.
+        trusts_empty: Accept logs without a snapshot.
 
     Returns:
-        A line for each action; empty if no log is damaged.
+        A line for each action, or with *dry_run* for each planned action; empty if no log needs a repair.
 
     Raises:
         StorageError: The directory cannot be repaired, or a server is using it.
         OSError: A file cannot be read or written.
     """
     disk = disk or Disk()
-    lock = Lock(DataDir.find(path, log_path).folder)
+    directory = _find(path, log_path, trusts_empty)
+    if dry_run:
+        if is_locked(directory.folder):
+            raise StorageError(str(path), "a server is using this directory")
+        plan = _plan(directory, report)
+        return [*map(_set_aside, plan.aside), *(_truncated(log, size) for log, size in plan.cuts.items())]
+    lock = Lock(directory.folder)
     try:
-        lines: list[str] = []
-        while True:
-            directory = DataDir.find(path, log_path)
-            damage = _damage(directory)
-            if damage is None:
-                break
-            lines += _set_aside_from(directory, Path(damage.where), disk)
-        lines += _note_end(lock, directory, is_whole=not lines)
+        plan = _plan(directory, report)
+        lines = [_set_aside(log, disk) for log in plan.aside]
+        for log, size in plan.cuts.items():
+            lines.append(_truncated(log, size))
+            Remainder(log, size, Log.open(log).tail_size(size)).cut_off(disk)
+        lines += _note_end(lock, plan.last, is_whole=not lines)
     except BaseException:
         lock.undo()  # the notes of the last server still apply
         raise
@@ -45,53 +87,95 @@ def repair(path: Path, log_path: Path | None = None, disk: Disk | None = None) -
     return lines
 
 
-def _damage(directory: DataDir) -> StorageError | None:
-    """Return the error of the first unusable log; None if all logs are usable."""
-    snapshot = directory.snapshot()
-    try:
-        for _ in directory.entries(-1 if snapshot is None else snapshot.zxid):
-            continue
-    except StorageError as error:
-        if Path(error.where) not in directory.logs.values():
-            raise
-        return error
-    return None
+def _find(path: Path, log_path: Path | None, trusts_empty: bool) -> DataDir:
+    directory = DataDir.find(path, log_path)
+    directory.trusts_empty = trusts_empty
+    return directory
 
 
-def _set_aside_from(directory: DataDir, damaged: Path, disk: Disk) -> list[str]:
-    """Truncate a log before its damage, and set the later logs aside."""
-    paths = list(directory.logs.values())
-    lines = [_set_aside(path, disk) for path in reversed(paths[paths.index(damaged) + 1 :])]
-    log, whole = Log.open(damaged), False
-    try:
-        whole = log.last_zxid() is not None
-        for _ in log:
-            continue
-    except StorageError:
-        whole = False
-    if whole or not log.end:  # earlier transactions are missing, or nothing in the log is valid
-        return [*lines, _set_aside(damaged, disk)]
-    directory.remainder = Remainder(damaged, log.end, log.tail())
-    directory.truncate(disk)
-    rest = f"{PRIVATE}remainder-{damaged.name}-at-{log.end}"
-    return [*lines, f"{damaged}: truncated at byte {log.end}; the rest is in {rest}"]
+def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
+    """Decide what to change. Nothing is changed yet.
+
+    A cut may make a snapshot unusable that was written later. Then an older one is used, so the search is repeated.
+    """
+    logs, cuts = dict(directory.logs), dict(directory.cuts)
+    while True:
+        attempt = replace(directory, logs=logs, cuts=cuts, problems=[], notes=[], rejected=[])
+        snapshot = attempt.snapshot()
+        known = last = 0 if snapshot is None else snapshot.zxid
+        try:
+            for entry in attempt.entries(known):
+                last = entry.header.zxid
+        except StorageError as error:
+            damaged = Path(error.where)
+            if damaged not in logs.values():
+                raise
+        else:
+            break
+        start = next(start for start, log in logs.items() if log == damaged)
+        end = _end_of(Log.open(damaged, known, cuts.pop(damaged, None)), last)
+        logs = {first: log for first, log in logs.items() if first < start or (first == start and end)}
+        cuts = {log: size for log, size in cuts.items() if log in logs.values()} | ({damaged: end} if end else {})
+    aside = [log for log in reversed(directory.logs.values()) if log not in logs.values()]
+    for note in attempt.notes:
+        report(note)
+    if aside or cuts:
+        report(_loss([*cuts, *reversed(aside)], last))
+    return _Plan(aside, cuts, last, attempt.notes)
 
 
-def _set_aside(path: Path, disk: Disk) -> str:
+def _end_of(log: Log, last: int) -> int:
+    """Return the position after a transaction, or after the last one before damage; 0 if the log starts later."""
+    end = 0
+    with suppress(StorageError):
+        for entry in log:
+            if entry.header.zxid > last:
+                break
+            end = log.end
+    return end
+
+
+def _loss(logs: list[Path], last: int) -> str:
+    """Describe the transactions after a zxid."""
+    count, highest = 0, last
+    nodes: dict[str, None] = {}
+    for log in logs:
+        for zxid, paths in _readable(log):
+            if zxid > highest:
+                count, highest = count + 1, zxid
+                nodes.update(dict.fromkeys(paths))
+    text = f"gives up the transactions after 0x{last:x}"
+    if not count:
+        return f"{text}; none of them can be read"
+    names = ", ".join(list(nodes)[:MAX_NAMED])
+    more = f" and {len(nodes) - MAX_NAMED:,} more" if len(nodes) > MAX_NAMED else ""
+    changed = f"{len(nodes):,} node{'s' * (len(nodes) != 1)}"
+    return f"{text}: {count:,} can be read, up to 0x{highest:x}; they change {changed}: {names or 'none'}{more}"
+
+
+def _readable(log: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the zxids of the transactions of a damaged log, and the nodes that they change."""
+    with suppress(StorageError):
+        for entry in Log.open(log, MAX_ZXID):
+            yield entry.header.zxid, [path for _, path, _ in changes_of(entry.records)]
+
+
+def _truncated(log: Path, size: int) -> str:
+    return f"{log}: truncated at byte {size}; the rest is in {PRIVATE}remainder-{log.name}-at-{size}"
+
+
+def _set_aside(path: Path, disk: Disk | None = None) -> str:
     aside = path.with_name(f"{PRIVATE}unusable-{path.name}")
-    disk.rename(path, aside)
-    disk.sync_folder(path.parent)
+    if disk is not None:
+        disk.rename(path, aside)
+        disk.sync_folder(path.parent)
     return f"{path}: renamed to {aside.name}"
 
 
-def _note_end(lock: Lock, directory: DataDir, *, is_whole: bool) -> list[str]:
+def _note_end(lock: Lock, last: int, *, is_whole: bool) -> list[str]:
     """Note where the files end, if a server stopped cleanly there. Otherwise the next server starts a new epoch, which
     never reuses a zxid of an abandoned transaction.
     """
-    snapshot = directory.snapshot()
-    last = 0
-    if snapshot is not None:
-        last = max((entry.header.zxid for entry in directory.entries(snapshot.zxid)), default=snapshot.zxid)
     was_complete = last >= lock.zxid
     if lock.was_clean and was_complete and is_whole:
         lock.note_clean_end(lock.zxid, lock.session_id)

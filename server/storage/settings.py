@@ -21,6 +21,7 @@ class StorageSettings(Fields):
         purge: Delete older snapshots, and the logs that only they need; 0 keeps all files.
         keyed_passwords: Compute session passwords with a key that is stored in the directory, not with ZooKeeper's
             formula.
+        trust_empty: Accept logs without a snapshot, and start them with an empty tree.
     """
 
     data_dir: str | None = None
@@ -32,3 +33,4 @@ class StorageSettings(Fields):
     retained: int = 3
     purge: int = 1
     keyed_passwords: bool = False
+    trust_empty: bool = False

@@ -20,7 +20,6 @@ Source: FileSnap, SerializeUtils, DataTree.serialize, DataTree.deserializeZxidDi
 
 from __future__ import annotations
 
-import gzip
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,6 +32,7 @@ from ...protocol.errors import MarshallingError
 from ...protocol.txns import DIGEST_VERSION
 from ..core.acls import NOBODY, OPEN_KEY
 from ..core.digest import node_digest
+from .compression import pieces
 from .errors import StorageError
 
 MAGIC: Final = b"ZKSN"
@@ -50,7 +50,6 @@ UNDIGESTED: Final = 1 << 16
 """The version for a snapshot without a digest. ZooKeeper does not compare such a digest, and uses only its zxid."""
 END: Final = b"\0\0\0\1/"
 _SEAL = struct.Struct(">q5s")
-_PIECE: Final = 1 << 20
 
 
 class StoredNode(NamedTuple):
@@ -358,16 +357,22 @@ def has_seal(path: Path) -> bool:
     """
     checksum, last = 1, b""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            if not (last := stream.read(_PIECE)).startswith(MAGIC):
+        for piece in pieces(path):
+            if not last and not piece.startswith(MAGIC):
                 return False
-            while piece := stream.read(_PIECE):
-                checksum = zlib.adler32(last[: -_SEAL.size], checksum)
-                last = last[-_SEAL.size :] + piece
-    except (EOFError, zlib.error, gzip.BadGzipFile):
+            checksum = zlib.adler32(last[: -_SEAL.size], checksum)
+            last = last[-_SEAL.size :] + piece
+    except StorageError:
         return False
     checksum = zlib.adler32(last[: -_SEAL.size], checksum)
     return len(last) >= _SEAL.size and last[-_SEAL.size :] == _SEAL.pack(checksum, END)
+
+
+def is_truncated(path: Path) -> bool:
+    """Return whether a file is the first part of a snapshot, because its writing was interrupted."""
+    with path.open("rb") as file:
+        begin = file.read(8)
+    return _HEADER.pack(MAGIC, VERSION, 0).startswith(begin) and not has_seal(path)
 
 
 def acl_of(snapshot: Snapshot, key: int) -> AclList:

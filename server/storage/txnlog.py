@@ -8,7 +8,8 @@
 
 If the machine stopped while an entry was being written, the entries before it are valid, and it ends the log. Such a
 torn entry is the last data in the file, or a part of it is zero, because after a power failure any unsynced sector may
-be missing. Any other invalid entry was written completely and is damaged, which is an error.
+be missing. Any other invalid entry was written completely and is damaged, which is an error, unless a snapshot contains
+it and all entries before the next valid one.
 
 Source: FileTxnLog, SerializeUtils.deserializeTxn.
 """
@@ -69,19 +70,21 @@ class _Window:
 
     Args:
         path: The file.
+        size: The number of bytes to use; None for all.
 
     Raises:
         OSError: The file cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size: int | None) -> None:
         self._file: BinaryIO | None = None  # __del__ reads this even if the file cannot be opened
         self._file = path.open("rb")
-        self.size = self._file.seek(0, os.SEEK_END)
+        self.size = self._file.seek(0, os.SEEK_END) if size is None else size
         self._start, self._bytes = 0, b""
 
     def __call__(self, start: int, end: int) -> bytes:
         """Return the bytes from *start* to *end*, or fewer at the end of the file."""
+        end = min(end, self.size)
         if start < self._start or end > self._start + len(self._bytes):
             assert self._file is not None
             self._file.seek(start)
@@ -99,31 +102,35 @@ class Log:
     Args:
         data: The bytes of the file.
         where: The file, for errors.
+        known: The last zxid that a snapshot contains. Damaged transactions up to this one are skipped.
 
     Attributes:
         size: The size of the file in bytes.
         end: The position after the last valid transaction, once all transactions are read.
-        incomplete: Whether the log ends with an incompletely written transaction, which is not damage.
+        incomplete: Whether the log ends with an incompletely written transaction or header, which is not damage.
+        skipped: The positions of a damaged header, and of damaged transactions that were skipped.
     """
 
-    def __init__(self, data: bytes | _Window, where: str = "") -> None:
+    def __init__(self, data: bytes | _Window, where: str = "", known: int = 0) -> None:
         self._read: Callable[[int, int], bytes]
         if isinstance(data, _Window):
             self._read, self.size = data, data.size
         else:
             self._read, self.size = (lambda start, end: data[start:end]), len(data)
         self._where = where
+        self._known = known
         self.end = 0
         self.incomplete = False
+        self.skipped: list[int] = []
 
     @classmethod
-    def open(cls, path: Path) -> Log:
-        """Return the transactions of a file. Only about a megabyte of it is in memory.
+    def open(cls, path: Path, known: int = 0, size: int | None = None) -> Log:
+        """Return the transactions of a file, or of its first *size* bytes. Only about a megabyte is in memory.
 
         Raises:
             OSError: The file cannot be read.
         """
-        return cls(_Window(path), str(path))
+        return cls(_Window(path, size), str(path), known)
 
     def __iter__(self) -> Iterator[LogEntry]:
         """Yield the transactions, up to the end of the log or an incompletely written transaction.
@@ -141,29 +148,29 @@ class Log:
             self.end = start + len(body) + 1
             yield entry
 
-    def last_zxid(self) -> int | None:
-        """Return the zxid of the last valid transaction, without decoding the changes; None for none.
+    def zxids(self) -> Iterator[int]:
+        """Yield the zxids of the valid transactions, without decoding the changes.
 
         Raises:
             StorageError: The file is not a log, or is damaged.
         """
-        zxid = None
         for start, body in self._bodies():
-            zxid = t.TxnHeader.read_from(body, 0, len(body))[0].zxid if len(body) >= _TXN_HEADER.size else zxid
             self.end = start + len(body) + 1
-        return zxid
+            if len(body) >= _TXN_HEADER.size:
+                yield _zxid(body)
 
     def _bodies(self) -> Iterator[tuple[int, bytes]]:
         """Yield the position and the bytes of each transaction, without its checksum and length."""
         read, where, size = self._read, self._where, self.size
-        if not size:
-            raise StorageError(where, "the file is empty: its transactions are lost")
         header = read(0, _HEADER.size)
-        if size < _HEADER.size and encode_header().startswith(header):
-            self.incomplete = True  # the header was not written completely
-            return
         if header[:4] != MAGIC or size < _HEADER.size:
-            raise StorageError(where, "not a transaction log: the file does not start with ZKLG")
+            if self._is_whole(_HEADER.size):
+                self.skipped.append(0)  # nothing in the header is needed
+            elif (size < _HEADER.size and encode_header().startswith(header)) or not self.tail_size():
+                self.incomplete = True  # the header was not written completely, so no transaction was acknowledged
+                return
+            else:
+                raise StorageError(where, "not a transaction log: the file does not start with ZKLG")
         self.end = at = _HEADER.size
         # A server that closes its log truncates the reserved space. This may happen during this loop.
         while len(entry := read(at, at + _ENTRY.size)) == _ENTRY.size:
@@ -172,10 +179,22 @@ class Log:
                 return
             start = at + _ENTRY.size
             if (body := self._body(start, length, checksum)) is None:
+                if (follows := self._after_known(start, length)) is not None:
+                    self.skipped.append(at)
+                    at = follows
+                    continue
                 self._end_torn(at, start + length if 0 < length < size - start else start)
                 return
             yield start, body
             at = start + length + 1
+
+    def _is_whole(self, at: int) -> bool:
+        """Return whether a valid transaction is at a position."""
+        entry = self._read(at, at + _ENTRY.size)
+        if len(entry) < _ENTRY.size:
+            return False
+        checksum, length = _ENTRY.unpack(entry)
+        return self._body(at + _ENTRY.size, length, checksum) is not None
 
     def _body(self, start: int, length: int, checksum: int) -> bytes | None:
         """Return the bytes of a transaction; None if its length, checksum or end is invalid."""
@@ -184,6 +203,21 @@ class Log:
         body = self._read(start, start + length)
         whole = zlib.adler32(body) == checksum and self._read(start + length, start + length + 1) == END
         return body if whole else None
+
+    def _after_known(self, start: int, length: int) -> int | None:
+        """Return the position of the next valid transaction after a damaged one, or None if it may be needed.
+
+        Only the lengths of the transactions lead there: data that a client wrote may contain a valid transaction.
+        """
+        while 0 < length < self.size - start:
+            follows = start + length + 1
+            if len(entry := self._read(follows, follows + _ENTRY.size)) < _ENTRY.size:
+                return None
+            checksum, length = _ENTRY.unpack(entry)
+            start = follows + _ENTRY.size
+            if (body := self._body(start, length, checksum)) is not None:
+                return follows if len(body) >= _TXN_HEADER.size and _zxid(body) <= self._known + 1 else None
+        return None
 
     def _end_torn(self, at: int, end: int) -> None:
         """End the log before an incompletely written transaction.
@@ -198,18 +232,23 @@ class Log:
         self.incomplete = True
         if self._may_be_torn(at, end):
             return
-        tail = self._read(at + 1, self.size).rstrip(b"\0")
+        end = self.end + self.tail_size()
         unchecked = MAX_CHECKED
-        for found in _MAY_BE_ENTRY.finditer(tail):
-            if found.start() + _ENTRY.size < len(tail):
-                checksum, length = _ENTRY.unpack_from(tail, found.start())
-                follows = at + 1 + found.start()
-                if self._body(follows + _ENTRY.size, length, checksum) is not None:
-                    reason = f"the transaction at byte {at} is damaged, but a valid one follows at byte {follows}"
-                    raise StorageError(self._where, reason)
-                if length < len(tail) and (unchecked := unchecked - length) < 0:
-                    reason = f"the transaction at byte {at} is damaged; too much data after it resembles transactions"
-                    raise StorageError(self._where, reason)
+        for follows, length in self._candidates(at + 1, end):
+            if self._is_whole(follows):
+                reason = f"the transaction at byte {at} is damaged, but a valid one follows at byte {follows}"
+                raise StorageError(self._where, reason)
+            if length < end - at and (unchecked := unchecked - length) < 0:
+                reason = f"the transaction at byte {at} is damaged; too much data after it resembles transactions"
+                raise StorageError(self._where, reason)
+
+    def _candidates(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the positions where a transaction may start, with its length."""
+        for begin in range(start, end - _ENTRY.size, WINDOW):
+            piece = self._read(begin, min(end, begin + WINDOW + _ENTRY.size))
+            for found in _MAY_BE_ENTRY.finditer(piece):
+                if found.start() < WINDOW and found.start() + _ENTRY.size < len(piece):
+                    yield begin + found.start(), _ENTRY.unpack_from(piece, found.start())[1]
 
     def _may_be_torn(self, at: int, end: int) -> bool:
         """Return whether a part of a transaction may be missing: its bytes in some sector are all zero."""
@@ -219,9 +258,25 @@ class Log:
                 return True
         return False
 
-    def tail(self) -> bytes:
-        """Return the bytes after the last valid transaction, without trailing zeros."""
-        return self._read(self.end, self.size).rstrip(b"\0")
+    def tail_size(self, after: int | None = None) -> int:
+        """Return the number of bytes after the last valid transaction or a position, without trailing zeros."""
+        after = self.end if after is None else after
+        end = self.size
+        while end > after:
+            start = max(after, end - WINDOW)
+            if piece := self._read(start, end).rstrip(b"\0"):
+                return start + len(piece) - after
+            end = start
+        return 0
+
+    def pieces(self, start: int, size: int) -> Iterator[bytes]:
+        """Yield bytes of the file, a piece at a time."""
+        for begin in range(start, start + size, WINDOW):
+            yield self._read(begin, min(start + size, begin + WINDOW))
+
+
+def _zxid(body: bytes) -> int:
+    return t.TxnHeader.read_from(body, 0, len(body))[0].zxid
 
 
 def encode_header() -> bytes:

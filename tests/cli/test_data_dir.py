@@ -104,7 +104,7 @@ def stop(client: KazooClient) -> None:
         (no_snapshot, "no snapshot can be used"),
         (newer_snapshot, "unsupported snapshot version: expected 2, found 3"),
         (truncated_gzip, "the gzip stream is damaged"),
-        (snappy, "compressed with snappy are not supported"),
+        (snappy, "the snappy stream is damaged"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

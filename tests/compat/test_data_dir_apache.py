@@ -19,10 +19,11 @@ from kazoo.client import KazooClient
 from support.apache import RELEASES, ApacheZooKeeper, free_port, require_apache
 from support.apache_loader import ApacheLoader
 from support.daemon import SERVE, DaemonProcess
-from support.effort import effort
+from support.effort import FULL, effort
 from support.stored import recovered
 from support.waiting import DEADLINE_S
 
+from zoolet.__main__ import main
 from zoolet.client import Client, State, acl
 from zoolet.protocol.errors import ZooKeeperError
 
@@ -167,3 +168,28 @@ def test_apache_starts_on_a_directory_after_every_kind_of_end(
 
             nodes = sum(1 for _ in recovered(tmp_path).tree.walk())
             assert apache.load(tmp_path, tmp_path_factory.mktemp("copy")) == nodes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("method", ["", "gz", "snappy"] if FULL else ["snappy"])
+def test_compressed_snapshots_of_apache_are_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], release: str, method: str
+) -> None:
+    properties = {"zookeeper.snapshot.compression.method": method, "zookeeper.snapCount": "20"}
+    with ApacheZooKeeper(release, config={"dataDir": str(tmp_path)}, properties=properties) as apache:
+        kazoo = KazooClient(apache.hosts)
+        kazoo.start()
+        for number in range(60):
+            kazoo.create(f"/n{number}", b"data" * 500 + Random(number).randbytes(500))
+        kazoo.stop()
+        kazoo.close()
+    snapshots = [
+        path for path in (tmp_path / "version-2").glob("snapshot.*") if path.suffix[1:] == method or not method
+    ]
+
+    assert len(snapshots) > 1
+    assert main(["datadir", "verify", str(tmp_path)]) == 0, capsys.readouterr().out
+    tree = recovered(tmp_path).tree
+    for number in range(60):
+        assert tree.find(f"/n{number}").data == b"data" * 500 + Random(number).randbytes(500)

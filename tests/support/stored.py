@@ -15,13 +15,17 @@ from typing import Any, Final, NamedTuple, Self
 
 from support.waiting import DEADLINE_S
 
-from zoolet.client import Client
+from zoolet.client import Client, acl
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.txns import CreateTxn
 from zoolet.server.app import assemble
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import Clock, RealClock
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.turns import TURN
+from zoolet.server.storage import txnlog
+from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.layout import LOCK, SUBFOLDER
 from zoolet.server.storage.opening import OpenDirectory
@@ -110,6 +114,19 @@ async def files_with(folder: Path, *, preallocated: int = 0) -> tuple[Path, Path
     return snapshot, log
 
 
+def created(zxid: int) -> bytes:
+    """Return an encoded transaction that creates the node ``/nZXID``."""
+    return txnlog.encode([(1, 1, zxid, 1, OpCode.CREATE, CreateTxn(f"/n{zxid}", b"", acl.OPEN, False, zxid))])
+
+
+def write_log(folder: Path, first: int, count: int) -> Path:
+    """Write a log of :func:`created` transactions into the folder of a data directory."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"log.{first:x}"
+    path.write_bytes(txnlog.encode_header() + b"".join(map(created, range(first, first + count))))
+    return path
+
+
 def recover_leniently(folder: Path) -> tuple[Engine, Recovered]:
     """Recover a data directory as a daemon does."""
     engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
@@ -123,7 +140,7 @@ def writes_in(engine: Engine) -> int:
     return sum(there)
 
 
-def recovered(folder: Path) -> Engine:
+def recovered(folder: Path | DataDir) -> Engine:
     """Return the state that a server would start with."""
     engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
     recover(engine, folder, lenient=True)

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import pytest
 from support.effort import effort
-from support.stored import WRITES, StoredServer, files_with, recover_leniently, recovered, writes_in
+from support.stored import WRITES, StoredServer, files_with, recover_leniently, recovered, write_log, writes_in
 
 from zoolet.client import Client, acl
 from zoolet.protocol.records import Stat
-from zoolet.protocol.txns import ErrorTxn
+from zoolet.protocol.txns import ErrorTxn, SetDataTxn
 from zoolet.server.storage import live, txnlog
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
@@ -34,10 +34,7 @@ async def test_flipped_byte_of_log_is_refused_but_in_last_transaction(tmp_path: 
     _, log = await files_with(tmp_path, preallocated=4)
     whole = log.read_bytes()
     counts, refused = set(), 0
-    for at in (
-        *range(4),
-        *range(16, len(whole), effort(3, 1)),
-    ):  # the bytes in between, a version and a number, do not matter
+    for at in range(16, len(whole), effort(3, 1)):
         log.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
 
         try:
@@ -63,9 +60,138 @@ async def test_truncated_log_keeps_preceding_transactions(tmp_path: Path) -> Non
         counts.append(writes_in(recover_leniently(tmp_path)[0]))
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, WRITES)
-    log.write_bytes(b"")
-    with pytest.raises(StorageError, match="the file is empty"):  # zoolet never writes an empty file
-        recover_leniently(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"ZK", bytes(16), bytes(70_000)], ids=["empty", "cut", "zeros", "reserved"])
+async def test_last_log_of_full_disk_has_no_transactions(tmp_path: Path, content: bytes) -> None:
+    _, log = await files_with(tmp_path)
+    last = log.with_name(f"log.{max(Log.open(log).zxids()) + 1:x}")
+    last.write_bytes(content)
+
+    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+        assert writes_in(server.engine) == WRITES
+        await client.create("/later")
+    engine, result = recover_leniently(tmp_path)
+
+    assert engine.tree.get("/later") is not None
+    assert result.problems == []
+
+
+async def test_damaged_header_of_log_loses_no_transaction(tmp_path: Path) -> None:
+    _, log = await files_with(tmp_path)
+    whole = log.read_bytes()
+    for at in range(16):
+        log.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+
+        engine, result = recover_leniently(tmp_path)
+
+        assert (writes_in(engine), result.problems) == (WRITES, [])
+
+
+# --- damage that a snapshot covers ---
+
+
+async def logs_around_snapshot(folder: Path) -> tuple[Path, Path]:
+    """Write a log, a snapshot, and a log that starts after it; return the logs."""
+    async with StoredServer(folder, preallocated=0) as server, Client(server.hosts, timeout=20.0) as client:
+        for number in range(WRITES // 2):
+            await client.create(f"/n{number}", b"data")
+        await server.store.snapshot_soon()
+        for number in range(WRITES // 2, WRITES):
+            await client.create(f"/n{number}", b"data")
+    (folder / "version-2" / "zoolet.lock").write_text("pid 1\n")
+    before, after = DataDir.find(folder).logs.values()
+    return before, after
+
+
+async def test_log_before_snapshot_is_not_needed(tmp_path: Path) -> None:
+    before, _ = await logs_around_snapshot(tmp_path)
+    whole = before.read_bytes()
+    for damaged in (b"", whole[:40], whole.replace(b"/n1", b"/x1"), b"dear"):
+        before.write_bytes(damaged)
+
+        engine, result = recover_leniently(tmp_path)
+
+        assert (writes_in(engine), result.problems) == (WRITES, [])
+
+
+async def test_damage_before_snapshot_within_log_is_skipped(tmp_path: Path) -> None:
+    before, after = await logs_around_snapshot(tmp_path)
+    before.write_bytes(before.read_bytes() + after.read_bytes()[16:])  # like a log that was not ended by the snapshot
+    after.unlink()
+    whole = before.read_bytes()
+    snapshot = max(DataDir.find(tmp_path).snapshots)
+    known = next(log.end for log in [Log(whole)] for zxid in log.zxids() if zxid == snapshot)
+    lengths = set()
+    for at in range(16, known):
+        before.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        directory = DataDir.find(tmp_path)
+        try:
+            assert writes_in(recovered(directory)) == WRITES
+        except StorageError:  # nothing leads to the next transaction if the length is damaged
+            lengths.add(at)
+        else:
+            assert "no transaction is lost" in directory.notes[0]
+    assert len(lengths) <= 4 * (WRITES + 2)
+    for at in (known + 40, known + 90):
+        before.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        with pytest.raises(StorageError, match="is damaged, but a valid one follows"):
+            recover_leniently(tmp_path)
+
+
+def test_transaction_in_data_of_damaged_one_is_not_used() -> None:
+    forged = txnlog.encode([(1, 1, 9, 1, -1, ErrorTxn(0))])
+    real = [txnlog.encode([(1, 1, zxid, 1, 5, SetDataTxn("/a", forged, 1))]) for zxid in (8, 9)]
+    damaged = bytearray(encode_header() + b"".join(real))
+    damaged[16 + 8] ^= 0x40  # the length of the first transaction
+
+    with pytest.raises(StorageError, match="is damaged"):
+        list(Log(bytes(damaged), "log", known=8))
+    damaged[16 + 8] ^= 0x40
+    damaged[16 + 14] ^= 0x40
+    assert [entry.header.type for entry in Log(bytes(damaged), "log", known=8)] == [5]
+
+
+# --- other ages ---
+
+
+async def test_logs_without_snapshot_start_if_trusted(tmp_path: Path) -> None:
+    write_log(tmp_path / "version-2", 1, 3)
+
+    with pytest.raises(StorageError, match=r"set -Dsnapshot\.trust\.empty=true$"):
+        async with StoredServer(tmp_path):
+            pass
+    for trust_empty in (True, False):
+        async with StoredServer(tmp_path, trust_empty=trust_empty) as server:
+            assert server.engine.tree.get("/n3") is not None
+    assert 3 in DataDir.find(tmp_path).snapshots
+
+
+def test_trusted_logs_must_start_with_first_transaction(tmp_path: Path) -> None:
+    write_log(tmp_path / "version-2", 5, 2)
+    directory = DataDir.find(tmp_path)
+    directory.trusts_empty = True
+
+    with pytest.raises(StorageError, match="the transactions 0x1 to 0x4 before this log are missing"):
+        recovered(directory)
+
+
+@pytest.mark.parametrize("content", [b"", b"ZKSN", b"ZKSN\0\0\0\2" + bytes(30)])
+@pytest.mark.parametrize("has_log", [False, True])
+async def test_first_snapshot_that_was_being_written_is_not_needed(
+    tmp_path: Path, content: bytes, has_log: bool
+) -> None:
+    inner = tmp_path / "version-2"
+    inner.mkdir()
+    (inner / "snapshot.0").write_bytes(content)
+    if has_log:
+        write_log(inner, 1, 3)
+
+    for number in range(2):
+        async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+            assert (server.engine.tree.get("/n3") is not None) is has_log
+            assert (server.engine.tree.get("/m0") is not None) is bool(number)
+            await client.create(f"/m{number}")
 
 
 async def test_flipped_byte_of_snapshot_is_reported_and_older_used(tmp_path: Path) -> None:
@@ -277,7 +403,7 @@ async def test_flipped_bit_is_noticed_at_any_place_in_sector(tmp_path: Path, pla
 
         def end() -> int:
             log = Log.open(next((tmp_path / "version-2").glob("log.*")))
-            log.last_zxid()
+            list(log.zxids())
             return log.end
 
         await client.create("/a", b"")

@@ -6,14 +6,19 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.stored import StoredServer, files_with, recover_leniently, writes_in
+from support.stored import StoredServer, files_with, recover_leniently, recovered, write_log, writes_in
 
 from zoolet.__main__ import main
 from zoolet.client import Client
+from zoolet.server.storage import snapshot as snapshots
+from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.lock import Lock
 from zoolet.server.storage.repair import repair
+from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.server.storage.txnlog import Log
+
+ROOT = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 async def test_repair_sets_aside_rest_after_damage_and_server_starts(
@@ -36,7 +41,7 @@ async def test_repair_sets_aside_rest_after_damage_and_server_starts(
 
 async def test_repair_gives_up_zxids_of_lost_transactions(tmp_path: Path) -> None:
     _, log = await files_with(tmp_path)
-    whole, taken = log.read_bytes(), Log.open(log).last_zxid() or 0
+    whole, taken = log.read_bytes(), max(Log.open(log).zxids())
     at = whole.index(b"/n2")
     log.write_bytes(whole[:at] + b"?" + whole[at + 1 :])
 
@@ -72,7 +77,7 @@ def test_failed_repair_keeps_lock_file(tmp_path: Path, monkeypatch: pytest.Monke
     asyncio.run(serve())
     file = next(tmp_path.rglob("zoolet.lock"))
     before = file.read_bytes()
-    monkeypatch.setattr("zoolet.server.storage.repair._damage", fail)
+    monkeypatch.setattr("zoolet.server.storage.repair._plan", fail)
 
     with pytest.raises(OSError, match="planted"):
         repair(tmp_path)
@@ -81,6 +86,102 @@ def test_failed_repair_keeps_lock_file(tmp_path: Path, monkeypatch: pytest.Monke
     lock = Lock(file.parent)
     assert lock.was_clean
     lock.release()
+
+
+async def test_repair_reports_what_it_gives_up_before_it_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, log = await files_with(tmp_path)
+    last = max(Log.open(log).zxids())
+    log.write_bytes(log.read_bytes().replace(b"/n2", b"/x2"))
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in log.parent.iterdir()}
+
+    assert main(["datadir", "repair", str(tmp_path), "--dry-run"]) == 0
+
+    shown = capsys.readouterr().out.splitlines()
+    loss = f"gives up the transactions after 0x{last - 4:x}: 3 can be read, up to 0x{last:x}; they change 3 nodes: "
+    assert shown[0] == f"{loss}/n3, /n4, /n5"
+    assert shown[1].startswith(f"would be {log}: truncated at byte")
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
+    assert main(["datadir", "repair", str(tmp_path)]) == 0
+    done = capsys.readouterr().out.splitlines()
+    assert [done[0], f"would be {done[1]}"] == shown
+
+
+def test_repair_gives_up_only_what_is_not_connected(tmp_path: Path) -> None:
+    inner = tmp_path / "version-2"
+    for first, count in ((4, 2), (6, 2), (8, 3), (11, 2)):
+        write_log(inner, first, count)
+    (inner / "snapshot.5").write_bytes(b"".join(snapshots.encode(Snapshot(5, [ROOT]))))
+    (inner / "log.4").write_bytes(b"")
+    (inner / "log.8").write_bytes((inner / "log.8").read_bytes().replace(b"/n9", b"/x9"))
+    reported: list[str] = []
+
+    lines = repair(tmp_path, report=reported.append)
+
+    names = "/n10, /n11, /n12"
+    assert reported == [f"gives up the transactions after 0x8: 3 can be read, up to 0xc; they change 3 nodes: {names}"]
+    assert [Path(line.partition(":")[0]).name for line in lines] == ["log.b", "log.8"]
+    assert {path for path, _ in recovered(tmp_path).tree.walk()} >= {"/n6", "/n7", "/n8"}
+    assert repair(tmp_path) == []
+
+
+def test_repair_of_cut_that_a_snapshot_has_seen_uses_older_one(tmp_path: Path) -> None:
+    inner = tmp_path / "version-2"
+    log = write_log(inner, 6, 5)
+    log.write_bytes(log.read_bytes().replace(b"/n8", b"/x8"))
+    (inner / "snapshot.5").write_bytes(b"".join(snapshots.encode(Snapshot(5, [ROOT]))))
+    later = ROOT._replace(pzxid=9)
+    (inner / "snapshot.7").write_bytes(b"".join(snapshots.encode_growing(Snapshot(7, []), [later], lambda: 9)))
+
+    repair(tmp_path)
+
+    assert recovered(tmp_path).zxid == 7
+    assert repair(tmp_path) == []
+
+
+async def test_repair_keeps_logs_after_damage_that_snapshot_covers(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/before")
+        await server.store.snapshot_soon()
+        await client.create("/after")
+    old = next(iter(DataDir.find(tmp_path).logs.values()))
+    for content in (b"", old.read_bytes().replace(b"/before", b"/befoxe")):
+        old.write_bytes(content)
+        assert repair(tmp_path) == []
+        assert recovered(tmp_path).tree.get("/after") is not None
+
+
+def test_only_repair_takes_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["datadir", "verify", str(tmp_path), "--dry-run"]) == 2
+    assert "--dry-run is only for repair" in capsys.readouterr().err
+
+
+async def test_refused_start_names_repair(tmp_path: Path) -> None:
+    _, log = await files_with(tmp_path)
+    log.write_bytes(log.read_bytes().replace(b"/n2", b"/x2"))
+
+    with pytest.raises(StorageError, match=f"run: zoolet datadir repair {tmp_path} --dry-run$"):
+        async with StoredServer(tmp_path):
+            pass
+
+
+async def test_running_server_refuses_dry_run(tmp_path: Path) -> None:
+    async with StoredServer(tmp_path):
+        with pytest.raises(StorageError, match="a server is using this directory"):
+            repair(tmp_path, dry_run=True)
+
+
+def test_commands_take_logs_without_snapshot_if_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(tmp_path / "version-2", 1, 6)
+    actions = ("show", "verify", "export", "repair")
+    for action in actions:
+        assert main(["datadir", action, str(tmp_path)]) == 1
+        captured = capsys.readouterr()
+        assert "set -Dsnapshot.trust.empty=true" in captured.out + captured.err
+    for action in actions:
+        assert main(["datadir", action, str(tmp_path), "-Dsnapshot.trust.empty=true"]) == 0
+    assert "nodes           11" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("action", ["show", "verify", "export", "repair"])

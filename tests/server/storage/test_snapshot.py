@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoolet.protocol.acl import ACL, Id
+from zoolet.server.storage import compression
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir, read
 from zoolet.server.storage.errors import StorageError
@@ -173,9 +174,67 @@ def test_compressed_snapshot_is_read(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(encoded())[:-9])
     with pytest.raises(StorageError, match="the gzip stream is damaged"):
         read(packed)
-    (tmp_path / "snapshot.6.snappy").write_bytes(b"")
-    with pytest.raises(StorageError, match="snappy are not supported"):
-        read(tmp_path / "snapshot.6.snappy")
+
+
+def snappy(*blocks: bytes) -> bytes:
+    """Return a file in snappy-java's format."""
+    return b"\x82SNAPPY\0" + bytes((0, 0, 0, 1) * 2) + b"".join(len(block).to_bytes(4) + block for block in blocks)
+
+
+def literal(data: bytes) -> bytes:
+    """Return a snappy block without copies."""
+    size = len(data)
+    return bytes((size & 0x7F | 0x80, size >> 7)) + b"\xf4" + (size - 1).to_bytes(2, "little") + data
+
+
+def test_snapshot_compressed_with_snappy_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.5.snappy"
+    whole = encoded()
+    path.write_bytes(snappy(literal(whole[:200]), literal(whole[200:])))
+
+    assert read(path) == whole
+    assert snapshots.has_seal(path)
+
+
+@pytest.mark.parametrize(
+    ("block", "content"),
+    [
+        (b"\x0c\x08abc\x15\x03", b"abcabcabcabc"),
+        (b"\x06\x08abc\x0a\x03\x00", b"abcabc"),
+        (b"\x06\x08abc\x0b\x02\x00\x00\x00", b"abcbcb"),
+        (b"\x03\xf0\x02abc", b"abc"),
+    ],
+    ids=["one byte", "two bytes", "four bytes", "long literal"],
+)
+def test_snappy_elements_are_decoded(block: bytes, content: bytes) -> None:
+    assert compression._block(block) == content
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"dear",
+        snappy()[:-1],
+        snappy(b"\x03\x08abc")[:-1],
+        snappy(b"\x03\x08abc") + b"\0",
+        snappy(b"\x02\x08abc"),
+        snappy(b"\x04\x08abc"),
+        snappy(b"\x06\x08abc\x0a\x04\x00"),
+        snappy(b"\x06\x08abc\x0a\x00\x00"),
+        snappy(b"\x06\x08abc\x0a"),
+        snappy(b"\xff\xff\xff\xff\xff\xff\x01\x08abc"),
+        snappy(b"\x80"),
+        snappy() + b"\x7f\xff\xff\xff",
+    ],
+)
+def test_damaged_snappy_stream_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "snapshot.5.snappy"
+    path.write_bytes(data)
+
+    with pytest.raises(StorageError, match="the snappy stream is damaged"):
+        list(compression.pieces(path))
+    assert not snapshots.has_seal(path)
 
 
 # --- in a server ---
