@@ -1,17 +1,20 @@
 """Make a consistent copy of a data directory, even while its server is running.
 
-The newest snapshot is copied first, then the logs that it needs, from the oldest to the newest. The copy of the last
-log may end in the middle of a transaction that the server was writing, so it is truncated after the last complete one.
-If the server starts a new log during the copy, the previous log is copied again, because it is complete now. If it
-deletes a file because a newer snapshot is complete, the copy starts over.
+All files are opened before they are copied, because a server may delete them at any time: first the newest usable
+snapshot, then the logs that it needs. The snapshot got its name only when the transactions that it may contain were
+logged. So the logs that exist then contain these and all acknowledged transactions. The copies of the logs are
+truncated after their last complete transactions, because the server may have been writing.
+
+The name of the copy is ``version-2.part`` until it is checked and on the disk. All commands refuse that name.
 """
 
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from ..core.engine import Engine
 from . import layout
@@ -19,11 +22,11 @@ from .directory import DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
 from .lock import note_unclean_end, noted_session
-from .recovery import recover
+from .recovery import Recovered, recover
 from .txnlog import Log
 
-TRIES: Final = 5
-"""Number of attempts to copy while the server deletes files."""
+TRIES: Final = 100
+"""Number of attempts to open files while the server deletes them."""
 
 
 class Backup(NamedTuple):
@@ -34,7 +37,7 @@ class Backup(NamedTuple):
         nodes: Number of nodes in the copy.
         files: Number of files in the copy.
         size: Size of the files in bytes.
-        left_out: Bytes after the last complete transaction of the last log. They were not copied.
+        left_out: Bytes after the last complete transactions of the logs. They were not copied.
     """
 
     zxid: int
@@ -58,94 +61,97 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
     """
     source = DataDir.find(path, log_path)
     if not source.snapshots:
-        raise StorageError(str(path), "the directory contains no snapshot")
+        raise StorageError(str(path), "the directory contains no snapshot; a server that starts with it writes one")
     layout.check_new(target)
     if target.exists() and any(target.iterdir()):
         raise StorageError("", f"target directory {target} is not empty")
     was_there = target.exists()
-    layout.create(target)
-    folder = target / layout.SUBFOLDER
+    layout.create(target, layout.INCOMPLETE)
+    folder = target / layout.INCOMPLETE
     try:
-        _copy_completely(path, folder, log_path)
+        engine, recovered, left_out = _copy_usable(path, folder, log_path)
         root = source.folder.parent if source.folder.name == layout.SUBFOLDER else source.folder
-        key = root / layout.KEY
-        if key.is_file():
-            _copy(key, target / layout.KEY)
+        if (key := root / layout.KEY).is_file():
+            with key.open("rb") as file:
+                _copy(file, target / layout.KEY)
         note_unclean_end(folder, noted_session(source.folder))
+        Disk().sync_folder(folder)
+        files = list(folder.iterdir())
+        size = sum(file.stat().st_size for file in files)
+        Disk().rename(folder, target / layout.SUBFOLDER)
         Disk().sync_folder(target)
-        left_out = _cut_last_log(DataDir.find(target))
-        engine = Engine(rng=Random(0))
-        recovered = recover(engine, DataDir.find(target))
-        if recovered.problems:
-            raise StorageError(str(target), f"the copy is incomplete: {'; '.join(recovered.problems)}")
     except BaseException as error:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         (target / layout.KEY).unlink(missing_ok=True)
         if not was_there:
             target.rmdir()
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(target)  # the error of a failed write does not name the file
         raise
-    files = list(folder.iterdir())
-    size = sum(file.stat().st_size for file in files)
     return Backup(recovered.zxid, engine.tree.reported_size, len(files), size, left_out)
 
 
-def _copy_completely(path: Path, folder: Path, log_path: Path | None) -> None:
+def _copy_usable(path: Path, folder: Path, log_path: Path | None) -> tuple[Engine, Recovered, int]:
+    """Copy the newest usable snapshot and its logs; return the state, and the number of bytes that were left out."""
+    problem: StorageError | None = None
     for _ in range(TRIES):
-        try:
-            return _copy_all(path, folder, log_path)
-        except FileNotFoundError:  # the server purged the file, because a newer snapshot is complete
-            for file in folder.iterdir():
-                file.unlink()
-    raise StorageError(str(path), "files are deleted faster than they are copied; try again")
+        for zxid, snapshot in DataDir.find(path, log_path).snapshots.items():
+            try:
+                left_out = _copy_files(snapshot, zxid, path, folder, log_path)
+                engine = Engine(rng=Random(0))
+                recovered = recover(engine, DataDir.within(folder))
+                if not recovered.problems:
+                    return engine, recovered, left_out
+                problem = problem or StorageError("", f"the copy is incomplete: {'; '.join(recovered.problems)}")
+            except FileNotFoundError:
+                break  # the server has deleted the file, because a newer snapshot is complete
+            except StorageError as error:
+                problem = problem or error
+            if not snapshot.exists():
+                break
+        else:
+            assert problem is not None
+            raise problem
+    raise StorageError(str(path), "files are deleted faster than they are opened; try again")
 
 
-def _copy_all(path: Path, folder: Path, log_path: Path | None) -> None:
-    copied: list[int] = []
-    snapshot: int | None = None
-    while True:
-        directory = DataDir.find(path, log_path)
-        if snapshot is None:
-            snapshot = next(iter(directory.snapshots))
-            _copy(directory.snapshots[snapshot], folder / directory.snapshots[snapshot].name)
-        first = max((start for start in directory.logs if start <= snapshot), default=0)
-        needed = [start for start in directory.logs if start >= first]
-        if needed == copied:
-            break
-        for start in needed:
-            if start not in copied[:-1]:  # the last log was incomplete when it was copied
-                _copy(directory.logs[start], folder / directory.logs[start].name)
-        copied = needed
-    Disk().sync_folder(folder)
+def _copy_files(snapshot: Path, zxid: int, path: Path, folder: Path, log_path: Path | None) -> int:
+    """Copy a snapshot and the logs after it; return the number of bytes that were left out.
+
+    Raises:
+        FileNotFoundError: The server has deleted a file.
+        StorageError: A log is damaged.
+    """
+    for before in folder.iterdir():
+        before.unlink()
+    with ExitStack() as stack:
+        files: list[BinaryIO] = [stack.enter_context(snapshot.open("rb"))]
+        files += [stack.enter_context(log.open("rb")) for log in DataDir.find(path, log_path).logs_after(zxid)]
+        for file in files:
+            _copy(file, folder / Path(file.name).name)
+    return sum(_cut(log, zxid) for log in DataDir.within(folder).logs.values())
 
 
-def _cut_last_log(directory: DataDir) -> int:
-    """Truncate the last log after its last complete transaction.
-
-    Returns:
-        The number of bytes after that transaction, without trailing zeros.
+def _cut(path: Path, known: int) -> int:
+    """Truncate a log after its last complete transaction; return the number of bytes after it, without zeros.
 
     Raises:
         StorageError: The log is damaged.
     """
-    if not directory.logs:
-        return 0
-    path = directory.logs[max(directory.logs)]
-    log = Log.open(path)
-    log.last_zxid()
-    left_out = len(log.tail())
-    directory.remainder = Remainder(path, log.end, b"")
-    directory.truncate(Disk())
+    log = Log.open(path, known)
+    for _ in log.zxids():
+        continue
+    left_out = log.tail_size()
+    Remainder(path, log.end, 0).cut_off(Disk())
     return left_out
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(file: BinaryIO, target: Path) -> None:
     """Copy a file, and wait until the copy is safe from a power failure."""
     disk = Disk()
     descriptor = disk.create(target)
     try:
-        with open(source, "rb") as file, open(descriptor, "wb", closefd=False) as copy:
+        with open(descriptor, "wb", closefd=False) as copy:
             shutil.copyfileobj(file, copy, 1 << 20)
         disk.sync(descriptor)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,8 @@ from .errors import StorageError
 
 SUBFOLDER: Final = "version-2"
 """The folder of the files in a data directory."""
+INCOMPLETE: Final = f"{SUBFOLDER}.part"
+"""The name of that folder in a backup that is not complete."""
 LOCK: Final = "zoolet.lock"
 LOGS: Final = "zoolet.logs"
 """Contains the path of the logs, if they are in a separate directory."""
@@ -31,13 +34,13 @@ def check_new(path: Path) -> None:
     _check_version(path)
 
 
-def create(path: Path) -> None:
+def create(path: Path, subfolder: str = SUBFOLDER) -> None:
     """Create a data directory that only its owner can access, unless it exists.
 
     Raises:
         StorageError: The directory cannot be created.
     """
-    missing = [folder for folder in (path / SUBFOLDER, path, *path.parents) if not folder.exists()]
+    missing = [folder for folder in (path / subfolder, path, *path.parents) if not folder.exists()]
     try:
         for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -46,12 +49,15 @@ def create(path: Path) -> None:
         raise StorageError(str(path), f"cannot create the data directory: {error.strerror}") from None
 
 
-def write_file(disk: Disk, path: Path, data: bytes) -> None:
+def write_file(disk: Disk, path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a file atomically: after a crash it is complete, or its old version remains."""
     temporary = path.with_name(f"{PRIVATE}{path.name}.tmp")
     descriptor = disk.create(temporary)
     try:
-        disk.write(descriptor, data, 0)
+        size = 0
+        for piece in (data,) if isinstance(data, bytes) else data:
+            disk.write(descriptor, piece, size)
+            size += len(piece)
         disk.sync(descriptor)
     finally:
         disk.close(descriptor)
@@ -120,6 +126,8 @@ def folder_in(path: Path) -> Path:
 
 
 def _check_version(path: Path) -> None:
+    if path.resolve().name == INCOMPLETE or (path / INCOMPLETE).exists():
+        raise StorageError(str(path), f"an incomplete backup ({INCOMPLETE}); delete it, and repeat the backup")
     for other in sorted(path.glob("version-*")):
         if other.name != SUBFOLDER:
             raise StorageError(str(path), f"unsupported data version: expected {SUBFOLDER}, found {other.name}")

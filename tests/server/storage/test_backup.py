@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from support.daemon import DaemonProcess
@@ -17,12 +18,14 @@ from zoolet.client.blocking import Client
 from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.storage import backup, layout
 from zoolet.server.storage.backup import back_up
+from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.lock import Lock
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 from zoolet.server.storage.txnlog import encode as encode_entries
 from zoolet.server.storage.txnlog import encode_header
+from zoolet.testing import Server
 
 
 @pytest.mark.slow
@@ -56,11 +59,20 @@ def test_copy_of_running_server_has_acknowledged_writes(tmp_path: Path) -> None:
         assert {path[1:] for path in acknowledged[: copies[-1][0]]} <= found
 
 
-def test_copy_omits_logs_before_snapshot(tmp_path: Path) -> None:
-    inner = tmp_path / "data" / "version-2"
+def data_with(path: Path, logs: list[int]) -> Path:
+    """Write a snapshot at zxid 5, and logs of two transactions each."""
+    inner = path / "version-2"
     inner.mkdir(parents=True)
     root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     (inner / "snapshot.5").write_bytes(b"".join(encode(Snapshot(5, [root]))))
+    for first in logs:
+        entries = [(0, 0, zxid, 5, -1, ErrorTxn(0)) for zxid in (first, first + 1)]
+        (inner / f"log.{first:x}").write_bytes(encode_header() + encode_entries(entries))
+    return inner
+
+
+def test_copy_omits_logs_before_snapshot(tmp_path: Path) -> None:
+    inner = data_with(tmp_path / "data", logs=[])
     for first, count in ((1, 4), (5, 3)):
         entries = [(0, 0, zxid, 5, -1, ErrorTxn(0)) for zxid in range(first, first + count)]
         (inner / f"log.{first:x}").write_bytes(encode_header() + encode_entries(entries))
@@ -71,10 +83,7 @@ def test_copy_omits_logs_before_snapshot(tmp_path: Path) -> None:
 
 
 def _data_with_a_commit_that_is_being_written(path: Path) -> None:
-    inner = path / "version-2"
-    inner.mkdir(parents=True)
-    root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    (inner / "snapshot.5").write_bytes(b"".join(encode(Snapshot(5, [root]))))
+    inner = data_with(path, logs=[])
     entries = [encode_entries([(0, 0, zxid, 5, -1, ErrorTxn(0))]) for zxid in (6, 7)]
     torn = entries[1][:-7].ljust(8192, b"\0")
     (inner / "log.6").write_bytes(encode_header() + entries[0] + torn)
@@ -110,11 +119,8 @@ def test_commit_in_progress_is_not_damage_on_running_server(tmp_path: Path, caps
 def test_files_purged_during_verification_are_not_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inner = tmp_path / "data" / "version-2"
-    inner.mkdir(parents=True)
-    root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    for zxid in (5, 6):
-        (inner / f"snapshot.{zxid}").write_bytes(b"".join(encode(Snapshot(zxid, [root]))))
+    inner = data_with(tmp_path / "data", logs=[])
+    (inner / "snapshot.6").write_bytes((inner / "snapshot.5").read_bytes())
     read = datadir.read
 
     def read_and_purge(path: Path) -> bytes:
@@ -160,19 +166,79 @@ def test_failed_copy_leaves_nothing_and_can_be_repeated(tmp_path: Path, monkeypa
 
 
 def test_copy_restarts_after_purge_of_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
-        zk.create("/a", b"")
-    real, copied = backup._copy, []
+    data_with(tmp_path / "data", logs=[6])
+    real, asked = DataDir.logs_after, []
 
-    def copy(source: Path, target: Path) -> None:
-        copied.append(source.name.partition(".")[0])
-        if len(copied) == 2:
-            raise FileNotFoundError(2, "purged", str(source))
-        real(source, target)
+    def logs_after(self: DataDir, zxid: int) -> list[Path]:
+        asked.append(zxid)
+        return [tmp_path / "purged"] if len(asked) == 1 else real(self, zxid)
 
-    monkeypatch.setattr(backup, "_copy", copy)
-    assert back_up(tmp_path / "data", tmp_path / "copy").nodes == 6
-    assert copied[:3] == ["snapshot", "log", "snapshot"]
+    monkeypatch.setattr(DataDir, "logs_after", logs_after)
+
+    assert back_up(tmp_path / "data", tmp_path / "copy").zxid == 7
+    assert asked[:2] == [5, 5]
+
+
+def test_file_purged_after_it_was_opened_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = data_with(tmp_path / "data", logs=[6, 8])
+    copy = backup._copy
+
+    def purge_and_copy(file: BinaryIO, target: Path) -> None:
+        for path in inner.iterdir():
+            path.unlink()
+        copy(file, target)
+
+    monkeypatch.setattr(backup, "_copy", purge_and_copy)
+
+    assert back_up(tmp_path / "data", tmp_path / "copy").zxid == 9
+
+
+def test_copy_has_newest_snapshot_that_is_usable(tmp_path: Path) -> None:
+    inner = data_with(tmp_path / "data", logs=[6])
+    (inner / "snapshot.7").write_bytes(b"damaged")
+
+    back_up(tmp_path / "data", tmp_path / "copy")
+
+    assert {path.name for path in (tmp_path / "copy" / "version-2").glob("*.?")} == {"snapshot.5", "log.6"}
+
+
+@pytest.mark.parametrize("step", [1, 2, "rename"])
+def test_killed_backup_is_refused_by_all(tmp_path: Path, capsys: pytest.CaptureFixture[str], step: int | str) -> None:
+    data_with(tmp_path / "data", logs=[6])
+    program = f"""
+import os, signal, sys
+from pathlib import Path
+from zoolet.server.storage import backup
+from zoolet.server.storage.directory import DataDir
+from zoolet.server.storage.disk import Disk
+steps = []
+def killed(*arguments):
+    steps.append(1)
+    if len(steps) == {step if isinstance(step, int) else 1}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+owner, name = {'(Disk, "rename")' if step == "rename" else '(backup, "_copy")'}
+real = getattr(owner, name)
+setattr(owner, name, killed)
+backup.back_up(Path({str(tmp_path / "data")!r}), Path({str(tmp_path / "copy")!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+    before = list((tmp_path / "copy").rglob("*"))
+
+    for path in (tmp_path / "copy", tmp_path / "copy" / "version-2.part"):
+        refusals = [
+            ["datadir", "verify", str(path)],
+            ["datadir", "repair", str(path)],
+            ["serve", "--port", "0", "--data-dir", str(path)],
+            ["backup", str(path), str(tmp_path / "second")],
+            ["backup", str(tmp_path / "data"), str(path)],
+        ]
+        for words in refusals:
+            assert main(words) == 1, words
+            assert "incomplete backup (version-2.part); delete it" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="incomplete backup"):
+        Server(initial_data=tmp_path / "copy").start()
+    assert list((tmp_path / "copy").rglob("*")) == before
 
 
 def test_key_of_passwords_is_copied_with_files(tmp_path: Path) -> None:
@@ -206,7 +272,7 @@ def test_names_of_copy_survive_power_loss(tmp_path: Path, monkeypatch: pytest.Mo
 
     back_up(tmp_path / "data", tmp_path / "copy")
 
-    assert {path.name for path in synced} >= {layout.SUBFOLDER}
+    assert {path.name for path in synced[-2:]} == {layout.INCOMPLETE, "copy"}
 
 
 @pytest.mark.slow
