@@ -14,7 +14,7 @@ from ..protocol.node_json import JsonNode, node_json
 from ..protocol.paths import ZOOKEEPER
 from ..server.config import ConfigError, build, parse_definitions
 from ..server.core.engine import Engine
-from ..server.core.node import is_session
+from ..server.core.node import int32, is_session
 from ..server.storage import snapshot as snapshots
 from ..server.storage.backup import TRIES
 from ..server.storage.directory import DataDir, read
@@ -139,10 +139,11 @@ def _check(file: Path, look: Callable[[], str]) -> bool:
 
 def _snapshot(file: Path, zxid: int) -> str:
     found = snapshots.parse(read(file), zxid, str(file))
-    # ZooKeeper writes the snapshot of zxid 0 before its digest counts all nodes.
-    if zxid and found.digest is not None and found.digest != found.computed_digest():
-        raise StorageError(str(file), "tree digest mismatch, although all checksums are valid")
-    return f"{len(found.nodes) + 1} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
+    text = f"{len(found.nodes) + 1} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
+    if found.digest is not None and found.digest != found.computed_digest():
+        # This is not damage: ZooKeeper changes the tree during the writing, and at zxid 0, its digest lacks some nodes.
+        text += "; its digest is of a different state"
+    return text
 
 
 def _log(file: Path, *, is_live: bool) -> str:
@@ -176,7 +177,8 @@ def _export(directory: DataDir) -> int:
             ttl = node.ttl()
             acl = engine.acls.list(node.acl)
             seconds = None if ttl is None else ttl / 1000
-            nodes[at] = node_json(JsonNode(node.data, acl, seconds, node.is_container(), node.creates - len(kept)))
+            created = int32(node.creates - len(kept))
+            nodes[at] = node_json(JsonNode(node.data, acl, seconds, node.is_container(), created))
     json.dump(nodes, sys.stdout, indent=1)
     print()
     if left_out:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from ..protocol.enums import MAX_FRAME
 from .addresses import cannot_connect
 from .usage import whole_number
 
@@ -113,6 +116,34 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     add_tls(parser)
 
 
+def add_max_request(parser: argparse.ArgumentParser) -> None:
+    """Add ``--max-request``."""
+    parser.add_argument(
+        "--max-request",
+        type=whole_number(100),
+        metavar="BYTES",
+        help="maximum size of a request, for servers with a higher jute.maxbuffer (default: -Djute.maxbuffer in "
+        f"CLIENT_JVMFLAGS, or {MAX_FRAME})",
+    )
+
+
+def max_request_of(options: argparse.Namespace) -> int:
+    """Return the maximum size of a request in bytes that the options or the environment set.
+
+    Raises:
+        OptionError: CLIENT_JVMFLAGS contains an invalid size.
+    """
+    if (given := getattr(options, "max_request", None)) is not None:
+        return int(given)
+    flags = re.findall(r"(?:^|\s)-Djute\.maxbuffer=(\S*)", os.environ.get("CLIENT_JVMFLAGS", ""))
+    if not flags:
+        return MAX_FRAME
+    try:
+        return max(100, int(flags[-1], 0))
+    except ValueError:
+        raise OptionError(f"CLIENT_JVMFLAGS: jute.maxbuffer must be a number of bytes, not {flags[-1]!r}") from None
+
+
 def add_tls(parser: argparse.ArgumentParser) -> None:
     """Add the options of TLS."""
     parser.add_argument("--tls-ca", metavar="FILE", help="connect over TLS; trusted certificates in PEM")
@@ -206,7 +237,14 @@ def client_of(
 
     auth = auth_of(options)
     try:
-        return Client(servers, options.timeout, operation_timeout=operation_timeout, auth=auth, tls=tls)
+        return Client(
+            servers,
+            options.timeout,
+            operation_timeout=operation_timeout,
+            auth=auth,
+            tls=tls,
+            max_request=max_request_of(options),
+        )
     except ValueError as error:
         raise OptionError(str(error)) from None
 

@@ -2,13 +2,15 @@
 
 A node is written as its data: text, null, or ``{"base64": "..."}`` if the data is not UTF-8. A node with settings is an
 object with ``$data`` (or ``$base64``), ``$ttl`` (seconds), ``$container``, ``$acl`` (a list of
-``scheme:id:permissions``) and ``$children_created`` (the number of children created before the current ones). Its other
-keys are its children by name, so input may be nested. Output has one key for each path.
+``scheme:id:permissions``, with letters, or a number for other bits or none) and ``$children_created`` (the number of
+children created before the current ones). Its other keys are its children by name, so input may be nested. Output has
+one key for each path.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any, Final, NamedTuple
 
 from .acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
@@ -115,13 +117,22 @@ def acl_of(value: object, path: str) -> AclList:
         raise NodeJsonError(f"{path}: $acl must be scheme:id:permissions, such as world:anyone:cdrwa, not []")
     for entry in value if isinstance(value, list) else [value]:
         scheme, colon, rest = entry.partition(":") if isinstance(entry, str) else ("", "", "")
-        name, _, letters = rest.rpartition(":")
-        if not colon or not name or not letters or set(letters) - set(PERM_LETTERS):
+        name, second, letters = rest.rpartition(":")
+        if not colon or not second or (perms := _permissions(letters)) is None:
             raise NodeJsonError(
                 f"{path}: $acl must be scheme:id:permissions, such as world:anyone:cdrwa, not {entry!r}"
             )
-        entries.append(ACL(sum(PERM_LETTERS[letter] for letter in set(letters)), Id(scheme, name)))
+        entries.append(ACL(perms, Id(scheme, name)))
     return tuple(entries)
+
+
+def _permissions(text: str) -> int | None:
+    """Return the permissions that letters, or a number of 32 bits, describe; None if the text is invalid."""
+    if re.fullmatch(r"-?[0-9]{1,10}", text) and -(1 << 31) <= int(text) < 1 << 31:
+        return int(text)
+    if not text or set(text) - set(PERM_LETTERS):
+        return None
+    return sum(PERM_LETTERS[letter] for letter in set(text))
 
 
 # --- out ---
@@ -138,7 +149,8 @@ def data_json(data: bytes) -> str | dict[str, str]:
 def acl_text(acl: ACL) -> str:
     """Return an entry of an ACL list as text."""
     letters = "".join(letter for letter, permission in PERM_LETTERS.items() if acl.perms & permission)
-    return f"{acl.id.scheme}:{acl.id.id}:{letters}"
+    is_usual = acl.perms and not acl.perms & ~sum(PERM_LETTERS.values())
+    return f"{acl.id.scheme}:{acl.id.id}:{letters if is_usual else int(acl.perms)}"
 
 
 def node_json(node: JsonNode) -> Any:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..options import OptionError, add_connection, auth_of, tls_of
+from ..options import OptionError, add_connection, add_max_request, auth_of, max_request_of, tls_of
 from ..usage import Parser, add_example, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
@@ -62,6 +62,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print each result as a line of JSON")
     parser.add_argument("--no-colour", action="store_true", help="disable colours, like NO_COLOR")
     add_connection(parser)
+    add_max_request(parser)
     parser.add_argument(
         "words",
         metavar="COMMAND",
@@ -102,6 +103,7 @@ def _run(options: argparse.Namespace) -> int:
             auth_of(options),
             tls_of(options),
             waits_first=options.waitforconnection,
+            max_request=max_request_of(options),
         )
     except (OptionError, ValueError) as error:
         print(f"zoolet shell: {error}", file=sys.stderr)

@@ -14,7 +14,7 @@ from ...client.wire.states import Event, State
 from ...protocol import records as r
 from ...protocol.acl import OPEN_ACL_UNSAFE, AclList
 from ...protocol.codec import Record
-from ...protocol.enums import CreateMode, EventType
+from ...protocol.enums import MAX_FRAME, CreateMode, EventType
 from ...protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeeperError
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
@@ -60,6 +60,7 @@ class Settings(NamedTuple):
         tls: TLS context; None for plain connections.
         waits_first: Whether a single command waits for a connection for up to the session timeout. Otherwise it waits
             until all servers have been tried once.
+        max_request: Maximum size of a request in bytes.
     """
 
     hosts: str
@@ -68,6 +69,7 @@ class Settings(NamedTuple):
     auth: tuple[tuple[str, bytes], ...] = ()
     tls: ssl.SSLContext | None = None
     waits_first: bool = False
+    max_request: int = MAX_FRAME
 
 
 class _Nullable(Serializer):
@@ -158,6 +160,7 @@ class Shell:
                 read_only=settings.read_only,
                 auth=settings.auth,
                 tls=settings.tls,
+                max_request=settings.max_request,
                 backoff=BACKOFF,
             )
         except ValueError as error:

@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..addresses import cannot_connect
 from ..event_loop import run_loop
-from ..options import SESSION, CommandError, OptionError, add_connection, add_timeout, client_of, servers_of
+from ..options import (
+    SESSION,
+    CommandError,
+    OptionError,
+    add_connection,
+    add_max_request,
+    add_timeout,
+    client_of,
+    servers_of,
+)
 from ..progress import Progress
 from ..usage import add_example
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from ...client.client import Client
     from .node import TransferNode
+    from .source import Source
     from .target import Outcome, Target
 
 HOSTS: Final = "servers, as HOST:PORT,HOST:PORT, and the root of the tree (default /)"
@@ -77,6 +87,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a connection."""
     add_connection(parser)
+    add_max_request(parser)
     add_timeout(parser, 10.0, SESSION)
 
 
@@ -132,7 +143,7 @@ async def _dump(options: argparse.Namespace) -> int:
                 progress.show("nodes", writer.nodes, source.total)
             named = writer.finish(source.ephemerals, complete=not source.unreadable)
     out = sys.stdout if options.file.is_file() and options.file != STDOUT else sys.stderr
-    print(f"{options.file}: {_nodes(writer.nodes)} of {root}{_left_out(source.ephemerals)}", file=out)
+    print(f"{options.file}: {_nodes(writer.nodes)} of {root}{_left_out(source)}", file=out)
     if not named:
         text = f"{options.file} was not replaced; the nodes that could be read are in {writer.temporary}"
         print(f"zoolet dump: {text}", file=sys.stderr)
@@ -189,7 +200,7 @@ async def _load_file(options: argparse.Namespace, file: Path) -> int:
                     progress.show("nodes", done, total)
             await target.write(batch)
             await target.finish()
-    return _report("load", target, options, 0)
+    return _report("load", target, options)
 
 
 async def _push(options: argparse.Namespace) -> int:
@@ -201,13 +212,13 @@ async def _push(options: argparse.Namespace) -> int:
             inside = f"{target_root}/".startswith(f"{source_root.rstrip('/')}/")
             if inside and set(_addresses(options.source)) & set(_addresses(options.target)):
                 raise CommandError(into_itself(options.source, options.target))
-            source = Source(source_client, source_root)
+            source = Source(source_client, source_root, (target_client, target_root) if inside else None)
             await source.count()
             target = Target(target_client, target_root, dry_run=options.dry_run)
             with Progress("pushing") as progress:
                 await copy(source, target, progress.show)
     wrong = _complain("push", "could not be read", dict.fromkeys(source.unreadable, NO_PERMISSION))
-    return max(wrong, _report("push", target, options, source.ephemerals))
+    return max(wrong, _report("push", target, options, source))
 
 
 def _addresses(where: str) -> list[str]:
@@ -216,13 +227,13 @@ def _addresses(where: str) -> list[str]:
     return [str(address).replace("localhost", "127.0.0.1") for address in Hosts.parse(where).addresses]
 
 
-def _report(command: str, target: Target, options: argparse.Namespace, ephemerals: int) -> int:
+def _report(command: str, target: Target, options: argparse.Namespace, source: Source | None = None) -> int:
     outcome: Outcome = target.outcome
     would = "would be " if options.dry_run else ""
     counters = f", counters of {_nodes(outcome.counters)} raised" if outcome.counters else ""
     print(
         f"{options.target}: {would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, "
-        f"{outcome.same:,} the same{counters}{_left_out(ephemerals)}"
+        f"{outcome.same:,} the same{counters}{_left_out(source) if source is not None else ''}"
     )
     if options.dry_run:
         for what, nodes in (("create", outcome.created), ("change", outcome.changed)):
@@ -237,15 +248,22 @@ def _nodes(count: int) -> str:
     return f"{count:,} node" + "s" * (count != 1)
 
 
-def _left_out(ephemerals: int) -> str:
-    return f"; {_nodes(ephemerals).replace('node', 'ephemeral node')} left out" if ephemerals else ""
+def _left_out(source: Source) -> str:
+    text = f"; {_nodes(source.ephemerals).replace('node', 'ephemeral node')} left out" if source.ephemerals else ""
+    if source.deleted:
+        text += f"; {_nodes(len(source.deleted))} deleted during the transfer: {_first(source.deleted)}"
+    return text
+
+
+def _first(texts: list[str]) -> str:
+    more = f"; and {len(texts) - MAX_NAMED:,} more" if len(texts) > MAX_NAMED else ""
+    return "; ".join(texts[:MAX_NAMED]) + more
 
 
 def _complain(command: str, what: str, failed: dict[str, str]) -> int:
     """Print the first nodes that failed on stderr; return the exit code."""
     if not failed:
         return 0
-    shown = "; ".join(f"{path}: {reason}" for path, reason in list(failed.items())[:MAX_NAMED])
-    more = f"; and {len(failed) - MAX_NAMED:,} more" if len(failed) > MAX_NAMED else ""
-    print(f"zoolet {command}: {_nodes(len(failed))} {what}: {shown}{more}", file=sys.stderr)
+    shown = _first([f"{path}: {reason}" for path, reason in failed.items()])
+    print(f"zoolet {command}: {_nodes(len(failed))} {what}: {shown}", file=sys.stderr)
     return 1

@@ -45,8 +45,8 @@ class FileError(ValueError):
 
 
 def is_json(path: Path) -> bool:
-    """Return whether the name of a file ends with ``.json``."""
-    return path.suffix == ".json"
+    """Return whether the name of a file ends with ``.json``, in any case."""
+    return path.suffix.lower() == ".json"
 
 
 # --- out ---
@@ -230,7 +230,7 @@ def _acl(value: Any) -> AclList:
     for perms, scheme, name in value:
         if (
             not isinstance(perms, int)
-            or not 0 <= perms < 32
+            or not -(1 << 31) <= perms < 1 << 31
             or not isinstance(scheme, str)
             or not isinstance(name, str)
         ):
@@ -241,7 +241,7 @@ def _acl(value: Any) -> AclList:
 
 def _read_json(path: Path) -> Iterator[TransferNode]:
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise FileError(path, f"is not valid JSON: {error}") from None
     nodes: dict[str, JsonNode] = {}
@@ -264,10 +264,20 @@ def _read_json(path: Path) -> Iterator[TransferNode]:
         yield TransferNode(name, node.data, node.acl, created, ttl, node.container, name not in nodes)
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        raise ValueError(f"{names.most_common(1)[0][0]} occurs twice")
+    return found
+
+
 def _flatten(tree: dict[str, Any], above: str, nodes: dict[str, JsonNode], implied: set[str]) -> None:
     for name, value in tree.items():
         path = f"{above}/{name.strip('/')}".rstrip("/")
         node, children = node_of(value, path)
+        if path in nodes:
+            raise NodeJsonError(f"{path or '/'} occurs twice")
         parent = path.rpartition("/")[0]
         while parent and parent not in implied:
             implied.add(parent)

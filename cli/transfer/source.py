@@ -94,25 +94,28 @@ def creates_of(stat: r.Stat) -> int:
 
 
 class Source:
-    """A tree on a server, without nodes that are created while it is read: the transfer itself may create them.
+    """A tree on a server, which may change while it is read. Each node that exists during the whole transfer is read.
 
     Args:
         client: A connected client.
         root: Path of the tree.
+        copy: Client and root of the target of the transfer. If the target is a part of the tree, it is left out.
 
     Attributes:
         ephemerals: Number of ephemeral nodes that were left out.
         unreadable: Nodes that the client may not read. The nodes below them are also missing.
+        deleted: Nodes that were deleted before they, or the names of their children, were read.
         total: Approximate number of nodes; 0 if the server does not report it.
     """
 
-    def __init__(self, client: Client, root: str) -> None:
+    def __init__(self, client: Client, root: str, copy: tuple[Client, str] | None = None) -> None:
         self._client = client
         self._root = root
+        self._copy = copy
         self.ephemerals = 0
         self.unreadable: list[str] = []
+        self.deleted: list[str] = []
         self.total = 0
-        self._until = 0
 
     async def count(self) -> None:
         """Query the number of nodes.
@@ -122,15 +125,17 @@ class Source:
         """
         if await retried(self._client, lambda: self._client.exists(self._root)) is None:
             raise NoNodeError(self._root)
-        self._until = self._client.last_zxid
         try:
             self.total = 1 + await self._client.count_below(self._root)
         except ZooKeeperError:  # servers before 3.6 do not report the number, so the progress shows no total
             self.total = 0
 
     async def batches(self) -> AsyncIterator[list[TransferNode]]:
-        """Yield the nodes, parents in an earlier batch than their children."""
-        pending, most = [""], MAX_IN_FLIGHT
+        """Yield the nodes, parents in an earlier batch than their children.
+
+        At the end, deleted nodes are read a second time, because they may have been created again.
+        """
+        pending, most, is_last = [""], MAX_IN_FLIGHT, False
         while pending:
             paths, pending[-most:] = pending[-most:], []
             batch, children = await retried(self._client, lambda paths=paths: self._read(paths))  # type: ignore[misc]
@@ -138,26 +143,42 @@ class Source:
             yield batch
             size = sum(len(node.data or b"") for node in batch)
             most = max(1, min(MAX_IN_FLIGHT, most * 2, most * BATCH_BYTES // max(1, size)))
+            if not pending and not is_last:
+                pending, self.deleted, is_last = self.deleted, [], True
+        self.deleted = [joined(self._root, path) for path in self.deleted]
 
     async def _read(self, paths: list[str]) -> tuple[list[TransferNode], list[str]]:
         client = self._client
         looks = await look(client, [joined(self._root, path) for path in paths])
-        batch, parents, ephemerals, unreadable = [], [], 0, []
-        # Nodes that were deleted or created since the start of the transfer are left out.
+        batch, parents, ephemerals, unreadable, deleted = [], [], 0, [], []
         for path, seen in zip(paths, looks, strict=True):
             if isinstance(seen, NoAuthError):
                 unreadable.append(joined(self._root, path))
-            elif isinstance(seen, Look) and seen.stat.ephemeralOwner and path:
+            elif isinstance(seen, ZooKeeperError):
+                deleted.append(path)
+            elif seen.stat.ephemeralOwner and path:
                 ephemerals += 1
-            elif isinstance(seen, Look) and seen.stat.czxid <= self._until:
+            elif not await self._is_copy(path, seen.stat):
                 batch.append(TransferNode(path, seen.data, seen.acl, creates_of(seen.stat)))
                 if seen.stat.numChildren:
                     parents.append(path)
         lists = await answers([client.children(joined(self._root, path)) for path in parents], NoNodeError, NoAuthError)
-        children = [
-            f"{path}/{name}" for path, names in zip(parents, lists, strict=True) if isinstance(names, list)
-            for name in names
-        ]  # fmt: skip
+        children = []
+        for path, names in zip(parents, lists, strict=True):
+            if isinstance(names, list):
+                children += [f"{path}/{name}" for name in names]
+            elif isinstance(names, NoAuthError):
+                unreadable.append(joined(self._root, path))
+            else:
+                deleted.append(path)
+                batch = [node for node in batch if node.path != path]
         self.ephemerals += ephemerals  # added only now, because the requests above may have been repeated
         self.unreadable += unreadable
+        self.deleted += deleted
         return batch, [path for path in children if client.add_chroot(joined(self._root, path)) != SYSTEM]
+
+    async def _is_copy(self, path: str, stat: r.Stat) -> bool:
+        """Return whether a node is the root of the target: path and Stat are the same."""
+        if self._copy is None or not path or joined(self._root, path) != self._copy[1]:
+            return False
+        return bool(stat == await self._copy[0].exists(self._copy[1]))

@@ -22,9 +22,11 @@ from ...protocol.errors import (
     NoAuthError,
     NodeExistsError,
     NoNodeError,
+    RuntimeInconsistencyError,
     SessionExpiredError,
     ZooKeeperError,
 )
+from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from .node import TransferNode, joined
 from .source import NO_PERMISSION, Look, Source, creates_of, look, retried
@@ -110,14 +112,18 @@ class Target:
         self._root = root
         self._dry_run = dry_run
         self._counters: dict[str, int] = {}
+        self._planned: dict[str, TransferNode] = {}  # nodes that a dry run would have created, without their data
         self.outcome = Outcome()
 
     async def begin(self) -> None:
         """Create the parents of the root."""
-        above = paths.parent(self._root) if self._root != "/" else "/"
-        if above == "/" or self._dry_run or await retried(self._client, lambda: self._client.exists(above)) is not None:
-            return
-        await retried(self._client, lambda: self._client.ensure_path(above))
+        client, above = self._client, self._root
+        while (above := paths.parent(above)) != "/":
+            if await retried(client, lambda above=above: client.exists(above)) is not None:  # type: ignore[misc]
+                break
+            self._planned[above] = TransferNode(above, b"")
+        if self._planned and not self._dry_run:
+            await retried(client, lambda: client.ensure_path(next(iter(self._planned))))
 
     async def write(self, batch: list[TransferNode]) -> None:
         """Write nodes, in order."""
@@ -144,24 +150,33 @@ class Target:
             if isinstance(seen, NoAuthError):
                 failed[path] = NO_PERMISSION
                 continue
+            if isinstance(seen, Look) and seen.stat.ephemeralOwner:
+                failed[path] = f"an ephemeral node of session {hexadecimal(seen.stat.ephemeralOwner)}"
+                continue
             if isinstance(seen, ZooKeeperError):
                 writes = [self._create(path, node)]
                 created[path] = node
             elif writes := self._changes(path, node, seen):
                 changed.append(path)
-            if not self._dry_run:
+            if self._dry_run:
+                calls += [self._rehearse(path, write) for write in writes if write[0] != OpCode.SET_ACL]
+                if path in created:
+                    self._planned[path] = node._replace(data=b"")
+            else:
                 try:
                     calls += [client.call(*write) for write in writes]
                 except ValueError as error:  # the request is longer than max_request
                     failed[path] = str(error).removeprefix(f"{path}: ")
                     continue
-                written += [path] * len(writes)
+            written += [path] * (len(calls) - len(written))
         appeared: list[TransferNode] = []
         for path, reply in zip(written, await answers(calls, ZooKeeperError), strict=True):
             if isinstance(reply, ConnectionLossError | SessionExpiredError):
                 raise reply
             if isinstance(reply, NodeExistsError):
                 appeared.append(created.pop(path))
+            elif isinstance(reply, str):
+                failed[path] = reply
             elif isinstance(reply, ZooKeeperError):
                 failed[path] = NO_PERMISSION if isinstance(reply, NoAuthError) else ErrorCode(reply.code).name
         outcome = self.outcome  # counted only now, because everything above may run again
@@ -170,6 +185,34 @@ class Target:
         outcome.same += len(batch) - len(appeared) - len({*created, *changed, *failed})
         outcome.failed |= failed
         return appeared
+
+    async def _rehearse(self, path: str, write: tuple[OpCode, Any]) -> str | None:
+        """Try a write in a transaction that always fails, because its last operation checks a version.
+
+        Returns:
+            The reason why the request cannot be sent; None if the write would succeed.
+
+        Raises:
+            ZooKeeperError: The write would fail with this error.
+        """
+        transaction = self._client.transaction()
+        above = paths.parent(path) if path != "/" else "/"
+        missing = []
+        while above in self._planned:
+            missing.append(above)
+            above = paths.parent(above)
+        for parent in reversed(missing):
+            transaction._add(*self._create(parent, self._planned[parent]), parent)  # noqa: SLF001 - takes any ACL list
+        transaction._add(*write, path)  # noqa: SLF001
+        transaction.check(path, (1 << 31) - 1)
+        try:
+            await transaction.commit()
+        except ValueError as error:  # the request is longer than max_request
+            return str(error).partition(": ")[2]
+        except ZooKeeperError:
+            if not transaction.results or isinstance(transaction.results[-1], RuntimeInconsistencyError):
+                raise  # an earlier operation failed
+        return None
 
     def _create(self, path: str, node: TransferNode) -> tuple[OpCode, Any]:
         new = NewNode.of(False, False, node.container, None)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zoolet.cli.transfer.files import FileError, Writer, read
 from zoolet.cli.transfer.node import TransferNode
+from zoolet.protocol.acl import ACL, Id
 from zoolet.protocol.enums import MAX_TTL
-from zoolet.protocol.node_json import NodeJsonError, node_of
+from zoolet.protocol.node_json import JsonNode, NodeJsonError, node_json, node_of
 from zoolet.testing import Server, Znode
 
 WRONG: list[tuple[float | None, bool, int]] = [
@@ -39,3 +43,13 @@ def test_json_dumps_and_tests_refuse_same_input(
     writer.temporary.rename(tmp_path / "dump")
     with pytest.raises(FileError, match="an invalid node"):
         list(read(tmp_path / "dump"))
+
+
+IDS = st.builds(Id, st.just("x509"), st.text())
+
+
+@given(st.lists(st.builds(ACL, st.integers(-(1 << 31), (1 << 31) - 1), IDS), min_size=1))
+def test_json_keeps_any_acl(entries: list[ACL]) -> None:
+    node = JsonNode(b"", tuple(entries))
+
+    assert node_of(json.loads(json.dumps(node_json(node))), "/a")[0] == node

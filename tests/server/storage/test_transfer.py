@@ -195,6 +195,8 @@ async def test_ephemeral_nodes_of_missing_sessions_are_deleted() -> None:
         (Snapshot(1, [ROOT, ROOT._replace(path="/e", owner=5), ROOT._replace(path="/e/c")]), "below an ephemeral"),
         (b"".join(snapshots.encode(Snapshot(1, [ROOT]))) + b"JUNK", "unexpected data after the end"),
         (2 * b"".join(snapshots.encode(Snapshot(1, [ROOT]))), "unexpected data after the end"),
+        (2 * b"".join(snapshots.encode(Snapshot(1, [ROOT]), last_zxid=False)), "checksum mismatch"),
+        (2 * b"".join(snapshots.encode(Snapshot(1, [ROOT]), digest=False, last_zxid=False)), "checksum mismatch"),
         (Snapshot(1, [ROOT], sessions={5: 0}), "timeout of 0"),
         (Snapshot(1, [ROOT._replace(acl=9)]), "ACL list"),
     ],
