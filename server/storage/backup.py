@@ -21,7 +21,7 @@ from . import layout
 from .directory import DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
-from .lock import note_unclean_end, noted_session
+from .lock import note_unclean_end, noted
 from .recovery import Recovered, recover
 from .txnlog import Log
 
@@ -70,11 +70,12 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
     folder = target / layout.INCOMPLETE
     try:
         engine, recovered, left_out = _copy_usable(path, folder, log_path)
+        source.check_complete(recovered.zxid)
         root = source.folder.parent if source.folder.name == layout.SUBFOLDER else source.folder
         if (key := root / layout.KEY).is_file():
             with key.open("rb") as file:
                 _copy(file, target / layout.KEY)
-        note_unclean_end(folder, noted_session(source.folder))
+        note_unclean_end(folder, noted(source.folder, "session"))
         Disk().sync_folder(folder)
         files = list(folder.iterdir())
         size = sum(file.stat().st_size for file in files)

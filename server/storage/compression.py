@@ -5,11 +5,8 @@
     .gz       a gzip stream
     .snappy   "\\x82SNAPPY\\0", int version, int compatible version, then blocks: int length, compressed bytes
 
-The bytes of a snappy block are the size of its content, as a varint, and then elements. The lower two bits of the first
-byte of an element are its kind:
-
-- 0: literal bytes, with their number minus one in the upper bits, or in the next one to four bytes.
-- 1, 2, 3: a copy of earlier output, with its distance in 11, 16 or 32 bits.
+A compressed block of snappy starts with the size of its content, as a varint. Then it contains elements: literal bytes,
+or a copy of earlier output, given by its distance.
 
 Source: SnapStream; SnappyOutputStream of snappy-java; format_description.txt of snappy.
 """
@@ -18,7 +15,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,10 +26,8 @@ SUFFIXES: Final = ("", ".gz", ".snappy")
 """The suffixes of snapshots."""
 PIECE: Final = 1 << 20
 """Maximum number of bytes that are read in one step."""
-SNAPPY: Final = b"\x82SNAPPY\0"
-"""The first bytes of a file in snappy-java's format."""
-_HEADER: Final = struct.Struct(">8sii")
-_LENGTH: Final = struct.Struct(">i")
+SNAPPY: Final = b"\x82SNAPPY\0" + bytes((0, 0, 0, 1)) * 2
+"""The header of snappy-java."""
 MAX_BLOCK: Final = 1 << 26
 """Maximum size of a snappy block after decompression, in bytes. ZooKeeper's blocks have 32 KiB."""
 
@@ -54,27 +48,23 @@ def pieces(path: Path) -> Iterator[bytes]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             while piece := stream.read(PIECE):
                 yield piece
-    except (OSError, EOFError, zlib.error) as error:
-        if path.suffix != ".gz" or isinstance(error, FileNotFoundError):
-            raise
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise StorageError(str(path), f"the gzip stream is damaged: {error}") from None
 
 
 def _snappy(file: BinaryIO, where: str) -> Iterator[bytes]:
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    header = file.read(_HEADER.size)
-    if len(header) < _HEADER.size or not header.startswith(SNAPPY):
+    if file.read(len(SNAPPY)) != SNAPPY:
         raise StorageError(where, "the snappy stream is damaged: the file does not start with a header of snappy-java")
-    while prefix := file.read(_LENGTH.size):
-        at = file.tell()
-        length = _LENGTH.unpack(prefix)[0] if len(prefix) == _LENGTH.size else -1
-        if not 0 < length <= size - at:
-            raise StorageError(where, f"the snappy stream is damaged: no complete block at byte {at - len(prefix)}")
+    while prefix := file.read(4):
+        at, length = file.tell(), int.from_bytes(prefix)
         try:
+            if len(prefix) < 4 or length > size - at:
+                raise ValueError("it is incomplete")
             yield _block(file.read(length))
         except (ValueError, IndexError) as error:
-            raise StorageError(where, f"the snappy stream is damaged: {error} in the block at byte {at}") from None
+            raise StorageError(where, f"the snappy stream is damaged in the block at byte {at}: {error}") from None
 
 
 def _block(data: bytes) -> bytes:
@@ -91,34 +81,24 @@ def _block(data: bytes) -> bytes:
         if data[at - 1] < 0x80:
             break
         if size > MAX_BLOCK or at > 4:
-            raise ValueError("invalid size")
+            raise ValueError("its size is invalid")
     out = bytearray()
-    while at < len(data):
-        tag = data[at]
-        at += 1
-        if not tag & 3:
-            count = (tag >> 2) + 1
-            if count > 60:
-                extra = count - 60
-                count = int.from_bytes(data[at : at + extra], "little") + 1
-                at += extra
+    while at < len(data) and len(out) <= size:
+        upper, kind = divmod(data[at], 4)
+        width = (max(0, upper - 59), 1, 2, 4)[kind]
+        number = int.from_bytes(data[at + 1 : at + 1 + width], "little")
+        at += 1 + width
+        if kind == 0:
+            count = (number if width else upper) + 1
             out += data[at : at + count]
             at += count
-        else:
-            if tag & 3 == 1:
-                count, distance = (tag >> 2 & 7) + 4, tag >> 5 << 8 | data[at]
-                at += 1
-            else:
-                width = 2 if tag & 3 == 2 else 4
-                count, distance = (tag >> 2) + 1, int.from_bytes(data[at : at + width], "little")
-                at += width
-            if not 0 < distance <= len(out):
-                raise ValueError(f"a copy from a distance of {distance} bytes")
-            start = len(out) - distance
-            found = out[start : start + count]
-            out += (found * (count // len(found) + 1))[:count]  # a copy may overlap its own output
-        if len(out) > size:
-            break
+            continue
+        count, distance = ((upper & 7) + 4, upper >> 3 << 8 | number) if kind == 1 else (upper + 1, number)
+        if not 0 < distance <= len(out):
+            raise ValueError(f"a copy has a distance of {distance} bytes")
+        start = len(out) - distance
+        found = out[start : start + count]
+        out += (found * (count // len(found) + 1))[:count]  # a copy may overlap its own output
     if len(out) != size or at != len(data):
-        raise ValueError(f"expected {size} bytes")
+        raise ValueError(f"its content does not have {size} bytes")
     return bytes(out)

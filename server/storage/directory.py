@@ -25,7 +25,8 @@ from . import snapshot as snapshots
 from .compression import SUFFIXES, pieces
 from .disk import Disk
 from .errors import StorageError
-from .layout import PRIVATE, folder_in, log_path_of, write_file
+from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, log_path_of, write_file
+from .lock import noted
 from .snapshot import Snapshot
 from .txnlog import Log, LogEntry
 
@@ -119,12 +120,13 @@ class DataDir:
         snapshots: The snapshots by zxid, the newest first.
         logs: The logs by the zxid of their first transaction, the oldest first.
         problems: Descriptions of the snapshots and transactions that were not used.
-        notes: Descriptions of damage that is ignored, because a snapshot contains the damaged transactions.
+        notes: Descriptions of damage that costs no transaction.
         rejected: The unusable snapshots.
         remainder: The bytes after the valid part of the last log; None if no log was read.
         seen: The last zxid that the selected snapshot may have seen.
         is_live: Whether a server is writing the last log. An incomplete end is then not a problem.
         trusts_empty: Whether logs without a snapshot contain all transactions.
+        stopped_at: The last zxid of the previous server, if it stopped cleanly; 0 if it is unknown.
         cuts: The positions where logs end for this object, if that is before the ends of the files.
     """
 
@@ -140,6 +142,7 @@ class DataDir:
     seen: int = 0
     is_live: bool = False
     trusts_empty: bool = False
+    stopped_at: int = 0
     cuts: dict[Path, int] = field(default_factory=dict)
 
     @classmethod
@@ -156,7 +159,9 @@ class DataDir:
         """
         folder = folder_in(Path(path))
         log_path = log_path_of(Path(path), log_path)
-        return cls.within(folder, folder if log_path is None else folder_in(Path(log_path)), Path(path))
+        directory = cls.within(folder, folder if log_path is None else folder_in(Path(log_path)), Path(path))
+        directory.stopped_at = noted(folder, "zxid")
+        return directory
 
     @classmethod
     def within(cls, folder: Path, log_folder: Path | None = None, path: Path | None = None) -> DataDir:
@@ -208,6 +213,7 @@ class DataDir:
             return may_have_seen[1]
         if 0 in self.snapshots and snapshots.is_truncated(self.snapshots[0]):
             self.rejected.remove(self.snapshots[0])  # until a new snapshot is written, it stands for the empty tree
+            self.notes.append(self.problems.pop())
             return None
         if self.snapshots:
             raise StorageError(str(self.path), f"no snapshot can be used; {'; '.join(self.problems)}")
@@ -271,6 +277,20 @@ class DataDir:
             if (log.incomplete or size) and not (self.is_live and path is paths[-1]):
                 cut = f"{path}: the log ends at byte {log.end}; {size} bytes after it are ignored"
                 self.problems.append(cut)
+
+    def check_complete(self, last: int) -> None:
+        """Check that the files contain everything up to the clean shutdown of the previous server.
+
+        Args:
+            last: The last zxid in the files.
+
+        Raises:
+            StorageError: The files end earlier.
+        """
+        if last < self.stopped_at:
+            hint = f"if you restored older files on purpose, delete {SUBFOLDER}/{LOCK}"
+            reason = f"the previous server stopped at 0x{self.stopped_at:x}, but the files end with 0x{last:x}"
+            raise StorageError(str(self.path), f"{reason}: a log is missing; {hint}")
 
     def set_aside(self, disk: Disk) -> None:
         """Rename the unusable snapshots, so that no server combines them with transactions that are logged later."""

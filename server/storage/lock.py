@@ -64,11 +64,6 @@ class Lock:
             self.release()
             raise
 
-    @property
-    def name(self) -> str:
-        """The name of the lock's file."""
-        return self._path.name
-
     def note_session(self, session_id: int) -> None:
         """Note the highest session id that was assigned, safe from a power failure. The server keeps running.
 
@@ -112,13 +107,18 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def noted_session(folder: Path) -> int:
-    """Return the highest session id noted in a directory, even if it is in use; 0 for none."""
+def noted(folder: Path, fact: str) -> int:
+    """Return a number from the notes in a directory, even if it is in use; 0 for none.
+
+    Args:
+        folder: The directory.
+        fact: ``zxid``, the last zxid of a server that has stopped cleanly, or ``session``, the highest session id.
+    """
     try:
         text = (folder / LOCK).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    return int(dict(_FACT.findall(text)).get("session", 0))
+    return int(dict(_FACT.findall(text)).get(fact, 0))
 
 
 def note_unclean_end(folder: Path, session_id: int) -> None:

@@ -66,6 +66,7 @@ class OpenDirectory:
                 self._locks.append(Lock(noted / layout.SUBFOLDER, self.disk))
             self.directory = DataDir.find(paths[0], self._log_path)
             self.directory.trusts_empty = settings.trust_empty
+            self.directory.stopped_at = self._locks[0].zxid  # the lock has replaced the note
         except BaseException:
             self.release()
             raise
@@ -101,7 +102,7 @@ class OpenDirectory:
                 raise
             hint = f"to see what a repair would give up, run: zoolet datadir repair {directory.path} --dry-run"
             raise StorageError(error.where, f"{error.reason}; {hint}") from None
-        self._check_complete(engine)
+        engine.sessions.skip_id(self._locks[0].session_id)
         self._use_passwords(engine)
         directory.set_aside(disk)
         if directory.remainder is not None:
@@ -199,22 +200,6 @@ class OpenDirectory:
         """Write a snapshot of a directory that has none, because ZooKeeper does not use a log without a snapshot."""
         path = self.directory.folder / f"snapshot.{engine.zxid:x}"
         layout.write_file(self.disk, path, b"".join(snapshots.encode(live.snapshot_of(engine))))
-
-    def _check_complete(self, engine: Engine) -> None:
-        """Check that the files contain everything up to the clean shutdown of the previous server.
-
-        Raises:
-            StorageError: The files end earlier.
-        """
-        lock = self._locks[0]
-        engine.sessions.skip_id(lock.session_id)
-        last = engine.zxid if self.directory.snapshots or self.directory.logs else 0
-        if last < lock.zxid:
-            hint = f"if you restored older files on purpose, delete {layout.SUBFOLDER}/{layout.LOCK}"
-            reason = (
-                f"the previous server stopped at 0x{lock.zxid:x}, but the files end with 0x{last:x}: a log is missing"
-            )
-            raise StorageError(str(self.directory.path), f"{reason}; {hint}")
 
     def _begin_epoch(self, engine: Engine) -> None:
         """Continue with the zxids of a new epoch, so that no zxid is used twice if writes were lost.

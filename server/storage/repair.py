@@ -15,7 +15,7 @@ from ..core.journal import changes_of
 from .directory import MAX_ZXID, DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
-from .layout import PRIVATE, SUBFOLDER
+from .layout import LOCK, PRIVATE, SUBFOLDER
 from .lock import Lock, is_locked
 from .txnlog import Log
 
@@ -27,16 +27,24 @@ class _Plan(NamedTuple):
     """The changes of a repair.
 
     Args:
-        aside: The logs that are set aside, the last one first.
+        aside: The logs that are set aside, with their new names, the last one first.
         cuts: The logs that are truncated, with their new sizes.
-        last: The last zxid that a server finds after the repair; 0 for none.
-        notes: Descriptions of damage that is ignored.
+        last: The last zxid that a server finds after the repair.
     """
 
-    aside: list[Path]
+    aside: dict[Path, Path]
     cuts: dict[Path, int]
     last: int
-    notes: list[str]
+
+    def lines(self, stopped_at: int) -> list[str]:
+        """Return a line for each change. The previous server stopped cleanly at a zxid, or 0."""
+        lines = [f"{log}: renamed to {aside.name}" for log, aside in self.aside.items()]
+        for log, size in self.cuts.items():
+            rest = f"{PRIVATE}remainder-{log.name}-at-{size}"
+            lines.append(f"{log}: truncated at byte {size}; the rest is in {rest}")
+        if self.last < stopped_at:
+            lines.append(f"{SUBFOLDER}/{LOCK}: abandoned the transactions up to 0x{stopped_at:x}")
+        return lines
 
 
 def repair(
@@ -66,31 +74,28 @@ def repair(
         OSError: A file cannot be read or written.
     """
     disk = disk or Disk()
-    directory = _find(path, log_path, trusts_empty)
+    directory = DataDir.find(path, log_path)
+    directory.trusts_empty = trusts_empty
     if dry_run:
         if is_locked(directory.folder):
             raise StorageError(str(path), "a server is using this directory")
-        plan = _plan(directory, report)
-        return [*map(_set_aside, plan.aside), *(_truncated(log, size) for log, size in plan.cuts.items())]
+        return _plan(directory, report).lines(directory.stopped_at)
     lock = Lock(directory.folder)
     try:
         plan = _plan(directory, report)
-        lines = [_set_aside(log, disk) for log in plan.aside]
+        for log, aside in plan.aside.items():
+            disk.rename(log, aside)
+            disk.sync_folder(log.parent)
         for log, size in plan.cuts.items():
-            lines.append(_truncated(log, size))
             Remainder(log, size, Log.open(log).tail_size(size)).cut_off(disk)
-        lines += _note_end(lock, plan.last, is_whole=not lines)
+        # Without this note, the next server starts a new epoch, which never reuses a zxid of an abandoned transaction.
+        if lock.was_clean and not plan.lines(lock.zxid):
+            lock.note_clean_end(lock.zxid, lock.session_id)
     except BaseException:
         lock.undo()  # the notes of the last server still apply
         raise
     lock.release()
-    return lines
-
-
-def _find(path: Path, log_path: Path | None, trusts_empty: bool) -> DataDir:
-    directory = DataDir.find(path, log_path)
-    directory.trusts_empty = trusts_empty
-    return directory
+    return plan.lines(lock.zxid)
 
 
 def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
@@ -121,7 +126,9 @@ def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
         report(note)
     if aside or cuts:
         report(_loss([*cuts, *reversed(aside)], last))
-    return _Plan(aside, cuts, last, attempt.notes)
+    elif last < directory.stopped_at:
+        report(f"gives up the transactions 0x{last + 1:x} to 0x{directory.stopped_at:x}, which are not in the files")
+    return _Plan({log: log.with_name(f"{PRIVATE}unusable-{log.name}") for log in aside}, cuts, last)
 
 
 def _end_of(log: Log, last: int) -> int:
@@ -158,25 +165,3 @@ def _readable(log: Path) -> Iterator[tuple[int, list[str]]]:
     with suppress(StorageError):
         for entry in Log.open(log, MAX_ZXID):
             yield entry.header.zxid, [path for _, path, _ in changes_of(entry.records)]
-
-
-def _truncated(log: Path, size: int) -> str:
-    return f"{log}: truncated at byte {size}; the rest is in {PRIVATE}remainder-{log.name}-at-{size}"
-
-
-def _set_aside(path: Path, disk: Disk | None = None) -> str:
-    aside = path.with_name(f"{PRIVATE}unusable-{path.name}")
-    if disk is not None:
-        disk.rename(path, aside)
-        disk.sync_folder(path.parent)
-    return f"{path}: renamed to {aside.name}"
-
-
-def _note_end(lock: Lock, last: int, *, is_whole: bool) -> list[str]:
-    """Note where the files end, if a server stopped cleanly there. Otherwise the next server starts a new epoch, which
-    never reuses a zxid of an abandoned transaction.
-    """
-    was_complete = last >= lock.zxid
-    if lock.was_clean and was_complete and is_whole:
-        lock.note_clean_end(lock.zxid, lock.session_id)
-    return [] if was_complete else [f"{SUBFOLDER}/{lock.name}: abandoned the transactions up to 0x{lock.zxid:x}"]

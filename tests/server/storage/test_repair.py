@@ -188,3 +188,26 @@ def test_commands_take_logs_without_snapshot_if_trusted(tmp_path: Path, capsys: 
 def test_directory_without_data_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
     assert main(["datadir", action, str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"zoolet datadir: no snapshots or transaction logs in {tmp_path}\n"
+
+
+async def test_commands_agree_with_server_after_loss_of_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
+        await client.create("/a", b"")
+    directory = DataDir.find(tmp_path)
+    next(iter(directory.logs.values())).write_bytes(b"")
+    reason = f"the previous server stopped at 0x{directory.stopped_at:x}"
+
+    with pytest.raises(StorageError, match=reason):
+        async with StoredServer(tmp_path):
+            pass
+    directory = DataDir.find(tmp_path)
+    commands = [["datadir", action, str(tmp_path)] for action in ("show", "verify", "export")]
+    for words in (*commands, ["backup", str(tmp_path), str(tmp_path / "copy")]):
+        assert main(words) == 1
+        captured = capsys.readouterr()
+        assert reason in captured.out + captured.err
+    for options in (["--dry-run"], []):
+        assert main(["datadir", "repair", str(tmp_path), *options]) == 0
+        assert f"to 0x{directory.stopped_at:x}, which are not in the files\n" in capsys.readouterr().out
+    async with StoredServer(tmp_path) as server:
+        assert server.engine.tree.get("/a") is None
