@@ -26,13 +26,15 @@ from ..server.storage.txnlog import Log
 from .options import OptionError
 from .usage import add_example
 
+Find = Callable[[], DataDir]
+"""Returns the files at present."""
 ACTIONS: Final = """\
 show: summarize the state that a server would load;
 verify: check every file;
 export: print the tree as JSON, for zoolet run --load;
 repair: truncate the logs at the first damaged record,
 and keep the rest in a separate file"""
-DRY_RUN: Final = "with repair: show what it would do and give up, and change nothing"
+DRY_RUN: Final = "with repair: list the repairs and the transactions that would be lost, without changing files"
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,43 +54,41 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
-    jobs: dict[str, Callable[[DataDir], int]] = {"show": _show, "verify": _verify, "export": _export}
+    jobs: dict[str, Callable[[Find], int]] = {"show": _show, "verify": _verify, "export": _export}
     if missing := [path for path in (options.directory, options.log_dir) if path and not Path(path).exists()]:
         raise ConfigError(f"{missing[0]} does not exist")
     if options.dry_run and options.what != "repair":
         raise OptionError(f"--dry-run is only for repair, not for {options.what}")
     trusts_empty = build(parse_definitions(definitions, "command line")).storage.trust_empty
-    directory = _find(options.directory, options.log_dir, trusts_empty)
+
+    def find() -> DataDir:
+        directory = DataDir.find(options.directory, options.log_dir)
+        directory.is_live = is_locked(directory.log_folder)
+        directory.trusts_empty = trusts_empty
+        return directory
+
+    directory = find()
     if not directory.snapshots and not directory.logs:
         raise StorageError("", f"no snapshots or transaction logs in {options.directory}")
     if options.what == "repair":
         return _repair(options, trusts_empty)
-    return jobs[options.what](directory)
+    return jobs[options.what](find)
 
 
-def _find(path: str | Path, log_path: str | Path | None, trusts_empty: bool) -> DataDir:
-    directory = DataDir.find(path, log_path)
-    directory.is_live = is_locked(directory.log_folder)
-    directory.trusts_empty = trusts_empty
-    return directory
-
-
-def _recover(directory: DataDir) -> tuple[Engine, Recovered]:
+def _recover(find: Find) -> tuple[Engine, DataDir, Recovered]:
     """Load the state; retry if a running server purges files in the meantime."""
     tries = TRIES
     while True:
-        engine = Engine(build().settings, rng=Random(0))
+        engine, directory = Engine(build().settings, rng=Random(0)), find()
         try:
-            return engine, recover(engine, directory, lenient=True)
+            return engine, directory, recover(engine, directory, lenient=True)
         except FileNotFoundError:
             if not (tries := tries - 1):
                 raise
-            logs = None if directory.log_folder == directory.folder else directory.log_folder
-            directory = _find(directory.path, logs, directory.trusts_empty)
 
 
-def _show(directory: DataDir) -> int:
-    engine, recovered = _recover(directory)
+def _show(find: Find) -> int:
+    engine, directory, recovered = _recover(find)
     tree = engine.tree
     ephemerals = sum(map(len, tree.ephemerals.values()))
     print(f"zxid            0x{recovered.zxid:x}")
@@ -106,15 +106,15 @@ def _show(directory: DataDir) -> int:
     return 1 if recovered.problems else 0
 
 
-def _verify(directory: DataDir) -> int:
-    wrong = 0
+def _verify(find: Find) -> int:
+    wrong, directory = 0, find()
     for zxid, file in directory.snapshots.items():
         wrong += _check(file, lambda file=file, zxid=zxid: _snapshot(file, zxid))  # type: ignore[misc]
     last = max(directory.logs, default=0) if directory.is_live else None
     for zxid, file in directory.logs.items():
         wrong += _check(file, lambda file=file, zxid=zxid: _log(file, is_live=zxid == last))  # type: ignore[misc]
     try:
-        engine, recovered = _recover(directory)
+        engine, _, recovered = _recover(find)
     except StorageError as error:
         print(f"a server would not start: {error}")
         return 1
@@ -139,11 +139,8 @@ def _check(file: Path, look: Callable[[], str]) -> bool:
 
 def _snapshot(file: Path, zxid: int) -> str:
     found = snapshots.parse(read(file), zxid, str(file))
-    text = f"{len(found.nodes) + 1} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
-    if found.digest is not None and found.digest != found.computed_digest():
-        # This is not damage: ZooKeeper changes the tree during the writing, and at zxid 0, its digest lacks some nodes.
-        text += "; its digest is of a different state"
-    return text
+    # The digest is not compared. ZooKeeper's may be of a different state, because the tree changes during the writing.
+    return f"{len(found.nodes) + 1} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
 
 
 def _log(file: Path, *, is_live: bool) -> str:
@@ -167,12 +164,13 @@ def _repair(options: argparse.Namespace, trusts_empty: bool) -> int:
     return 0
 
 
-def _export(directory: DataDir) -> int:
-    engine, recovered = _recover(directory)
+def _export(find: Find) -> int:
+    engine, _, recovered = _recover(find)
     left_out = sum(map(len, engine.tree.ephemerals.values()))
     nodes = {}
     for at, node in engine.tree.walk():
-        if at != "/" and not is_session(node.owner) and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
+        is_default = at == "/" and not node.data and not node.acl
+        if not is_default and not is_session(node.owner) and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
             kept = [child for child in node.children.nodes() if not is_session(child.owner)] if node.children else []
             ttl = node.ttl()
             acl = engine.acls.list(node.acl)

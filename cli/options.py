@@ -133,15 +133,11 @@ def max_request_of(options: argparse.Namespace) -> int:
     Raises:
         OptionError: CLIENT_JVMFLAGS contains an invalid size.
     """
-    if (given := getattr(options, "max_request", None)) is not None:
-        return int(given)
-    flags = re.findall(r"(?:^|\s)-Djute\.maxbuffer=(\S*)", os.environ.get("CLIENT_JVMFLAGS", ""))
-    if not flags:
-        return MAX_FRAME
+    *_, size = str(MAX_FRAME), *re.findall(r"-Djute\.maxbuffer=(\S*)", os.environ.get("CLIENT_JVMFLAGS", ""))
     try:
-        return max(100, int(flags[-1], 0))
+        return getattr(options, "max_request", None) or max(100, int(size, 0))
     except ValueError:
-        raise OptionError(f"CLIENT_JVMFLAGS: jute.maxbuffer must be a number of bytes, not {flags[-1]!r}") from None
+        raise OptionError(f"CLIENT_JVMFLAGS: jute.maxbuffer must be a number of bytes, not {size!r}") from None
 
 
 def add_tls(parser: argparse.ArgumentParser) -> None:
@@ -235,15 +231,10 @@ def client_of(
     """
     from ..client.client import Client
 
-    auth = auth_of(options)
+    auth, size = auth_of(options), max_request_of(options)
     try:
         return Client(
-            servers,
-            options.timeout,
-            operation_timeout=operation_timeout,
-            auth=auth,
-            tls=tls,
-            max_request=max_request_of(options),
+            servers, options.timeout, operation_timeout=operation_timeout, auth=auth, tls=tls, max_request=size
         )
     except ValueError as error:
         raise OptionError(str(error)) from None

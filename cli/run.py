@@ -93,11 +93,12 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
 
 
 def _read_tree(file: str) -> dict[str, Any]:
+    from ..protocol.node_json import unique
     from ..testing.control.values import UsageError, tree_of
 
     try:
         with open(file, encoding="utf-8") as stream:
-            return tree_of(json.load(stream))
+            return tree_of(json.load(stream, object_pairs_hook=unique))
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from None
     except UsageError as error:

@@ -74,7 +74,7 @@ def whole_number(low: int | None = None, high: int | None = None) -> Callable[[s
 
     The function raises an ArgumentTypeError unless the number is from *low* to *high*. Without *low*, it accepts all.
     """
-    expected = "a whole number" if low is None else f"a whole number from {low} to {high}"
+    expected = "a whole number" if low is None else f"a whole number from {low}" + f" to {high}" * (high is not None)
 
     def convert(text: str) -> int:
         try:

@@ -66,6 +66,19 @@ def data_of(value: object) -> bytes | None:
     raise NodeJsonError(f'data must be text, null, or {{"base64": "..."}}, not {value!r}')
 
 
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of a JSON object, as *object_pairs_hook* of the parser.
+
+    Raises:
+        NodeJsonError: A name occurs twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise NodeJsonError(f"{max(names, key=names.count)} occurs twice")
+    return found
+
+
 def check_tree(value: object, path: str = "") -> dict[str, Any]:
     """Return *value* if it describes the nodes below a path, by path or name.
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
 
 HOSTS: Final = "servers, as HOST:PORT,HOST:PORT, and the root of the tree (default /)"
 GOES_ON: Final = "; run the same command again to continue"
+UNREADABLE: Final = "and the nodes below could not be read"
 MAX_NAMED: Final = 5
 """Maximum number of nodes in an error message."""
 
@@ -147,7 +148,7 @@ async def _dump(options: argparse.Namespace) -> int:
     if not named:
         text = f"{options.file} was not replaced; the nodes that could be read are in {writer.temporary}"
         print(f"zoolet dump: {text}", file=sys.stderr)
-    return _complain("dump", "could not be read", dict.fromkeys(source.unreadable, NO_PERMISSION))
+    return _complain("dump", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
 
 
 async def _load(options: argparse.Namespace) -> int:
@@ -217,7 +218,7 @@ async def _push(options: argparse.Namespace) -> int:
             target = Target(target_client, target_root, dry_run=options.dry_run)
             with Progress("pushing") as progress:
                 await copy(source, target, progress.show)
-    wrong = _complain("push", "could not be read", dict.fromkeys(source.unreadable, NO_PERMISSION))
+    wrong = _complain("push", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
     return max(wrong, _report("push", target, options, source))
 
 
@@ -252,7 +253,7 @@ def _left_out(source: Source) -> str:
     text = f"; {_nodes(source.ephemerals).replace('node', 'ephemeral node')} left out" if source.ephemerals else ""
     if source.deleted:
         text += f"; {_nodes(len(source.deleted))} deleted during the transfer: {_first(source.deleted)}"
-    return text
+    return f"{text}; the target itself left out" if source.has_copy else text
 
 
 def _first(texts: list[str]) -> str:

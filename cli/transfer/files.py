@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
-from ...protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, node_of
+from ...protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, node_of, unique
 from ...protocol.node_spec import node_problem
 from .node import TransferNode, problem_of
 
@@ -124,7 +124,9 @@ class Writer:
             complete: Whether all nodes could be read. If not, an existing file is not replaced.
         """
         if self._is_json:
-            self._stream.write(json.dumps(self._tree(), indent=1, ensure_ascii=False).encode() + b"\n")
+            tree = self._tree()
+            self.nodes = len(tree)
+            self._stream.write(json.dumps(tree, indent=1, ensure_ascii=False).encode() + b"\n")
         else:
             self._pack({"nodes": self.nodes, "ephemerals": ephemerals})
         self._stream.flush()
@@ -140,7 +142,8 @@ class Writer:
         children = Counter(path.rpartition("/")[0] for path in self._kept if path)
         tree = {}
         for path, node in sorted(self._kept.items()):
-            if path or self._root != "/":  # JSON of a whole tree leaves out the root, which every server has
+            # JSON of a whole tree leaves out the root, which every server has, unless it was changed.
+            if path or self._root != "/" or node.data or node.acl not in (None, OPEN_ACL_UNSAFE):
                 created = max(0, node.creates - children[path])
                 tree[path or "/"] = node_json(JsonNode(node.data, node.acl, children_created=created))
         return tree
@@ -241,7 +244,7 @@ def _acl(value: Any) -> AclList:
 
 def _read_json(path: Path) -> Iterator[TransferNode]:
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+        tree = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise FileError(path, f"is not valid JSON: {error}") from None
     nodes: dict[str, JsonNode] = {}
@@ -262,14 +265,6 @@ def _read_json(path: Path) -> Iterator[TransferNode]:
         created = node.children_created + children.get(name, 0) if node.children_created else 0
         ttl = None if node.ttl is None else round(node.ttl * 1000)
         yield TransferNode(name, node.data, node.acl, created, ttl, node.container, name not in nodes)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = Counter(name for name, _ in pairs)
-        raise ValueError(f"{names.most_common(1)[0][0]} occurs twice")
-    return found
 
 
 def _flatten(tree: dict[str, Any], above: str, nodes: dict[str, JsonNode], implied: set[str]) -> None:

@@ -105,6 +105,7 @@ class Source:
         ephemerals: Number of ephemeral nodes that were left out.
         unreadable: Nodes that the client may not read. The nodes below them are also missing.
         deleted: Nodes that were deleted before they, or the names of their children, were read.
+        has_copy: Whether the target was left out, because it is a part of the tree.
         total: Approximate number of nodes; 0 if the server does not report it.
     """
 
@@ -115,6 +116,7 @@ class Source:
         self.ephemerals = 0
         self.unreadable: list[str] = []
         self.deleted: list[str] = []
+        self.has_copy = False
         self.total = 0
 
     async def count(self) -> None:
@@ -178,7 +180,9 @@ class Source:
         return batch, [path for path in children if client.add_chroot(joined(self._root, path)) != SYSTEM]
 
     async def _is_copy(self, path: str, stat: r.Stat) -> bool:
-        """Return whether a node is the root of the target: path and Stat are the same."""
+        """Return whether a node is the root of the target: path and creation are the same."""
         if self._copy is None or not path or joined(self._root, path) != self._copy[1]:
             return False
-        return bool(stat == await self._copy[0].exists(self._copy[1]))
+        target = await self._copy[0].exists(self._copy[1])
+        self.has_copy = target is not None and (target.czxid, target.ctime) == (stat.czxid, stat.ctime)
+        return self.has_copy

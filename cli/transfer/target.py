@@ -5,7 +5,8 @@ An interrupted transfer can therefore be repeated, and repeating a complete tran
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
@@ -22,7 +23,6 @@ from ...protocol.errors import (
     NoAuthError,
     NodeExistsError,
     NoNodeError,
-    RuntimeInconsistencyError,
     SessionExpiredError,
     ZooKeeperError,
 )
@@ -112,18 +112,24 @@ class Target:
         self._root = root
         self._dry_run = dry_run
         self._counters: dict[str, int] = {}
-        self._planned: dict[str, TransferNode] = {}  # nodes that a dry run would have created, without their data
+        self._planned: dict[str, str] = {}  # nodes that a dry run would create, each with the reason why that fails
         self.outcome = Outcome()
 
     async def begin(self) -> None:
         """Create the parents of the root."""
-        client, above = self._client, self._root
+        client, above, missing = self._client, self._root, []
         while (above := paths.parent(above)) != "/":
             if await retried(client, lambda above=above: client.exists(above)) is not None:  # type: ignore[misc]
                 break
-            self._planned[above] = TransferNode(above, b"")
-        if self._planned and not self._dry_run:
-            await retried(client, lambda: client.ensure_path(next(iter(self._planned))))
+            missing.append(above)
+        if missing and not self._dry_run:
+            await retried(client, lambda: client.ensure_path(missing[0]))
+        elif missing:
+            top = TransferNode(missing[-1], b"")
+            (answer,) = await answers(
+                [retried(client, lambda: self._rehearse(top.path, self._create(top.path, top)))], ZooKeeperError
+            )
+            self._planned = dict.fromkeys(missing, "" if answer is None else _reason(answer))
 
     async def write(self, batch: list[TransferNode]) -> None:
         """Write nodes, in order."""
@@ -158,16 +164,11 @@ class Target:
                 created[path] = node
             elif writes := self._changes(path, node, seen):
                 changed.append(path)
-            if self._dry_run:
-                calls += [self._rehearse(path, write) for write in writes if write[0] != OpCode.SET_ACL]
-                if path in created:
-                    self._planned[path] = node._replace(data=b"")
-            else:
-                try:
-                    calls += [client.call(*write) for write in writes]
-                except ValueError as error:  # the request is longer than max_request
-                    failed[path] = str(error).removeprefix(f"{path}: ")
-                    continue
+            try:
+                calls += self._calls(path, writes, created)
+            except ValueError as error:  # the request is longer than max_request
+                failed[path] = str(error).removeprefix(f"{path}: ")
+                continue
             written += [path] * (len(calls) - len(written))
         appeared: list[TransferNode] = []
         for path, reply in zip(written, await answers(calls, ZooKeeperError), strict=True):
@@ -175,10 +176,12 @@ class Target:
                 raise reply
             if isinstance(reply, NodeExistsError):
                 appeared.append(created.pop(path))
-            elif isinstance(reply, str):
-                failed[path] = reply
             elif isinstance(reply, ZooKeeperError):
-                failed[path] = NO_PERMISSION if isinstance(reply, NoAuthError) else ErrorCode(reply.code).name
+                failed[path] = _reason(reply)
+        for path in created if self._dry_run else ():  # parents first
+            if reason := failed.get(path) or self._planned.get(paths.parent(path)):
+                failed[path] = reason
+            self._planned[path] = failed.get(path, "")
         outcome = self.outcome  # counted only now, because everything above may run again
         outcome.created.add([path for path in created if path not in failed])
         outcome.changed.add([path for path in changed if path not in failed])
@@ -186,33 +189,39 @@ class Target:
         outcome.failed |= failed
         return appeared
 
-    async def _rehearse(self, path: str, write: tuple[OpCode, Any]) -> str | None:
-        """Try a write in a transaction that always fails, because its last operation checks a version.
+    def _calls(self, path: str, writes: list[tuple[OpCode, Any]], created: Container[str]) -> Iterable[Awaitable[Any]]:
+        """Return requests, or in a dry run their rehearsals, except of nodes below new nodes and of ACL lists.
 
-        Returns:
-            The reason why the request cannot be sent; None if the write would succeed.
+        Raises:
+            ValueError: A request is longer than *max_request*.
+        """
+        if not self._dry_run:
+            return [self._client.call(*write) for write in writes]
+        limit = self._client._core._max_request  # noqa: SLF001
+        for _, request in writes:
+            if (size := len(request.encode()) + 8) > limit:
+                raise ValueError(f"the request has {size} bytes; the limit is {limit} (max_request)")
+        above = paths.parent(path)
+        if path in created and (above in created or above in self._planned):
+            return []
+        return [self._rehearse(path, write) for write in writes if write[0] != OpCode.SET_ACL]
+
+    async def _rehearse(self, path: str, write: tuple[OpCode, Any]) -> None:
+        """Try a write in a transaction that always fails, because a node cannot have two versions.
 
         Raises:
             ZooKeeperError: The write would fail with this error.
         """
         transaction = self._client.transaction()
-        above = paths.parent(path) if path != "/" else "/"
-        missing = []
-        while above in self._planned:
-            missing.append(above)
-            above = paths.parent(above)
-        for parent in reversed(missing):
-            transaction._add(*self._create(parent, self._planned[parent]), parent)  # noqa: SLF001 - takes any ACL list
-        transaction._add(*write, path)  # noqa: SLF001
-        transaction.check(path, (1 << 31) - 1)
-        try:
-            await transaction.commit()
-        except ValueError as error:  # the request is longer than max_request
-            return str(error).partition(": ")[2]
-        except ZooKeeperError:
-            if not transaction.results or isinstance(transaction.results[-1], RuntimeInconsistencyError):
-                raise  # an earlier operation failed
-        return None
+        transaction._add(*write, path)  # noqa: SLF001 - takes any ACL list
+        transaction.check(path, 1)
+        transaction.check(path, 2)
+        with suppress(ValueError):  # the write is not longer than max_request, but the transaction is
+            try:
+                await transaction.commit()
+            except ZooKeeperError:
+                if not transaction.results or transaction.results[0] is not None:
+                    raise
 
     def _create(self, path: str, node: TransferNode) -> tuple[OpCode, Any]:
         new = NewNode.of(False, False, node.container, None)
@@ -265,3 +274,7 @@ class Target:
                     transaction.delete(name)
             missing -= count
         self.outcome.counters += 1
+
+
+def _reason(error: ZooKeeperError) -> str:
+    return NO_PERMISSION if isinstance(error, NoAuthError) else ErrorCode(error.code).name

@@ -28,7 +28,7 @@ PIECE: Final = 1 << 20
 """Maximum number of bytes that are read in one step."""
 SNAPPY: Final = b"\x82SNAPPY\0" + bytes((0, 0, 0, 1)) * 2
 """The header of snappy-java."""
-MAX_BLOCK: Final = 1 << 26
+MAX_BLOCK: Final = 1 << 20
 """Maximum size of a snappy block after decompression, in bytes. ZooKeeper's blocks have 32 KiB."""
 
 
@@ -78,10 +78,10 @@ def _block(data: bytes) -> bytes:
     while True:
         size |= (data[at] & 0x7F) << 7 * at
         at += 1
+        if size > MAX_BLOCK or at > 5:
+            raise ValueError("its size is invalid")
         if data[at - 1] < 0x80:
             break
-        if size > MAX_BLOCK or at > 4:
-            raise ValueError("its size is invalid")
     out = bytearray()
     while at < len(data) and len(out) <= size:
         upper, kind = divmod(data[at], 4)

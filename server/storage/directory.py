@@ -25,7 +25,7 @@ from . import snapshot as snapshots
 from .compression import SUFFIXES, pieces
 from .disk import Disk
 from .errors import StorageError
-from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, log_path_of, write_file
+from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, log_path_of, unused, write_file
 from .lock import noted
 from .snapshot import Snapshot
 from .txnlog import Log, LogEntry
@@ -80,7 +80,7 @@ class Remainder:
         """
         log, at = self.log, self.at
         if self.size:
-            kept = log.with_name(f"{PRIVATE}remainder-{log.name}-at-{at}")
+            kept = unused(log.with_name(f"{PRIVATE}remainder-{log.name}-at-{at}"))
             write_file(disk, kept, Log.open(log).pieces(at, self.size))
         if at == 0:
             disk.remove(log)  # the log has no header, and ZooKeeper 3.8 would not start with it
@@ -158,7 +158,7 @@ class DataDir:
                 contains files that belong in the other directory.
         """
         folder = folder_in(Path(path))
-        log_path = log_path_of(Path(path), log_path)
+        log_path = log_path_of(folder.parent if folder.name == SUBFOLDER else folder, log_path)
         directory = cls.within(folder, folder if log_path is None else folder_in(Path(log_path)), Path(path))
         directory.stopped_at = noted(folder, "zxid")
         return directory
@@ -168,11 +168,14 @@ class DataDir:
         """Return the files in a folder of snapshots and a folder of logs, with the path for error messages."""
         log_folder = log_folder or folder
         files, logs = sorted(folder.iterdir()), sorted(log_folder.iterdir())
-        snapshots = dict(_named(files, "snapshot", SUFFIXES))
+        found: dict[int, Path] = {}
+        for zxid, file in _named(files, "snapshot", SUFFIXES):
+            if zxid not in found or not snapshots.has_seal(found[zxid]):  # a file may also exist in a compressed form
+                found[zxid] = file
         if log_folder != folder:
             for wrong in [*_named(files, "log", ("",)), *_named(logs, "snapshot", SUFFIXES)]:
                 raise StorageError(str(wrong[1]), "logs belong in dataLogDir, and snapshots in dataDir")
-        newest_first = dict(sorted(snapshots.items(), reverse=True))
+        newest_first = dict(sorted(found.items(), reverse=True))
         return cls(path or folder, folder, log_folder, newest_first, dict(sorted(_named(logs, "log", ("",)))))
 
     def highest_zxid(self) -> int:
@@ -190,7 +193,7 @@ class DataDir:
           state exists, and it is used.
         - A snapshot that may have seen more, without a proof, is used if all others are unusable.
 
-        An incompletely written snapshot of zxid 0 is not needed, because the tree was empty then.
+        An incomplete snapshot of zxid 0 is not needed, because the tree was empty then.
 
         Raises:
             StorageError: The directory contains files, but no usable snapshot. :meth:`entries` finds damaged logs.
@@ -295,7 +298,7 @@ class DataDir:
     def set_aside(self, disk: Disk) -> None:
         """Rename the unusable snapshots, so that no server combines them with transactions that are logged later."""
         for path in self.rejected:
-            disk.rename(path, path.with_name(f"{PRIVATE}unusable-{path.name}"))
+            disk.rename(path, unused(path.with_name(f"{PRIVATE}unusable-{path.name}")))
             disk.sync_folder(path.parent)
 
     def begin_epoch(self, epoch: int, disk: Disk) -> None:

@@ -65,6 +65,15 @@ def write_file(disk: Disk, path: Path, data: bytes | Iterable[bytes]) -> None:
     disk.sync_folder(path.parent)
 
 
+def unused(path: Path) -> Path:
+    """Return a path, with a number if a file of that name exists."""
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
+
+
 def remove_leftovers(folder: Path, disk: Disk) -> None:
     """Remove the temporary files of a server that stopped while it was writing them."""
     for path in folder.glob(f"{PRIVATE}*.tmp"):

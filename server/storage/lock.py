@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
+from time import sleep
 from typing import Final
 
 from .disk import Disk
@@ -13,6 +15,8 @@ from .errors import StorageError
 from .layout import LOCK, SUBFOLDER
 
 LOCK_SIZE: Final = 128
+TRIES: Final = 10
+"""Number of attempts to acquire the lock, in a tenth of a second."""
 _FACT: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
 
 
@@ -23,7 +27,8 @@ class Lock:
 
     The file contains these lines, padded with spaces to :data:`LOCK_SIZE` bytes:
 
-    - ``pid N`` while a server runs, or ``zxid N`` after a clean shutdown.
+    - ``pid N`` while a server runs, or ``zxid N`` after a clean shutdown. Both while the files of a clean shutdown are
+      being read: if that is interrupted, the next server can still check that no log is missing.
     - ``session N``, the highest session id that was assigned.
 
     Args:
@@ -51,10 +56,11 @@ class Lock:
             self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
             self._before = os.read(self._descriptor, 200)
             facts = dict(_FACT.findall(self._before.decode(errors="replace")))
-            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._acquire()
             self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
             self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
-            self.note_session(self.session_id)  # without this note, the last shutdown would look clean after a crash
+            # Without this note, the last shutdown would look clean after a crash.
+            self._note(b"zxid %d\n" % self.zxid if self.zxid else b"", self.session_id)
         except BlockingIOError:
             self.release()
             where = str(path).removesuffix(f"/{SUBFOLDER}")
@@ -70,8 +76,18 @@ class Lock:
         Raises:
             OSError: The note may not be on the disk.
         """
-        self._write(b"pid %d\nsession %d\n" % (os.getpid(), session_id))
+        self._note(b"", session_id)
+
+    def _note(self, end: bytes, session_id: int) -> None:
+        self._write(b"pid %d\n%ssession %d\n" % (os.getpid(), end, session_id))
         self._disk.sync(self._descriptor)
+
+    def _acquire(self) -> None:
+        for _ in range(TRIES):  # is_locked() may hold the lock for a moment
+            with suppress(BlockingIOError):
+                return fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            sleep(0.01)
+        fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def note_clean_end(self, zxid: int, session_id: int) -> None:
         """Note that the server stopped cleanly, with its last zxid and the highest session id."""

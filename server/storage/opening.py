@@ -52,6 +52,7 @@ class OpenDirectory:
         self._log_path = paths[1] if len(paths) > 1 else None
         self._locks: list[Lock] = []
         self._store: Store | None = None
+        self._is_changed = False  # whether files were changed; then the notes of the last server no longer apply
         noted = layout.noted_logs(paths[0])  # the notes are read before anything is created in the place of the logs
         new = [path for path in paths if not (path / layout.SUBFOLDER).is_dir()]
         for path in new:
@@ -74,13 +75,13 @@ class OpenDirectory:
     def release(self) -> None:
         """Release the lock, and note in its file whether the server stopped cleanly.
 
-        If the server never started, restore the file instead.
+        If the server never started and changed nothing, restore the file instead.
         """
         for lock in self._locks:
-            if self._store is None:
+            if self._store is None and not self._is_changed:
                 lock.undo()
                 continue
-            if self._store.is_complete:
+            if self._store is not None and self._store.is_complete:
                 lock.note_clean_end(self._store.logged_zxid, self._store.highest_session_id)
             lock.release()
         self._locks.clear()
@@ -104,6 +105,7 @@ class OpenDirectory:
             raise StorageError(error.where, f"{error.reason}; {hint}") from None
         engine.sessions.skip_id(self._locks[0].session_id)
         self._use_passwords(engine)
+        self._is_changed = True
         directory.set_aside(disk)
         if directory.remainder is not None:
             directory.remainder.cut_off(disk)  # before a new log, because a torn end before a later log is damage

@@ -69,7 +69,7 @@ def recover(
             transactions += 1
             if not transactions % REPORT_EVERY:
                 progress("transactions", transactions, 0)
-    directory.check_complete(engine.zxid if directory.snapshots or directory.logs else 0)
+    directory.check_complete(0 if snapshot is None and not directory.logs else engine.zxid)
     engine.set_time(now, monotonic_ms)
     _finish(engine)
     snapshot_zxid = None if snapshot is None else snapshot.zxid

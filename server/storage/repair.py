@@ -15,7 +15,7 @@ from ..core.journal import changes_of
 from .directory import MAX_ZXID, DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
-from .layout import LOCK, PRIVATE, SUBFOLDER
+from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, unused
 from .lock import Lock, is_locked
 from .txnlog import Log
 
@@ -74,28 +74,29 @@ def repair(
         OSError: A file cannot be read or written.
     """
     disk = disk or Disk()
-    directory = DataDir.find(path, log_path)
-    directory.trusts_empty = trusts_empty
-    if dry_run:
-        if is_locked(directory.folder):
-            raise StorageError(str(path), "a server is using this directory")
-        return _plan(directory, report).lines(directory.stopped_at)
-    lock = Lock(directory.folder)
+    folder, is_changed = folder_in(path), False
+    if dry_run and is_locked(folder):
+        raise StorageError(str(path), "a server is using this directory")
+    lock = None if dry_run else Lock(folder)
     try:
+        directory = DataDir.find(path, log_path)
+        directory.trusts_empty = trusts_empty
         plan = _plan(directory, report)
+        lines = plan.lines(directory.stopped_at)
+        if lock is None:
+            return lines
+        is_changed = bool(lines)
         for log, aside in plan.aside.items():
             disk.rename(log, aside)
             disk.sync_folder(log.parent)
         for log, size in plan.cuts.items():
             Remainder(log, size, Log.open(log).tail_size(size)).cut_off(disk)
-        # Without this note, the next server starts a new epoch, which never reuses a zxid of an abandoned transaction.
-        if lock.was_clean and not plan.lines(lock.zxid):
-            lock.note_clean_end(lock.zxid, lock.session_id)
-    except BaseException:
-        lock.undo()  # the notes of the last server still apply
-        raise
-    lock.release()
-    return plan.lines(lock.zxid)
+        if lines:  # the next server starts a new epoch, which never reuses a zxid of an abandoned transaction
+            lock.note_session(lock.session_id)
+    finally:
+        if lock is not None:
+            lock.release() if is_changed else lock.undo()
+    return lines
 
 
 def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
@@ -128,7 +129,7 @@ def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
         report(_loss([*cuts, *reversed(aside)], last))
     elif last < directory.stopped_at:
         report(f"gives up the transactions 0x{last + 1:x} to 0x{directory.stopped_at:x}, which are not in the files")
-    return _Plan({log: log.with_name(f"{PRIVATE}unusable-{log.name}") for log in aside}, cuts, last)
+    return _Plan({log: unused(log.with_name(f"{PRIVATE}unusable-{log.name}")) for log in aside}, cuts, last)
 
 
 def _end_of(log: Log, last: int) -> int:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -369,10 +370,11 @@ def has_seal(path: Path) -> bool:
 
 
 def is_truncated(path: Path) -> bool:
-    """Return whether a file is the first part of a snapshot, because its writing was interrupted."""
-    with path.open("rb") as file:
-        begin = file.read(8)
-    return _HEADER.pack(MAGIC, VERSION, 0).startswith(begin) and not has_seal(path)
+    """Return whether a file is the first part of a snapshot, or zeros, because its writing was interrupted."""
+    begin = b""
+    with suppress(StorageError):
+        begin = next(pieces(path), b"")[:8]
+    return (_HEADER.pack(MAGIC, VERSION, 0).startswith(begin) or not any(begin)) and not has_seal(path)
 
 
 def acl_of(snapshot: Snapshot, key: int) -> AclList:

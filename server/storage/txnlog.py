@@ -143,6 +143,9 @@ class Log:
                 entry = _entry(body)
             except MarshallingError as error:
                 at = start - _ENTRY.size
+                if len(body) >= _TXN_HEADER.size and _zxid(body) <= self._known:
+                    self.skipped.append(at)
+                    continue
                 reason = f"cannot decode the transaction at byte {at}, although its checksum is valid: {error}"
                 raise StorageError(self._where, reason) from None
             self.end = start + len(body) + 1
@@ -164,7 +167,7 @@ class Log:
         read, where, size = self._read, self._where, self.size
         header = read(0, _HEADER.size)
         if header[:4] != MAGIC or size < _HEADER.size:
-            if self._is_whole(_HEADER.size):
+            if self._transaction(_HEADER.size)[2] is not None:
                 self.skipped.append(0)  # nothing in the header is needed
             elif (size < _HEADER.size and encode_header().startswith(header)) or not self.tail_size():
                 self.incomplete = True  # the header was not written completely, so no transaction was acknowledged
@@ -179,7 +182,8 @@ class Log:
                 return
             start = at + _ENTRY.size
             if (body := self._body(start, length, checksum)) is None:
-                if (follows := self._after_known(start, length)) is not None:
+                follows = self._after_known(start, length) or self._after_damaged_length(start, checksum)
+                if follows is not None:
                     self.skipped.append(at)
                     at = follows
                     continue
@@ -188,21 +192,20 @@ class Log:
             yield start, body
             at = start + length + 1
 
-    def _is_whole(self, at: int) -> bool:
-        """Return whether a valid transaction is at a position."""
-        entry = self._read(at, at + _ENTRY.size)
-        if len(entry) < _ENTRY.size:
-            return False
-        checksum, length = _ENTRY.unpack(entry)
-        return self._body(at + _ENTRY.size, length, checksum) is not None
+    def _transaction(self, at: int) -> tuple[int, int, bytes | None]:
+        """Return the start of the bytes of a transaction, their number, and the bytes; None if they are not valid."""
+        checksum, length = _ENTRY.unpack(self._read(at, at + _ENTRY.size).ljust(_ENTRY.size, b"\0"))
+        return at + _ENTRY.size, length, self._body(at + _ENTRY.size, length, checksum)
 
     def _body(self, start: int, length: int, checksum: int) -> bytes | None:
         """Return the bytes of a transaction; None if its length, checksum or end is invalid."""
         if not 0 < length < self.size - start:
             return None
-        body = self._read(start, start + length)
-        whole = zlib.adler32(body) == checksum and self._read(start + length, start + length + 1) == END
-        return body if whole else None
+        body = self._read(start, start + length + 1)
+        if body[length:] != END:
+            return None
+        body = body[:length]
+        return body if zlib.adler32(body) == checksum else None
 
     def _after_known(self, start: int, length: int) -> int | None:
         """Return the position of the next valid transaction after a damaged one, or None if it may be needed.
@@ -211,12 +214,18 @@ class Log:
         """
         while 0 < length < self.size - start:
             follows = start + length + 1
-            if len(entry := self._read(follows, follows + _ENTRY.size)) < _ENTRY.size:
-                return None
-            checksum, length = _ENTRY.unpack(entry)
-            start = follows + _ENTRY.size
-            if (body := self._body(start, length, checksum)) is not None:
+            start, length, body = self._transaction(follows)
+            if body is not None:
                 return follows if len(body) >= _TXN_HEADER.size and _zxid(body) <= self._known + 1 else None
+        return None
+
+    def _after_damaged_length(self, start: int, checksum: int) -> int | None:
+        """Do the same for a transaction whose length is damaged: its checksum shows where it ends."""
+        at, computed = start, 1
+        for follows in self._candidates(start, self.size) if self._known else ():
+            computed, at = zlib.adler32(self._read(at, follows - 1), computed), follows - 1
+            if computed == checksum:
+                return self._after_known(start, follows - 1 - start)
         return None
 
     def _end_torn(self, at: int, end: int) -> None:
@@ -234,21 +243,22 @@ class Log:
             return
         end = self.end + self.tail_size()
         unchecked = MAX_CHECKED
-        for follows, length in self._candidates(at + 1, end):
-            if self._is_whole(follows):
+        for follows in self._candidates(at + 1, end):
+            _, length, body = self._transaction(follows)
+            if body is not None:
                 reason = f"the transaction at byte {at} is damaged, but a valid one follows at byte {follows}"
                 raise StorageError(self._where, reason)
-            if length < end - at and (unchecked := unchecked - length) < 0:
+            if 0 < length < self.size - follows and (unchecked := unchecked - length) < 0:
                 reason = f"the transaction at byte {at} is damaged; too much data after it resembles transactions"
                 raise StorageError(self._where, reason)
 
-    def _candidates(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the positions where a transaction may start, with its length."""
+    def _candidates(self, start: int, end: int) -> Iterator[int]:
+        """Yield the positions where a transaction may start."""
         for begin in range(start, end - _ENTRY.size, WINDOW):
             piece = self._read(begin, min(end, begin + WINDOW + _ENTRY.size))
             for found in _MAY_BE_ENTRY.finditer(piece):
                 if found.start() < WINDOW and found.start() + _ENTRY.size < len(piece):
-                    yield begin + found.start(), _ENTRY.unpack_from(piece, found.start())[1]
+                    yield begin + found.start()
 
     def _may_be_torn(self, at: int, end: int) -> bool:
         """Return whether a part of a transaction may be missing: its bytes in some sector are all zero."""

@@ -81,13 +81,13 @@ def newer_snapshot(folder: Path) -> None:
 def truncated_gzip(folder: Path) -> None:
     """Create a truncated compressed snapshot."""
     (folder / "version-2").mkdir()
-    (folder / "version-2" / "snapshot.0.gz").write_bytes(gzip.compress(HEADER + bytes(100))[:-12])
+    (folder / "version-2" / "snapshot.1.gz").write_bytes(gzip.compress(HEADER + bytes(100))[:-12])
 
 
 def snappy(folder: Path) -> None:
     """Create a snapshot compressed with snappy."""
     (folder / "version-2").mkdir()
-    (folder / "version-2" / "snapshot.0.snappy").write_bytes(b"\x82SNAPPY\0")
+    (folder / "version-2" / "snapshot.1.snappy").write_bytes(b"\x82SNAPPY\0")
 
 
 def stop(client: KazooClient) -> None:

@@ -224,6 +224,9 @@ def test_push_into_its_own_subtree_terminates() -> None:
         port = server.hosts.rpartition(":")[2]
         assert main(["push", f"127.0.0.1:{port}/app", f"127.0.0.2:{port}/app/a/copy"]) == 0
         assert set(server.tree("/app")) == {"/app", "/app/a", "/app/a/copy", "/app/a/copy/a"}
+        server.set("/app/a/copy", b"changed by another client")
+        assert main(["push", f"127.0.0.1:{port}/app", f"127.0.0.2:{port}/app/a/copy"]) == 0
+        assert set(server.tree("/app")) == {"/app", "/app/a", "/app/a/copy", "/app/a/copy/a"}
 
 
 def test_concurrently_created_node_is_changed(servers: tuple[Server, Server]) -> None:
@@ -288,7 +291,8 @@ def test_unreadable_nodes_are_named(servers: tuple[Server, Server], capsys: pyte
     first, second = servers
     assert main(["push", f"{first.hosts}/app", f"{second.hosts}/app"]) == 1
     assert (
-        "1 node could not be read: /app/secret: permission denied (authenticate with --auth" in capsys.readouterr().err
+        "1 node and the nodes below could not be read: /app/secret: permission denied (authenticate with --auth"
+        in capsys.readouterr().err
     )
     assert "/app/a/b" in second.tree()
 
@@ -423,6 +427,47 @@ def test_dry_run_names_nodes_that_cannot_be_written(
     denied = "permission denied (authenticate with --auth)"
     assert f"/closed: {denied}; /closed/new: {denied}; /closed/new/deep: {denied}" in err
     assert second.tree() == before
+
+
+def test_dry_run_ends_if_its_root_appears(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    _, second = servers
+    file = tmp_path / "tree.json"
+    file.write_text('{"/a": "x", "/b/c": "y"}')
+    with second.fault(error("NO_NODE"), "exists", "/new"), second.fault(error("NO_NODE"), "get", "/new/a", times=1):
+        second.populate({"/new/a": b"theirs"})
+        assert main(["load", f"{second.hosts}/new", str(file), "--dry-run"]) == 0
+    assert set(second.tree("/new")) == {"/new", "/new/a"}
+
+
+def test_dry_run_of_deep_tree_uses_few_transactions(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    _, second = servers
+    file = tmp_path / "tree.json"
+    file.write_text(json.dumps({"/n" * depth: "" for depth in range(1, 400)}))
+    before = second.zxid()
+
+    assert main(["load", f"{second.hosts}/new", str(file), "--dry-run"]) == 0
+
+    assert second.zxid() - before < 5
+
+
+def test_dry_run_names_oversized_nodes_below_new_ones(
+    servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tree.json"
+    file.write_text(json.dumps({"/new/big": "x" * 1_048_575, "/new/fits": "x" * (1_048_575 - 200)}))
+    dry, real = (main(["load", servers[1].hosts, str(file), *options]) for options in (["--dry-run"], []))
+    assert (dry, real) == (1, 1)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == second
+
+
+def test_changed_root_is_in_json(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    first, second = servers
+    first.set("/", b"data of the root")
+    assert main(["dump", first.hosts, str(tmp_path / "x.json"), *AUTH]) == 0
+    assert main(["load", second.hosts, str(tmp_path / "x.json"), *AUTH]) == 0
+    with Client(second.hosts) as client:
+        assert client.get("/")[0] == b"data of the root"
 
 
 def test_dry_run_tries_to_create_missing_parents_of_root(

@@ -11,9 +11,11 @@ from typing import BinaryIO
 
 import pytest
 from support.daemon import DaemonProcess
+from support.stored import StoredServer, recovered
 
 from zoolet.__main__ import main
 from zoolet.cli import datadir
+from zoolet.client import Client as AsyncClient
 from zoolet.client.blocking import Client
 from zoolet.protocol.txns import ErrorTxn
 from zoolet.server.storage import backup, layout
@@ -191,6 +193,18 @@ def test_file_purged_after_it_was_opened_is_copied(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(backup, "_copy", purge_and_copy)
 
     assert back_up(tmp_path / "data", tmp_path / "copy").zxid == 9
+
+
+@pytest.mark.parametrize("name", ["data", "data/version-2"])
+async def test_logs_in_another_directory_are_found(tmp_path: Path, name: str) -> None:
+    async with StoredServer(tmp_path / "data", log_dir=str(tmp_path / "logs")) as server:
+        async with AsyncClient(server.hosts) as client:
+            await client.create("/a", b"")
+            back_up(tmp_path / name, tmp_path / "copy")
+            engine, _, _ = datadir._recover(lambda: DataDir.find(tmp_path / name))
+
+    assert engine.tree.get("/a") is not None
+    assert recovered(tmp_path / "copy").tree.get("/a") is not None
 
 
 def test_copy_has_newest_snapshot_that_is_usable(tmp_path: Path) -> None:

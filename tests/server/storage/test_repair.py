@@ -211,3 +211,17 @@ async def test_commands_agree_with_server_after_loss_of_log(tmp_path: Path, caps
         assert f"to 0x{directory.stopped_at:x}, which are not in the files\n" in capsys.readouterr().out
     async with StoredServer(tmp_path) as server:
         assert server.engine.tree.get("/a") is None
+
+
+def test_files_of_earlier_repair_are_kept(tmp_path: Path) -> None:
+    inner = tmp_path / "version-2"
+    for count in (3, 4):
+        log = write_log(inner, 8, count)
+        (inner / "snapshot.5").write_bytes(b"".join(snapshots.encode(Snapshot(5, [ROOT]))))
+        repair(tmp_path)
+
+    assert not log.exists()
+    assert sorted(path.name for path in inner.glob("zoolet-unusable-*")) == [
+        "zoolet-unusable-log.8",
+        "zoolet-unusable-log.8-2",
+    ]

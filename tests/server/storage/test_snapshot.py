@@ -225,6 +225,7 @@ def test_snappy_elements_are_decoded(block: bytes, content: bytes) -> None:
         snappy(b"\x06\x08abc\x0a"),
         snappy(b"\xff\xff\xff\xff\xff\xff\x01\x08abc"),
         snappy(b"\x80"),
+        snappy(b"\x80\x80\x80\x80\x7f\x00"),
         snappy() + b"\x7f\xff\xff\xff",
     ],
 )
