@@ -80,6 +80,7 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
         files = list(folder.iterdir())
         size = sum(file.stat().st_size for file in files)
         Disk().rename(folder, target / layout.SUBFOLDER)
+        folder = target / layout.SUBFOLDER
         Disk().sync_folder(target)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)

@@ -133,9 +133,10 @@ def test_trusted_logs_must_start_with_first_transaction(tmp_path: Path) -> None:
         ("snapshot.0", b"ZKSN"),
         ("snapshot.0", b"ZKSN\0\0\0\2" + bytes(30)),
         ("snapshot.0", bytes(300)),
-        ("snapshot.0.gz", gzip.compress(b"ZKSN\0\0\0\2" + bytes(30))[:-9]),
+        ("snapshot.0.gz", gzip.compress(b"ZKSN\0\0\0\2" + bytes(30), mtime=0)[:-9]),
         ("snapshot.0.snappy", b"\x82SNAP"),
     ],
+    ids=["empty", "magic", "header", "zeros", "gz", "snappy"],
 )
 @pytest.mark.parametrize("has_log", [False, True])
 async def test_first_snapshot_that_was_being_written_is_not_needed(
