@@ -1,4 +1,4 @@
-"""Transfers beside other clients: changes of the source, nodes of the target, unusual nodes, and dry runs."""
+"""Transfers while other clients make changes: the source, nodes of the target, unusual nodes, and dry runs."""
 
 from __future__ import annotations
 
