@@ -51,21 +51,18 @@ class Lock:
         self._is_new = not self._path.exists()
         self._folder = os.open(path, os.O_RDONLY)
         self._descriptor = -1
-        facts: dict[str, str] = {}
         try:
             self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-            self._before = os.read(self._descriptor, 200)
-            facts = dict(_FACT.findall(self._before.decode(errors="replace")))
-            self._acquire()
+            is_free = self._acquire()
+            self._before = os.read(self._descriptor, 200)  # read only now, because another server may have stopped
+            facts: dict[str, str] = dict(_FACT.findall(self._before.decode(errors="replace")))
+            if not is_free:
+                where, owner = str(path).removesuffix(f"/{SUBFOLDER}"), facts.get("pid", "unknown")
+                raise StorageError(where, f"another server (process {owner}) is using this directory")
             self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
             self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
             # Without this note, the last shutdown would look clean after a crash.
             self._note(b"zxid %d\n" % self.zxid if self.zxid else b"", self.session_id)
-        except BlockingIOError:
-            self.release()
-            where = str(path).removesuffix(f"/{SUBFOLDER}")
-            owner = facts.get("pid", "unknown")
-            raise StorageError(where, f"another server (process {owner}) is using this directory") from None
         except BaseException:
             self.release()
             raise
@@ -82,12 +79,13 @@ class Lock:
         self._write(b"pid %d\n%ssession %d\n" % (os.getpid(), end, session_id))
         self._disk.sync(self._descriptor)
 
-    def _acquire(self) -> None:
+    def _acquire(self) -> bool:
         for _ in range(TRIES):  # is_locked() may hold the lock for a moment
             with suppress(BlockingIOError):
-                return fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
             sleep(0.01)
-        fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
 
     def note_clean_end(self, zxid: int, session_id: int) -> None:
         """Note that the server stopped cleanly, with its last zxid and the highest session id."""

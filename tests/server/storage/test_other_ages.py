@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import os
 import struct
-import threading
 import time
 from pathlib import Path
 
@@ -189,12 +187,18 @@ async def test_start_that_fails_after_changes_leaves_unclean_notes(
         assert server.engine.zxid >> 32 > lost >> 32
 
 
-def test_lock_that_is_checked_at_the_same_time_is_acquired(tmp_path: Path) -> None:
-    checker = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(checker, fcntl.LOCK_SH)
-    threading.Timer(0.02, os.close, [checker]).start()
+def test_lock_waits_briefly_and_reads_latest_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping = Lock(tmp_path)
 
-    Lock(tmp_path).release()
+    def stop(seconds: float) -> None:
+        stopping.note_clean_end(7, 5)
+        stopping.release()
+
+    monkeypatch.setattr("zoolet.server.storage.lock.sleep", stop)
+    lock = Lock(tmp_path)
+    lock.release()
+
+    assert (lock.was_clean, lock.zxid, lock.session_id) == (True, 7, 5)
 
 
 def test_damaged_copy_of_snapshot_does_not_hide_it(tmp_path: Path) -> None:
