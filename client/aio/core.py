@@ -327,7 +327,8 @@ class ClientCore:
             connection, loop = self.connected_loop()
         if len(body) > self._max_request - 8:
             raise ValueError(
-                f"{path}: the request has {len(body) + 8} bytes; the limit is {self._max_request} (max_request)"
+                f"{path or OPERATIONS[op].name}: the request has {len(body) + 8} bytes; "
+                f"the limit is {self._max_request} (max_request)"
             )
         idempotent = OPERATIONS[op].idempotent
         deadline = loop.time() + connection.suspensions.known + operation_timeout

@@ -7,12 +7,20 @@ from typing import Any, Final, Protocol
 
 from ...protocol import records as r
 from ...protocol.codec import Int, struct_of
-from ...protocol.errors import ConnectionLossError, MarshallingError, NoNodeError, ZooKeeperError, error_for
-from ...protocol.operations import changing
+from ...protocol.errors import (
+    BadArgumentsError,
+    ConnectionLossError,
+    MarshallingError,
+    NoNodeError,
+    ZooKeeperError,
+    error_for,
+)
+from ...protocol.operations import OpCode, changing
 
 HEADER = struct_of(Int, r.RequestHeader).pack
 """Packs the length, xid and op code of a request."""
 _CREATES: Final = changing("create")
+_MULTIS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
 
 def request_frame(xid: int, op: int, body: bytes = b"") -> bytes:
@@ -53,11 +61,16 @@ class Request(Protocol):
 
 
 def request_error(err: int, op: int, path: str | None) -> ZooKeeperError:
-    """Return the error of a request or of an operation in a transaction. For a create, it names the missing parent."""
+    """Return the error of a request or of an operation in a transaction. For a create, it names the missing parent, and
+    for a transaction that was rejected as a whole, the probable limit.
+    """
     error = error_for(err, path)
     if path and op in _CREATES and isinstance(error, NoNodeError):
         parent = path.rpartition("/")[0] or "/"
         return NoNodeError(path, f"parent {parent} does not exist; create it with parents=True or ensure_path()")
+    if op in _MULTIS and isinstance(error, BadArgumentsError):
+        reason = "the server rejected the whole request; it may have too many operations (zoolet.maxMultiOperations)"
+        return BadArgumentsError(path, reason)
     return error
 
 

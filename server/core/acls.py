@@ -27,7 +27,7 @@ from typing import Final
 from ...protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id
 from ...protocol.distinguished_name import is_name
 from ...protocol.enums import Perm
-from ...protocol.errors import InvalidACLError, MarshallingError, NoAuthError, ThrottledOpError
+from ...protocol.errors import InvalidACLError, MarshallingError, NoAuthError
 from .client_connection import ClientConnection
 from .metrics import Metrics
 from .settings import Settings
@@ -216,9 +216,9 @@ class Acls:
         replaced by the client's identities.
 
         Raises:
-            InvalidACLError: The list is empty, an entry is invalid, the result has more than ``max_acl_entries``, or
-                ``auth`` expands to more than MAX_EXPANDED entries.
-            ThrottledOpError: The lists of this multi have more than MAX_IN_MULTI entries.
+            InvalidACLError: The list is empty, an entry is invalid, the result has more than ``max_acl_entries``,
+                ``auth`` expands to more than MAX_EXPANDED entries, or the lists of this multi have more than
+                MAX_IN_MULTI entries.
             MarshallingError: An entry has a null id that ZooKeeper would have to read.
 
         Source: PrepRequestProcessor.fixupACL.
@@ -263,7 +263,7 @@ class Acls:
             changes.entries += len(stored)
             if changes.entries > MAX_IN_MULTI:
                 self._refuse("because the multi has more than %d ACL entries", MAX_IN_MULTI)
-                raise ThrottledOpError(path, f"the ACL lists of the multi have more than {MAX_IN_MULTI} entries")
+                raise InvalidACLError(path, f"the ACL lists of the multi have more than {MAX_IN_MULTI} entries")
         result = tuple(stored)
         return OPEN_ACL_UNSAFE if result == OPEN_ACL_UNSAFE else result
 

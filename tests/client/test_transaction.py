@@ -115,3 +115,11 @@ async def test_transaction_refuses_bad_paths_at_call() -> None:
             with pytest.raises(error):
                 t.set(path, b"")
     assert len(t) == 0
+
+
+async def test_error_of_large_transaction_starts_with_its_operation(zk: Client) -> None:
+    t = zk.transaction()
+    t.create("/a", bytes(2_000_000))
+
+    with pytest.raises(ValueError, match=r"^multi: the request has 2000\d\d\d bytes; the limit is \d+ \(max_request\)"):
+        await t.commit()

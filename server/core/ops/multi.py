@@ -16,7 +16,7 @@ from ....protocol import multi as wire
 from ....protocol import records as r
 from ....protocol.codec import Record, struct_of
 from ....protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
-from ....protocol.errors import ErrorCode, MarshallingError, ThrottledOpError, ZooKeeperError
+from ....protocol.errors import BadArgumentsError, ErrorCode, MarshallingError, ZooKeeperError
 from ....protocol.operations import OpCode, changing
 from ....protocol.paths import QUOTA
 from ....protocol.quotas import STATS
@@ -151,7 +151,7 @@ def _check_operations(state: ServerState, span: Span) -> int:
 
     Raises:
         MarshallingError: The request as a whole is malformed.
-        ThrottledOpError: The request has too many operations.
+        BadArgumentsError: The request has too many operations.
     """
     settings = state.settings
     compat = settings.compat
@@ -216,11 +216,13 @@ def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> No
         raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
 
 
-def _too_many(state: ServerState, limit: int, what: str = "operations (zoolet.maxMultiOperations)") -> ThrottledOpError:
-    """Count and log a request that would delay all others, because it cannot be interrupted. Return its error."""
+def _too_many(state: ServerState, limit: int, what: str = "operations (zoolet.maxMultiOperations)") -> ZooKeeperError:
+    """Count and log a request that would delay all others, because it cannot be interrupted. Return its error. It is
+    not ThrottledOpError, which asks the client to try the same request again.
+    """
     state.metrics.refuse("multi_operations")
     state.warnings.warn("multi", "refusing a multi with more than %d " + what, limit)
-    return ThrottledOpError(None, f"the multi has more than {limit} {what}")
+    return BadArgumentsError(None, f"the multi has more than {limit} {what}")
 
 
 _CREATES: Final = frozenset(map(OpCode, changing("create")))
@@ -298,7 +300,7 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
 
     Raises:
         PartialResults: A path is null, or the operations are writes.
-        ThrottledOpError: The request has more than ``max_multi_operations`` reads, or the results have more than
+        BadArgumentsError: The request has more than ``max_multi_operations`` reads, or the results have more than
             ``max_multi_read`` bytes. They are limited because a short request can name a large node many times.
     """
     settings = state.settings
@@ -324,5 +326,6 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
                 "refusing a multiRead with more than %d bytes of results (zoolet.maxMultiReadBytes)",
                 settings.max_multi_read,
             )
-            raise ThrottledOpError(None, f"the results of the multiRead have more than {settings.max_multi_read} bytes")
+            reason = f"the results of the multiRead have more than {settings.max_multi_read} bytes"
+            raise BadArgumentsError(None, reason)
     return b"".join(results) + wire.END

@@ -33,7 +33,7 @@ from zoolet.client.recipes import (
     UniqueId,
     Worker,
 )
-from zoolet.protocol.errors import ErrorCode
+from zoolet.protocol.errors import BadArgumentsError, ErrorCode
 from zoolet.testing import Server, error
 from zoolet.testing.frames.actions import Action
 
@@ -235,5 +235,17 @@ def test_close_fails_throttled_calls() -> None:
             await zk.aclose()
             results = await asyncio.wait_for(asyncio.gather(*reading, return_exceptions=True), 60)
         assert [type(result) for result in results] == [ClosedError] * 3
+
+    with_client(main)
+
+
+def test_transaction_above_limit_is_not_repeated() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with zk.lock("/lock") as lease:
+            for t in (zk.transaction(), lease.transaction()):
+                for _ in range(5_001):
+                    t.check("/", -1)
+                with pytest.raises(BadArgumentsError, match=r"^the server rejected .* operations \(zoolet\.maxMulti"):
+                    await t.commit()
 
     with_client(main)

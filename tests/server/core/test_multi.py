@@ -25,6 +25,7 @@ from support.calls import (
 from support.frames import string, unhex
 from support.log import Log
 from support.numbers import (
+    BAD_ARGUMENTS,
     CONTAINER,
     CREATED,
     END,
@@ -33,7 +34,6 @@ from support.numbers import (
     OK,
     RECURSIVE_WATCH,
     SEQUENTIAL,
-    THROTTLED_OP,
 )
 from support.peer import Peer
 from support.private_nodes import PRIVATE, owner_of
@@ -329,7 +329,7 @@ def test_multi_above_operation_limit_is_refused_whole(log: Log) -> None:
 
     code = error(peer, OpCode.MULTI, sets(4))
 
-    assert (code, peer.closed, peer.get("/a")[1].version) == (THROTTLED_OP, False, 0)
+    assert (code, peer.closed, peer.get("/a")[1].version) == (BAD_ARGUMENTS, False, 0)
     assert engine.metrics.refused["multi_operations"] == 1
     assert len(log.with_word("zoolet.maxMultiOperations")) == 1
 
@@ -355,7 +355,7 @@ def test_refused_multi_costs_no_more_than_allowed() -> None:
     took = []
     for _ in range(5):  # one of them may be disturbed by garbage collection
         started = time.process_time()
-        assert error(peer, OpCode.MULTI, request) == THROTTLED_OP
+        assert error(peer, OpCode.MULTI, request) == BAD_ARGUMENTS
         took.append(time.process_time() - started)
 
     assert min(took) < 0.5

@@ -6,7 +6,7 @@ import pytest
 from support.calls import ask, check_watches, connected, engine_with, error
 from support.frames import unhex
 from support.log import Log
-from support.numbers import END, MARSHALLING_ERROR, NO_NODE, NO_WATCHER, OK, THROTTLED_OP
+from support.numbers import BAD_ARGUMENTS, END, MARSHALLING_ERROR, NO_NODE, NO_WATCHER, OK
 from support.peer import Peer, Reply
 
 from zoolet.protocol import multi as wire
@@ -88,7 +88,7 @@ def test_multi_read_above_operation_limit_is_refused(log: Log) -> None:
 
     codes = [error(peer, OpCode.MULTI_READ, gets(count)) for count in (3, 4)]
 
-    assert codes == [0, THROTTLED_OP]
+    assert codes == [0, BAD_ARGUMENTS]
     assert engine.metrics.refused["multi_operations"] == 1
 
 
@@ -106,7 +106,7 @@ def test_multi_read_with_oversized_results_is_refused(log: Log) -> None:
 
     code = error(peer, OpCode.MULTI_READ, gets(3))
 
-    assert (code, peer.closed) == (THROTTLED_OP, False)
+    assert (code, peer.closed) == (BAD_ARGUMENTS, False)
     assert engine.metrics.refused["multi_read"] == 1
     assert len(log.with_word("zoolet.maxMultiReadBytes")) == 1
 
@@ -130,7 +130,7 @@ def test_children_lists_count_among_multi_read_results() -> None:
         peer, OpCode.MULTI_READ, wire.encode_operations([(OpCode.GET_CHILDREN, r.GetChildrenRequest("/a", False))])
     )
 
-    assert code == THROTTLED_OP
+    assert code == BAD_ARGUMENTS
 
 
 @pytest.mark.parametrize(

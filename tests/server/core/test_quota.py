@@ -17,7 +17,7 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import Record
-from zoolet.protocol.errors import MarshallingError, QuotaExceededError, ThrottledOpError
+from zoolet.protocol.errors import BadArgumentsError, MarshallingError, QuotaExceededError
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.quotas import MAX_TEXT, Amount, _parse
 from zoolet.server.core.settings import Settings
@@ -321,5 +321,5 @@ def test_multi_may_count_quota_eight_times() -> None:
     again = [create(STATS), delete(STATS)]
 
     assert errors(peer, *again * 8) == [0] * 16
-    with pytest.raises(ThrottledOpError):
+    with pytest.raises(BadArgumentsError):
         errors(peer, *again * 8, create(STATS))
