@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from ..core.client_connection import ClientConnection
 from . import facts
 from .facts import Facts
 from .figures import monitor
@@ -59,13 +60,20 @@ def _configuration(observed: Observed, parameters: Parameters) -> Facts:
     }
 
 
+def _connections_by_port(observed: Observed, fact: Callable[[ClientConnection], Facts]) -> Facts:
+    """Return the facts about the connections, those with TLS separately."""
+    shown: Facts = {"connections": [], "secure_connections": []}
+    for client in observed.engine.connections:
+        shown["secure_connections" if client.is_secure else "connections"].append(fact(client))
+    return shown
+
+
 def _connections(observed: Observed, parameters: Parameters) -> Facts:
-    return {"connections": list(map(facts.full, observed.engine.connections)), "secure_connections": []}
+    return _connections_by_port(observed, facts.full)
 
 
 def _stats(observed: Observed, parameters: Parameters) -> Facts:
-    connections = list(map(facts.brief, observed.engine.connections))
-    return {**facts.server_stats(observed), "connections": connections, "secure_connections": []}
+    return {**facts.server_stats(observed), **_connections_by_port(observed, facts.brief)}
 
 
 def reset_connections(observed: Observed) -> Facts:

@@ -53,6 +53,7 @@ class ClientConnection:
         "four_letter_only",
         "host",
         "ids",
+        "is_secure",
         "is_super",
         "last_op",
         "last_xid",
@@ -77,6 +78,7 @@ class ClientConnection:
         self.ids: dict[Id, None] = {Id("ip", host): None}
         self.schemes = {"ip"}  # schemes of the identities
         self.is_super = False
+        self.is_secure = False  # the connection uses TLS
         self.sasl: DigestMd5 | None = None  # the current or completed exchange
         self.outbox: list[bytes] = []  # frames to send, in order
         self.closing = False  # the connection is closed once the outbox has been sent

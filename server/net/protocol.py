@@ -139,6 +139,7 @@ class ServerProtocol(asyncio.Protocol):
         transport.set_write_buffer_limits(_HIGH, _LOW)
         self._engine.now, self._engine.monotonic_ms = self._read_clock()
         self._client = client = ClientConnection(host, port)
+        client.is_secure = transport.get_extra_info("sslcontext") is not None
         if self._identify is not None:
             self._identify(transport, client)
         self.connection = connections.connection_factory(client, self.answer)

@@ -14,6 +14,7 @@ from support.tls_clients import CERTIFICATE_SETTINGS, trusting
 from support.waiting import DEADLINE_S, until
 from support.wire import reset_at_once
 
+from zoolet.server.admin.commands import BY_NAME, execute
 from zoolet.server.core.settings import Settings
 from zoolet.server.net import tls
 
@@ -242,3 +243,18 @@ async def test_stopped_server_has_no_tls_port(serve: Serve) -> None:
 
     with pytest.raises(ConnectionRefusedError):
         await live.dial_secure()
+
+
+@pytest.mark.parametrize("command", ["connections", "stats"])
+async def test_tls_connections_are_listed_separately(serve: Serve, command: str) -> None:
+    live = await serve()
+    await live.session()
+    assert await lets_in(live)
+
+    shown = execute(BY_NAME[command], live.daemon.observed, {})
+
+    plain, secure = (
+        [each["remote_socket_address"] for each in shown[name]] for name in ("connections", "secure_connections")
+    )
+    ports = [client.writer.get_extra_info("sockname")[1] for client in live.clients]
+    assert [plain, secure] == [[f"127.0.0.1:{port}"] for port in ports]
