@@ -64,6 +64,8 @@ def recover(
         elif directory.logs:
             engine.zxid = 0
         transactions = 0
+        if directory.logs:
+            progress("transactions", 0, 0)
         for entry in directory.entries(0 if snapshot is None else snapshot.zxid):
             _apply(engine, entry)
             transactions += 1

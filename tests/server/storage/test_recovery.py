@@ -103,6 +103,15 @@ def test_transactions_are_applied_with_their_zxids_and_times(tmp_path: Path) -> 
     assert (server.now, server.monotonic_ms) == (5, 5)
 
 
+def test_progress_names_transactions_before_first(tmp_path: Path) -> None:
+    write(tmp_path, create("/a"), create("/b", 2))
+    reports: list[tuple[str, int, int]] = []
+
+    recover(engine(), tmp_path, progress=lambda *report: reports.append(report))
+
+    assert reports == [("nodes", 0, 1), ("transactions", 0, 0)]
+
+
 def test_only_newer_transactions_are_applied_and_once(tmp_path: Path) -> None:
     nodes = [ROOT._replace(creates=2, pzxid=3), StoredNode("/a", b"new", -1, 1, 3, 0, 0, 2, 0, 0, 0, 1)]
     fuzzy = Snapshot(1, nodes)  # it already contains transaction 3
