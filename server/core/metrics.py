@@ -15,7 +15,7 @@ LIMITS: Final = (
     "partial_requests",
     "set_watches",
     "unread",
-    "unread_total",
+    "unread_of_all",
     "watches",
     "watches_per_connection",
 )

@@ -43,9 +43,9 @@ class UnreadBytes:
         self.total = sum(self.by_connection.values())
         while self.total > limit and len(self.by_connection) > 1:
             worst = max(self.by_connection, key=self.by_connection.__getitem__)
-            self._engine.metrics.refuse("unread_total")
+            self._engine.metrics.refuse("unread_of_all")
             self._engine.warnings.warn(
-                "unread_total",
+                "unread_of_all",
                 "disconnecting %s: %d of the %d unread bytes of all clients (zoolet.maxUnreadBytesTotal)",
                 worst.host,
                 self.by_connection[worst],

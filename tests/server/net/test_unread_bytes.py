@@ -22,7 +22,7 @@ async def test_single_client_may_leave_large_reply_unread(serve: Serve) -> None:
     await server.dial_without_reading(get(1, "/big"))
 
     assert len(server.daemon.connections.open) == 1
-    assert server.engine.metrics.refused["unread_total"] == 0
+    assert server.engine.metrics.refused["unread_of_all"] == 0
 
 
 async def test_non_reader_with_most_bytes_is_disconnected(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
@@ -32,14 +32,14 @@ async def test_non_reader_with_most_bytes_is_disconnected(serve: Serve, caplog: 
     greedy = await server.dial_without_reading(get(1, "/big"))
 
     modest = asyncio.create_task(server.dial_without_reading(get(1, "/small")))
-    await until(lambda: server.engine.metrics.refused["unread_total"])
+    await until(lambda: server.engine.metrics.refused["unread_of_all"])
     await until(lambda: len(server.daemon.connections.open) == 1)
     modest.cancel()
 
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await greedy.payload()
     assert [line for line in caplog.messages if "zoolet.maxUnreadBytesTotal" in line]
-    assert server.engine.metrics.refused["unread_total"] == 1
+    assert server.engine.metrics.refused["unread_of_all"] == 1
 
 
 async def test_bytes_read_late_are_not_counted(serve: Serve) -> None:
