@@ -43,11 +43,11 @@ from .source import (
     MAX_LISTED,
     MAX_NAME,
     Answer,
+    DataShown,
     NotOffered,
     Pace,
     acl_shown,
     cut,
-    data_shown,
     in_order,
     locks_shown,
     matcher,
@@ -238,7 +238,7 @@ class EngineSource:
         if stat.ephemeralOwner and self._history is not None:
             answer["owner_address"] = self._history.address(stat.ephemeralOwner)
         if self._may_read(node, trusted=trusted):
-            answer["data"] = data_shown(node.data, whole=whole)
+            answer["data"] = DataShown(node.data, whole)
         else:
             answer["secret"] = len(node.data or b"")
         return answer

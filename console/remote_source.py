@@ -34,11 +34,11 @@ from .source import (
     MAX_LISTED,
     MAX_SUBTREE,
     Answer,
+    DataShown,
     NotOffered,
     Pace,
     acl_shown,
     cut,
-    data_shown,
     locks_shown,
     matcher,
     of_session,
@@ -270,7 +270,7 @@ class RemoteSource:
         }
         try:
             data, stat = await self._client.get(path)
-            answer |= {"data": data_shown(data, whole=whole), "stat": stat_shown(stat, _kind(stat))}
+            answer |= {"data": DataShown(data, whole), "stat": stat_shown(stat, _kind(stat))}
         except NoAuthError:
             answer["secret"] = stat.dataLength
         try:

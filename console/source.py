@@ -18,7 +18,7 @@ import re
 from bisect import bisect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ..client.recipes._shared import SharedRecipe, consumed, waits_since
 from ..client.recipes.overview import described_entry
@@ -41,6 +41,7 @@ MAX_PREVIEW: Final = 1 << 16
 """Maximum number of bytes of data that are shown by default."""
 MAX_WHOLE: Final = 1 << 20
 """Maximum number of bytes of data that are shown on request."""
+_STEP: Final = 3 << 16  # bytes that are encoded in one step, a multiple of three
 MAX_LISTED: Final = 200
 """Maximum number of watches, ephemeral nodes and other details of one node or session."""
 MAX_CONTENDERS: Final = 100
@@ -193,6 +194,9 @@ async def encoded(answer: Answer, pace: Pace) -> bytes:
     text, ended = bytearray(), []
     for key, value in answer.items():
         text += b"%s%s: " % (b", " if text else b"{", json.dumps(key).encode())
+        if isinstance(value, DataShown):
+            await value.put(text, pace)
+            continue
         if not isinstance(value, Iterator):
             text += json.dumps(value).encode()
             continue
@@ -215,12 +219,26 @@ async def encoded(answer: Answer, pace: Pace) -> bytes:
     return bytes(text)
 
 
-def data_shown(data: bytes | None, *, whole: bool) -> Answer:
-    """Return the size of data, and its first bytes in base64, which browsers decode."""
-    if data is None:
-        return {"size": 0, "null": True, "base64": ""}
-    part = data[: MAX_WHOLE if whole else MAX_PREVIEW]
-    return {"size": len(data), "null": False, "base64": base64.b64encode(part).decode()}
+class DataShown(NamedTuple):
+    """The size of data, and its first bytes in base64, which browsers decode.
+
+    Args:
+        data: The data.
+        whole: Whether up to :data:`MAX_WHOLE` bytes are shown, not :data:`MAX_PREVIEW`.
+    """
+
+    data: bytes | None
+    whole: bool
+
+    async def put(self, text: bytearray, pace: Pace) -> None:
+        """Append the JSON object in time slices, because a megabyte takes 8 ms."""
+        data = self.data or b""
+        text += b'{"size": %d, "null": %s, "base64": "' % (len(data), b"true" if self.data is None else b"false")
+        shown = memoryview(data)[: MAX_WHOLE if self.whole else MAX_PREVIEW]
+        for start in range(0, len(shown), _STEP):
+            await pace.rest()
+            text += base64.b64encode(shown[start : start + _STEP])
+        text += b'"}'
 
 
 async def subtree_shown(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from itertools import pairwise
 from time import thread_time
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import pytest
 from support.calls import connected, engine_with
 from support.console import BEARER, STRETCH, Console, create_together, longest_stretch
 
-from zoolet.console.source import MAX_ANSWER, MAX_LISTED, MAX_NAME, MAX_WHOLE, Pace, cut, encoded, in_order
+from zoolet.console.source import MAX_ANSWER, MAX_LISTED, MAX_NAME, MAX_WHOLE, DataShown, Pace, cut, encoded, in_order
 from zoolet.protocol.acl import ACL, Id
 
 LONG: Final = "é" * 450_000
@@ -107,6 +108,20 @@ async def test_msgpack_is_not_decoded_in_server() -> None:
 
     assert len(body) < 100_000
     assert base64.b64decode(json.loads(body)["data"]["base64"]) == msgpack.packb(value)
+
+
+async def test_large_data_is_encoded_in_steps() -> None:
+    text, sizes = bytearray(), []
+
+    class Recorded(Pace):
+        async def rest(self) -> bool:
+            sizes.append(len(text))
+            return False
+
+    await DataShown(bytes(900_001), whole=True).put(text, Recorded(asyncio.Lock()))
+
+    assert base64.b64decode(json.loads(text)["base64"]) == bytes(900_001)
+    assert max(after - before for before, after in pairwise([*sizes, len(text)])) < 300_000
 
 
 async def test_all_of_large_data_is_a_megabyte_at_most() -> None:
