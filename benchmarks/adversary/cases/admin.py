@@ -9,9 +9,12 @@ import socket
 import time
 from contextlib import ExitStack, suppress
 from typing import Final
+from urllib.parse import quote
+from urllib.request import urlopen
 
-from adversary.case import NEIGHBOUR_MS, RSS_MB, Report, attack
+from adversary.case import EPHEMERAL, MEGABYTE, NEIGHBOUR_MS, RSS_MB, Report, attack
 from adversary.floods import populate
+from adversary.frames import creates, exists
 from adversary.target import Target
 
 OPTIONS: Final = ["--admin-port", "0"]
@@ -142,3 +145,40 @@ def console_searches(target: Target, report: Report) -> None:
             answer = get(port, "/healthz")
     report.got = f"/healthz: {answer or 'no answer'}"
     report.require("200" in answer, "a health check was not answered")
+
+
+MAX_ANSWER: Final = 10 * MEGABYTE
+"""Maximum size of an answer of the console."""
+LONG: Final = "x" * 900_000
+LOCK: Final = "/l/9c7e980a02c6499346ac9bf4e550501a__lock__"
+
+
+@attack("28-console-content", cpu_ms=20.0, rss_mb=600, options=OPTIONS, apache=False)
+def console_content(target: Target, report: Report) -> None:
+    """Each request of the console, for a tree of long names, large data of locks, and nested msgpack and JSON."""
+    nested = {
+        "/m": b"\x91" * 900 + b"\xdc\xf9\xfc" + b"\x01" * 64_000,
+        "/j": b"[" * 3_000 + b"1," * 20_000 + b"1" + b"]" * 3_000,
+    }
+    for path, data in nested.items():
+        populate(target, [path], data)
+    populate(target, ["/long", "/l"])
+    port, sizes = target.admin_port(), {}
+    with target.peer() as peer:
+        names = [f"/long/{number:02}{LONG}" for number in range(40)]
+        peer.flood(creates(names, flags=EPHEMERAL) + exists(names), 80, seconds=60)
+        peer.flood(creates([LOCK] * 100, LONG.encode(), flags=EPHEMERAL | 2), 100, seconds=60)
+        session = hex(peer.session_id)
+        with target.under_attack():
+            for page in (
+                *("overview", "samples", "children?path=/long&limit=500", "children?path=/l&limit=500&sort=size"),
+                *("node?path=/m&whole=1", "node?path=/j&whole=1", f"node?path={quote(LOCK)}0000000000&whole=1"),
+                *("subtree?path=/", "sessions", f"session?id={session}", "locks", f"locks?session={session}"),
+                *("history?limit=500", f"history?session={session}", f"search?text={'x' * 50}y"),
+            ):
+                with urlopen(f"http://127.0.0.1:{port}/console/api/{page}", timeout=60) as answer:
+                    sizes[page] = len(answer.read())
+    largest = max(sizes, key=sizes.__getitem__)
+    report.got = f"{len(sizes)} answers; the largest: {sizes[largest] / 1e6:.1f} MB for {largest}"
+    report.require(sizes[largest] <= MAX_ANSWER, f"an answer is larger than {MAX_ANSWER / 1e6:g} MB")
+    report.require(min(sizes.values()) > 0, "an answer is empty")
