@@ -55,6 +55,8 @@ SMALL_INPUT: Final = 1024
 """Maximum size of a small request in bytes."""
 COSTLY: Final = frozenset(op & 255 for op, entry in TABLE.items() if entry.costly and not OPERATIONS[op].takes_zxid)
 """The last bytes of the op codes of reads that may take much longer than their size suggests. Writes never do."""
+HANDSHAKE: Final = 48
+"""Minimum number of bytes of a handshake. The last byte of its length is at index 3."""
 MAX_DEFERRED: Final = 1 << 16
 """Maximum number of bytes that wait for a turn while the socket is still read."""
 CHARGED_OUTPUT: Final = 1 << 16
@@ -161,7 +163,9 @@ class ServerProtocol(asyncio.Protocol):
             connection = self.connection
             if self._typical > CHEAP or connection is None or not _is_small(data) or connection.buffered:
                 if connection is not None and connection.state is ConnectionState.CONNECTING:
-                    self._serve(data, started, 0.0)  # a handshake takes 0.1 ms, and requests after it wait
+                    # A handshake takes 0.1 ms. The requests after it wait, unless it is one small request.
+                    is_short = len(data) > HANDSHAKE and _is_small(data[data[3] + 4 :])
+                    self._serve(data, started, SHORT_TURN if is_short else 0.0)
                 else:
                     self._defer(data)
                 return

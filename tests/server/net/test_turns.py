@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from support.engine import make_daemon, make_engine
 from support.frames import HELLO, create, exists, get, request, set_data
-from support.live_server import Dial, LiveServer
+from support.live_server import Dial, LiveServer, Serve
 from support.waiting import DEADLINE_S, until
 from support.wire import StreamWire
 
@@ -143,6 +143,32 @@ async def test_handshake_and_pipeline_in_one_piece_are_answered(dial: Dial) -> N
     await client.payload()
 
     assert await client.xids(101) == list(range(1, 102))
+
+
+@pytest.mark.parametrize(("requests", "turns"), [(0, 0), (1, 0), (2, 1)])
+async def test_one_small_request_after_handshake_needs_no_turn(
+    serve: Serve, requests: int, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "PAUSE", 1e12)
+    monkeypatch.setattr(protocol, "BUSY", -1.0)
+    monkeypatch.setattr(protocol, "SHORT_TURN", 60.0)
+    live = await serve()
+    queue = live.daemon.connections.turns
+    queue.seconds = 60.0
+    queued: list[protocol.ServerProtocol] = []
+    enqueue = queue.enqueue
+
+    def count(connection: protocol.ServerProtocol, *, is_small: bool = False) -> None:
+        queued.append(connection)
+        enqueue(connection, is_small=is_small)
+
+    monkeypatch.setattr(queue, "enqueue", count)
+    client = await live.dial()
+    client.send(HELLO + b"".join(exists(xid, "/") for xid in range(requests)))
+    await client.payload()
+
+    assert await client.xids(requests) == list(range(requests))
+    assert len(queued) == turns
 
 
 async def test_small_request_does_not_wait_for_large_ones(daemon: Daemon, dial: Dial) -> None:
