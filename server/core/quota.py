@@ -183,13 +183,8 @@ class Quota:
     def _recount(self, above: str) -> None:
         if self.in_transaction:
             self._kept().recounts += 1
-        count = size = 0
-        if self._tree.get(above) is not None:
-            for _, node in self._tree.walk(above):
-                count += 1
-                size += len(node.data or b"")
         path = QUOTA + above + STATS
-        self._write(path, self._tree.find(path), Amount(count, size))
+        self._write(path, self._tree.find(path), Amount(*self._tree.count(above)))
 
     def _write(self, path: str, stats: Node, amount: Amount) -> None:
         if self.in_transaction:

@@ -97,3 +97,11 @@ def test_lost_child_changes_cversion_children_pzxid_of_parent(engine, peer):
     deleted = delete(peer, "/p/c")
 
     assert peer.exists("/p") == replace(before, cversion=2, numChildren=0, pzxid=deleted.zxid)
+
+
+def test_count_includes_packed_and_looked_up_nodes(engine, peer):
+    for path, data in (("/a", b"12"), ("/a/b", b"3"), ("/a/c", b"45"), ("/a/c/d", b"")):
+        peer.create(path, data)
+    peer.get("/a/b")
+
+    assert [engine.tree.count(path) for path in ("/a", "/a/b", "/a/c", "/none")] == [(4, 5), (1, 1), (2, 2), (0, 0)]
