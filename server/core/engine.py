@@ -32,6 +32,8 @@ from .warnings import LogFunction
 assert ops  # importing the package registers the handlers
 MAX_EXPIRED_PER_TICK: Final = 1_000
 """Maximum number of sessions that expire in one tick. They take about ten milliseconds."""
+MAX_DELETED_PER_TICK: Final = 4_000
+"""Number of ephemeral nodes in one tick after which no other session expires. They take about three milliseconds."""
 
 
 class Engine(ServerState):
@@ -226,15 +228,16 @@ class Engine(ServerState):
         swept, and container and TTL nodes are deleted.
 
         Returns:
-            Whether more sessions are due. At most MAX_EXPIRED_PER_TICK expire, to let clients be served in between.
+            Whether more sessions are due. Only some of them expire in one tick, to let clients be served in between.
 
         Source: SessionTrackerImpl.run, NIOServerCnxnFactory.ConnectionExpirerThread.
         """
         # Sessions are popped one at a time, so the next tick finds the others if expiring one raises.
+        deleted = 0
         for _ in range(MAX_EXPIRED_PER_TICK if not self.frozen else 0):
-            session = self.sessions.expiry.pop_due(self.monotonic_ms)
-            if session is None:
+            if deleted >= MAX_DELETED_PER_TICK or (session := self.sessions.expiry.pop_due(self.monotonic_ms)) is None:
                 break
+            deleted += len(self.tree.ephemerals.get(session.id, ()))
             self.expire(session)
         while (client := self.pop_sessionless()) is not None:
             self.metrics.sessionless_expired += 1

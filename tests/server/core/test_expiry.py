@@ -35,6 +35,17 @@ def test_many_sessions_expire_in_parts_and_others_are_served(engine, peer):
     assert len(engine.sessions.alive) == before - MAX_EXPIRED_PER_TICK - 1
 
 
+def test_sessions_with_many_nodes_expire_in_parts(engine, monkeypatch):
+    monkeypatch.setattr("zoolet.server.core.engine.MAX_DELETED_PER_TICK", 10)
+    for owner in range(3):
+        peer = connected(engine)
+        for number in range(6):
+            peer.create(f"/{owner}{number}", b"", 1)
+    engine.set_time(1_000_000, 1_000_000)
+
+    assert [(engine.tick(), len(engine.sessions.alive)) for _ in range(2)] == [(True, 1), (False, 0)]
+
+
 def test_cost_of_due_session_does_not_grow_with_number():
     class Item:
         deadline = NEVER
