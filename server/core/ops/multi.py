@@ -72,9 +72,10 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
             results.append(result)
     except ZooKeeperError as error:
         state.roll_back()
-        count = _check_operations(state, span)
         if type(error) is MarshallingError:
+            _check_operations(state, span, span[1], 0)
             raise
+        count = len(results) + _check_operations(state, span, offset, len(results))
         state.failed += 1
         state.add_detail("")
         done = len(results)
@@ -145,9 +146,15 @@ def _header(op: int) -> bytes:
     return wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, b"")
 
 
-def _check_operations(state: ServerState, span: Span) -> int:
-    """Return the number of operations of a multi that failed, after a check for faults of the request as a whole. The
+def _check_operations(state: ServerState, span: Span, offset: int, done: int) -> int:
+    """Return the number of operations from the failed one on, after a check for faults of the request as a whole. The
     first of these faults decides whether the request uses up a zxid.
+
+    Args:
+        state: The state of the server.
+        span: The operations.
+        offset: The place of the failed operation. Those before it have no fault.
+        done: Number of operations before it.
 
     Raises:
         MarshallingError: The request as a whole is malformed.
@@ -156,11 +163,11 @@ def _check_operations(state: ServerState, span: Span) -> int:
     settings = state.settings
     compat = settings.compat
     try:
-        operations = wire.read_operations(*span)
+        operations = wire.read_operations(span[0], offset, span[2])
     except MarshallingError:
         _check_as_a_whole(state, span)
         raise
-    if len(operations) > settings.max_multi_operations:
+    if done + len(operations) > settings.max_multi_operations:
         raise _too_many(state, settings.max_multi_operations)
     recounts = 0
     for op, request in operations:
