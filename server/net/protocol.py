@@ -15,8 +15,8 @@ Two numbers decide when a connection is queued for its turn:
   :data:`CHEAP`, so a new connection counts as expensive until it has had a few short turns. It rises by at most a fifth
   of CHEAP per turn. A connection that becomes expensive is therefore queued after five turns or more. A single slow
   turn, which may be caused by the machine, has no effect. Above CHEAP and while the server is busy, input is queued.
-  Input that is not one small request is also queued on a busy server, regardless of the connection's past, because many
-  connections may complete a heavy request in one iteration.
+  Input that is not one light request (:mod:`~zoolet.server.core.light`) is also queued on a busy server, regardless of
+  the connection's past, because many connections may complete a heavy request in one iteration.
 - ``_spent`` is the time that the connection has used in the current iteration of the event loop. uvloop may read it 32
   times in one iteration. Above the length of a turn, the connection waits for its next turn. A pause of
   :data:`_SAME_ROUND` starts a new iteration.
@@ -35,9 +35,8 @@ from math import inf
 from time import perf_counter
 from typing import Final
 
-from ...protocol.operations import OPERATIONS
 from ..core.client_connection import ClientConnection
-from ..core.ops.dispatch import TABLE
+from ..core.light import is_light
 from ..core.server_connection import ConnectionState
 from .connections import LOCAL_PEER, Connections, SansIOConnection
 from .turns import BUSY, PAUSE
@@ -53,10 +52,8 @@ CHEAP: Final = 0.0005
 """Maximum average of a connection's turns, in seconds, for being served without queueing."""
 SMALL_INPUT: Final = 1024
 """Maximum size of a small request in bytes."""
-COSTLY: Final = frozenset(op & 255 for op, entry in TABLE.items() if entry.costly and not OPERATIONS[op].takes_zxid)
-"""The last bytes of the op codes of reads that may take much longer than their size suggests. Writes never do."""
-HANDSHAKE: Final = 48
-"""Minimum number of bytes of a handshake. The last byte of its length is at index 3."""
+NEW_SESSION: Final = slice(20, 28)
+"""The place of the session id in a handshake. It is 0 in the handshake for a new session."""
 MAX_DEFERRED: Final = 1 << 16
 """Maximum number of bytes that wait for a turn while the socket is still read."""
 CHARGED_OUTPUT: Final = 1 << 16
@@ -161,13 +158,13 @@ class ServerProtocol(asyncio.Protocol):
             turns.busy_since = started
         elif started - turns.busy_since > BUSY and turns.seconds < inf:
             connection = self.connection
-            if self._typical > CHEAP or connection is None or not _is_small(data) or connection.buffered:
-                if connection is not None and connection.state is ConnectionState.CONNECTING:
-                    # A handshake takes 0.1 ms. The requests after it wait, unless it is one small request.
-                    is_short = len(data) > HANDSHAKE and _is_small(data[data[3] + 4 :])
-                    self._serve(data, started, SHORT_TURN if is_short else 0.0)
-                else:
+            if self._typical > CHEAP or connection is None or connection.buffered or not self._is_light(data):
+                if connection is None or connection.state is not ConnectionState.CONNECTING or data[:1] != b"\0":
                     self._defer(data)
+                else:
+                    # A handshake takes 0.1 ms. The requests after it wait, unless it is one light request.
+                    is_short = data[NEW_SESSION] == bytes(8) and self._is_light(data[data[3] + 4 :])
+                    self._serve(data, started, SHORT_TURN if is_short else 0.0)
                 return
         self._serve(data, started, SHORT_TURN if turns.queued else turns.seconds)
 
@@ -186,7 +183,12 @@ class ServerProtocol(asyncio.Protocol):
         else:
             connection = self.connection
             is_alone = connection is not None and not connection.buffered and len(self._deferred) == 1
-            self._turns.enqueue(self, is_small=is_alone and _is_small(data))
+            self._turns.enqueue(self, is_small=is_alone and self._is_light(data))
+
+    def _is_light(self, data: bytes) -> bool:
+        """Return whether *data* is one whole light request."""
+        client = self._client
+        return _is_small(data) and client is not None and is_light(self._engine, client, data)
 
     def _pop_deferred(self) -> bytes:
         data = b"".join(self._deferred)
@@ -450,8 +452,8 @@ class ServerProtocol(asyncio.Protocol):
 
 
 def _is_small(data: bytes) -> bool:
-    """Return whether *data* is one whole request that is small and of a kind that is never heavy. It checks single
-    bytes, because a busy server calls it for each batch.
+    """Return whether *data* is one whole small request. It checks single bytes, because a busy server calls it for each
+    batch.
     """
     size = len(data)
-    return 12 <= size <= SMALL_INPUT and data[11] not in COSTLY and (data[2] << 8 | data[3]) == size - 4
+    return 12 <= size <= SMALL_INPUT and (data[2] << 8 | data[3]) == size - 4

@@ -3,7 +3,7 @@
 A connection gets five milliseconds per turn. Its remaining requests wait in a queue, which gets five milliseconds in
 each iteration of the event loop. Once the server has been busy for ten milliseconds without a pause, only connections
 with short turns are served as they are read, and the others are queued. So a client with few requests is answered soon,
-regardless of the number of clients with many requests. Small queued requests are served before large ones.
+regardless of the number of clients with many requests. Light queued requests are served before the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TurnQueue:
 
     Attributes:
         queued: The waiting connections, in order.
-        small: The connections that wait with a small request. They are served before the others.
+        small: The connections that wait with a light request. They are served before the others.
         busy_since: Time since which the server has worked without a pause, in seconds of ``perf_counter``.
         busy_until: Time of the last answer, in seconds of ``perf_counter``.
         was_long: Whether a turn has exceeded its length since the sockets were last polled. The queue then waits until
@@ -55,7 +55,7 @@ class TurnQueue:
 
     def enqueue(self, connection: ServerProtocol, *, is_small: bool = False) -> None:
         """Queue a connection for its next turn. All queued connections share one turn in each iteration of the event
-        loop. At least one connection with a small request is served, and one of the others unless a turn was long.
+        loop. At least one connection with a light request is served, and one of the others unless a turn was long.
         """
         if is_small and connection not in self.queued:
             self.small[connection] = None

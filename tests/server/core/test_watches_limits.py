@@ -137,6 +137,20 @@ def test_persistent_watch_beyond_limit_is_not_set() -> None:
     assert left(engine) == NOTHING
 
 
+def test_recursive_watch_on_very_deep_path_is_refused() -> None:
+    engine = engine_with()
+    peer = connected(engine)
+
+    codes = [
+        error(peer, OpCode.ADD_WATCH, r.AddWatchRequest("/a" * levels, mode))
+        for levels, mode in ((2_000, RECURSIVE_WATCH), (2_001, PERSISTENT_WATCH), (2_001, RECURSIVE_WATCH))
+    ]
+
+    assert codes == [0, 0, THROTTLED_OP]
+    assert len(engine.watches._recursive[DATA]) == 1
+    assert engine.metrics.refused["watches"] == 1
+
+
 def test_refused_recursive_watch_reports_nothing() -> None:
     engine = engine_with(max_watches_per_connection=1)
     peer = connected(engine)

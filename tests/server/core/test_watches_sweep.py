@@ -58,16 +58,24 @@ def sweep_once(engine: Engine, limit: int) -> int:
 # --- removal in one step, or in slices ---
 
 
-def test_thousand_watches_are_removed_with_their_connection(engine: Engine) -> None:
-    gone(engine, 1_000)
+def test_few_watches_are_removed_with_their_connection(engine: Engine) -> None:
+    gone(engine, 16)
 
     assert (engine.watches.unswept, kept(engine), engine.watches._weight) == (False, 0, 0)
 
 
-def test_more_than_a_thousand_watches_wait_to_be_swept(engine: Engine) -> None:
-    gone(engine, MANY)
+def test_more_watches_wait_to_be_swept(engine: Engine) -> None:
+    gone(engine, 17)
 
-    assert (engine.watches.unswept, kept(engine)) == (True, MANY)
+    assert (engine.watches.unswept, kept(engine)) == (True, 17)
+
+
+def test_recursive_watches_take_room_of_five_in_sweep(engine: Engine) -> None:
+    peer = connected(engine)
+    peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], [], [f"/{number}" for number in range(30)]).encode())
+    lost(peer)
+
+    assert [sweep_once(engine, 100) for _ in range(3)] == [20, 10, 0]
 
 
 def test_sweep_removes_at_most_given_number(engine: Engine) -> None:
@@ -106,7 +114,7 @@ def test_watches_of_every_kind_are_swept(engine: Engine, writer: Peer) -> None:
     lost(peer)
     assert engine.watches.unswept
 
-    engine.watches.sweep()
+    engine.watches.sweep(10_000)
 
     assert engine.watches._stores == ({}, {})
     assert [len(index) for index in engine.watches._recursive] == [0, 0]

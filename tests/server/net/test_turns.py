@@ -19,7 +19,8 @@ from support.wire import StreamWire
 
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
-from zoolet.protocol.framing import Frames
+from zoolet.protocol.framing import Frames, frame
+from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
 from zoolet.server.net import protocol
@@ -31,6 +32,7 @@ MANY: Final = 121
 """Number of replies of 100,000 bytes that exceed the Linux buffers for a client that does not read."""
 LARGE: Final = request(1, OpCode.MULTI, encode_operations([(OpCode.SET_DATA, r.SetDataRequest("/", b"", -1))] * 2000))
 """A transaction that takes milliseconds."""
+Queued = tuple[LiveServer, list[protocol.ServerProtocol]]
 TINY: Final = 1e-5
 """The length of a turn that ends almost immediately: after one costly request, or eight kilobytes of replies."""
 
@@ -145,30 +147,58 @@ async def test_handshake_and_pipeline_in_one_piece_are_answered(dial: Dial) -> N
     assert await client.xids(101) == list(range(1, 102))
 
 
-@pytest.mark.parametrize(("requests", "turns"), [(0, 0), (1, 0), (2, 1)])
-async def test_one_small_request_after_handshake_needs_no_turn(
-    serve: Serve, requests: int, turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+async def queued(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Queued:
+    """A server that is always busy, and the connections that it has queued."""
     monkeypatch.setattr(protocol, "PAUSE", 1e12)
     monkeypatch.setattr(protocol, "BUSY", -1.0)
     monkeypatch.setattr(protocol, "SHORT_TURN", 60.0)
-    live = await serve()
+    live, queued = await serve(), []
     queue = live.daemon.connections.turns
     queue.seconds = 60.0
-    queued: list[protocol.ServerProtocol] = []
     enqueue = queue.enqueue
 
-    def count(connection: protocol.ServerProtocol, *, is_small: bool = False) -> None:
+    def record(connection: protocol.ServerProtocol, *, is_small: bool = False) -> None:
         queued.append(connection)
         enqueue(connection, is_small=is_small)
 
-    monkeypatch.setattr(queue, "enqueue", count)
-    client = await live.dial()
-    client.send(HELLO + b"".join(exists(xid, "/") for xid in range(requests)))
-    await client.payload()
+    monkeypatch.setattr(queue, "enqueue", record)
+    return live, queued
 
-    assert await client.xids(requests) == list(range(requests))
-    assert len(queued) == turns
+
+@pytest.mark.parametrize(
+    ("first", "replies", "turns"),
+    [
+        (HELLO, 1, 0),
+        (HELLO + exists(1), 2, 0),
+        (HELLO + exists(1) + exists(2), 3, 1),
+        (HELLO + request(1, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest("/")), 2, 1),
+        (b"ruok", 0, 1),
+    ],
+    ids=["handshake", "light", "two", "getEphemerals", "four letters"],
+)
+async def test_only_light_request_after_handshake_needs_no_turn(
+    queued: Queued, first: bytes, replies: int, turns: int
+) -> None:
+    live, connections = queued
+    client = await live.dial()
+
+    client.send(first)
+    await (client.xids(replies) if replies else client.rest())
+
+    assert len(connections) == turns
+
+
+async def test_request_after_resumed_session_waits_for_turn(queued: Queued) -> None:
+    live, connections = queued
+    welcome = await (await live.dial()).shake_hands()
+    client = await live.dial()
+
+    resume = ConnectRequest(0, 30_000, welcome.session_id, welcome.password)
+    client.send(frame(resume.encode()) + request(1, OpCode.CLOSE_SESSION))
+    await client.xids(2)
+
+    assert len(connections) == 1
 
 
 async def test_small_request_does_not_wait_for_large_ones(daemon: Daemon, dial: Dial) -> None:
@@ -234,10 +264,8 @@ def test_single_short_request_is_small(data: bytes) -> None:
         exists(1)[:-1],
         exists(1) + exists(2),
         create(1, "/a", bytes(1000)),
-        request(1, OpCode.MULTI_READ, encode_operations([(OpCode.GET_DATA, r.GetDataRequest("/a", False))])),
-        request(1, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest("/")),
     ],
-    ids=["nothing", "part", "two", "long", "multiRead", "getEphemerals"],
+    ids=["nothing", "part", "two", "long"],
 )
 def test_request_is_not_small(data: bytes) -> None:
     assert not protocol._is_small(data)

@@ -1,0 +1,137 @@
+"""Which small requests are light, so that a busy server does not queue them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from support.calls import connected
+from support.engine import make_engine
+from support.frames import create, exists, get, request, set_data
+from support.numbers import RECURSIVE_WATCH
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.multi import encode_operations
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.light import is_light
+
+LIST: Final = request(1, OpCode.GET_CHILDREN, r.GetChildrenRequest("/a", False))
+LIST2: Final = request(1, OpCode.GET_CHILDREN2, r.GetChildrenRequest("/a", False))
+DELETE: Final = request(1, OpCode.DELETE, r.DeleteRequest("/a", -1))
+CLOSE: Final = request(1, OpCode.CLOSE_SESSION)
+MULTI: Final = request(1, OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest("/a", -1))]))
+READS: Final = request(1, OpCode.MULTI_READ, encode_operations([(OpCode.GET_DATA, r.GetDataRequest("/a", False))]))
+QUOTA: Final = create(1, "/zookeeper/quota/a/zookeeper_stats")
+
+
+@pytest.fixture
+def peer() -> Peer:
+    peer = connected(make_engine())
+    peer.create("/a", b"x")
+    return peer
+
+
+def light(peer: Peer, data: bytes) -> bool:
+    return is_light(peer.engine, peer.client, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [exists(1), get(1, "/a"), LIST, LIST2, create(1, "/a/b"), set_data(1, "/a"), DELETE, CLOSE, MULTI, request(-2, 11)],
+    ids="exists get children children2 create set delete close multi ping".split(),
+)
+def test_ordinary_request_is_light(peer: Peer, data: bytes) -> None:
+    assert light(peer, data)
+
+
+@pytest.mark.parametrize("op", sorted(OpCode))
+def test_malformed_request_raises_nothing(peer: Peer, op: OpCode) -> None:
+    watch_recursively(peer)
+
+    for body in (b"", b"\xff" * 9, b"\0\0\0\1/", b"\0\0\0\0", b"\0\0\0\3/a\xff", b"\0\0\0\1x", b"\0\0\1\0/a"):
+        light(peer, request(1, op, body))
+
+
+@pytest.mark.parametrize("data", [READS, QUOTA, request(1, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest("/"))])
+def test_request_that_may_read_everything_is_not_light(peer: Peer, data: bytes) -> None:
+    assert not light(peer, data)
+
+
+def test_data_of_more_than_64_kilobytes_is_not_light(peer: Peer) -> None:
+    sizes = []
+    for size in (1 << 16, (1 << 16) + 1):
+        peer.set("/a", bytes(size))
+        sizes.append(light(peer, get(1, "/a")))
+
+    assert sizes == [True, False]
+
+
+@pytest.mark.parametrize("data", [LIST, LIST2], ids=["getChildren", "getChildren2"])
+def test_list_is_light_while_it_is_short_or_cached(peer: Peer, data: bytes) -> None:
+    for number in range(17):
+        peer.create(f"/a/{number}")
+    uncached = light(peer, data)
+    peer.children("/a")
+    cached = light(peer, data)
+    peer.create("/a/" + "x" * (1 << 16))
+    peer.children("/a")
+
+    assert (uncached, cached, light(peer, data)) == (False, True, False)
+
+
+def watch_data(peer: Peer) -> None:
+    peer.get("/a", watch=True)
+
+
+def watch_children(peer: Peer) -> None:
+    peer.children("/a", watch=True)
+
+
+def watch_recursively(peer: Peer) -> None:
+    peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", RECURSIVE_WATCH))
+
+
+@pytest.mark.parametrize(
+    ("start", "data"),
+    [
+        (watch_data, set_data(1, "/a")),
+        (watch_data, DELETE),
+        (watch_children, create(1, "/a/b")),
+        (watch_children, DELETE),
+        (watch_recursively, create(1, "/a/b/c")),
+    ],
+)
+def test_write_with_many_watchers_is_not_light(peer: Peer, start: Callable[[Peer], None], data: bytes) -> None:
+    judged = []
+    for count in (16, 1):
+        for _ in range(count):
+            start(connected(peer.engine))
+        judged.append(light(peer, data))
+
+    assert judged == [True, False]
+    assert light(peer, exists(1, "/a"))
+
+
+def test_multi_and_deep_write_are_not_light_with_watches(peer: Peer) -> None:
+    watch_data(peer)
+
+    assert [light(peer, data) for data in (MULTI, create(1, "/a" * 65), create(1, "/a" * 60))] == [False, False, True]
+
+
+def test_close_is_light_with_few_nodes_and_events(peer: Peer) -> None:
+    judged = [light(peer, CLOSE)]
+    for number in range(9):
+        peer.create(f"/a/{number}", b"", 1)
+    judged.append(light(peer, CLOSE))
+    for _ in range(2):
+        watch_recursively(connected(peer.engine))
+    judged.append(light(peer, CLOSE))
+
+    other = connected(make_engine())
+    for number in range(17):
+        other.create(f"/{number}", b"", 1)
+
+    assert judged == [True, True, False]
+    assert not light(other, CLOSE)
