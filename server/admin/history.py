@@ -37,6 +37,8 @@ NOT_HEARD: Final = "the leader did not hear from its client during the session t
 """The reason for an expiry in an ensemble."""
 MAX_READ: Final = 300
 """Maximum number of transactions that are read in a tenth of a second before they are discarded, which takes 2 ms."""
+MAX_CAUGHT_UP: Final = 500
+"""Number of transactions that become entries at once when the history is read, which takes 4 ms."""
 OWN_DELETE: Final = "a container without children, or a node whose TTL expired"
 """The reason for the deletion of a node by the server itself."""
 MIN_REQUEST: Final = 18
@@ -111,7 +113,7 @@ class _Raw(NamedTuple):
     """Transactions of a tenth of a second that are not entries yet.
 
     Args:
-        heard: The transactions.
+        heard: The transactions, the latest first, because they are taken from the end of the list.
         number: Approximate number of transactions; at least 1.
         size: Approximate number of bytes.
         zxid: The last zxid.
@@ -144,6 +146,7 @@ class History:
         self._sizes: deque[int] = deque()  # sizes of the entries in bytes
         self._bytes = self._number = 0
         self._raw: deque[_Raw] = deque()
+        self._reading: list[_Heard] = []  # the oldest transactions, which are becoming entries; the latest first
         self._raw_count = self._raw_bytes = 0
         self._raw_limit = max(MAX_RAW // limit, ENTRY_BYTES + CHANGE_BYTES)  # bytes for each transaction
         self._more = 0  # bytes of fresh transactions that the server has not received
@@ -165,7 +168,7 @@ class History:
             self._engine.on_requests, self._engine.on_applied = self._fresh.append, self._on_applied
 
     def __len__(self) -> int:
-        self.digest()
+        self._catch_up()
         return len(self._kept)
 
     # --- listening ---
@@ -185,16 +188,17 @@ class History:
             received = size = sum(map(len, cast("list[bytes]", self._fresh)))
         most = len(self._fresh) + max(received, 0) // MIN_REQUEST
         number = max(1, min(self._seen[0] - before[0], most))
-        is_much = not 0 <= size <= self._raw_limit * number  # below 0, srst has reset the counter
-        raw = _Raw(self._fresh, number, 0 if is_much else size, self._engine.zxid)
+        if size < 0:  # srst has reset the counter
+            size = self._raw_limit * number + 1
+        self._fresh.reverse()
+        self._raw.append(_Raw(self._fresh, number, size, self._engine.zxid))
         self._listen()
         self._more = 0
-        self._raw.append(raw)
-        self._raw_count += raw.number
-        self._raw_bytes += raw.size
+        self._raw_count += number
+        self._raw_bytes += size
         self._discard()
-        if is_much:
-            self.digest()
+        if size > self._raw_limit * number:
+            self._read(MAX_READ)
 
     def _counters(self) -> tuple[int, int]:
         """Return the number of transactions so far, and of received bytes."""
@@ -210,17 +214,32 @@ class History:
         self._more += sum([getsizeof(path) for _, path, _ in changes])
         self._fresh.append((session_id, xid, zxid, time, op, changes))
 
-    def digest(self) -> None:
-        """Turn all transactions into entries, and release their data."""
-        for _ in self.digesting():
-            pass
-
     def digesting(self) -> Iterator[None]:
-        """Turn all transactions into entries, and yield after each part."""
+        """Turn the present transactions into entries, and yield after each part."""
         self.tidy()
-        while self._raw:
-            self._read_oldest()
+        last = self._engine.zxid
+        while self._reading or (self._raw and self._raw[0].zxid <= last):
+            self._step()
             yield
+
+    def _catch_up(self) -> None:
+        """Turn new transactions into entries, but not more than a few: :meth:`digesting` does it for many."""
+        self.tidy()
+        self._read(MAX_CAUGHT_UP)
+
+    def _read(self, most: int) -> None:
+        """Turn about *most* transactions into entries."""
+        end = self._number + most
+        while self._number < end and (self._reading or self._raw):
+            self._step()
+
+    def _step(self) -> None:
+        """Turn the transactions of one batch of requests into entries, and release its data."""
+        if not self._reading:
+            self._reading = self._pop_oldest().heard
+        if self._reading:
+            self._keep(self._reading.pop())
+            self._discard_entries()
 
     def _discard(self) -> None:
         """Discard the oldest transactions that are too many or too large.
@@ -258,15 +277,17 @@ class History:
         return oldest
 
     def _read_oldest(self) -> None:
-        """Turn the oldest transactions that are not entries into entries."""
-        for heard in self._pop_oldest().heard:
-            self._keep(heard)
-            self._discard_entries()
+        """Turn the transactions of a tenth of a second into entries, the oldest ones, and those before them."""
+        while self._reading:
+            self._step()
+        self._step()
+        while self._reading:
+            self._step()
 
     def _count_writes(self, discarded: _Raw) -> None:
         """Count the writes of transactions that are discarded before they are read, including failed ones."""
         time, last = self._engine.now, discarded.zxid
-        for heard in reversed(discarded.heard):
+        for heard in discarded.heard:
             if isinstance(heard, bytes):
                 assert self._engine.journal is not None
                 for session_id, number in Counter(self._engine.journal.sessions(heard)).items():
@@ -352,7 +373,7 @@ class History:
             text: Text in the entries that are wanted. Older entries without it are left out.
             before: Only entries with numbers below this one; 0 for all.
         """
-        self.digest()
+        self._catch_up()
         kept = list(self._kept)  # a copy, because the entries may change while the caller pauses
         lasting = self.lasting.entries(text, before)
         for each in reversed(kept):
@@ -365,14 +386,14 @@ class History:
 
     def oldest(self) -> HistoryEntry | None:
         """Return the oldest entry of those that are kept whatever they change."""
-        self.digest()
+        self._catch_up()
         return HistoryEntry(*self._kept[0]) if self._kept else None
 
     def gone(self, parents: set[str]) -> Iterator[list[tuple[str, int, int]]]:
         """Yield a list for each transaction with the deleted sequential children of some nodes: the parent, the number
         of the child, and the time in milliseconds.
         """
-        self.digest()
+        self._catch_up()
         for kept in list(self._kept):  # a copy, because the entries may change while the caller pauses
             entry = HistoryEntry(*kept)
             yield [

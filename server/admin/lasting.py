@@ -19,6 +19,8 @@ CHUNK_BYTES: Final = 64 << 10
 """Size of the text that is compressed together. This takes a millisecond."""
 MAX_PARTS_BYTES: Final = 32 << 10
 """Maximum size of the kept changes of one transaction as text."""
+MAX_PATH: Final = 1_000
+"""Maximum number of characters of the paths that are kept. In JSON, each may take six bytes."""
 ENDS: Final = frozenset({"closed", "expired", "ended"})
 """The kinds of entries that end a session."""
 LASTING: Final = frozenset({"delete", "set ACL"})
@@ -46,7 +48,7 @@ class Lasting:
             kept: The fields of an entry that is newer than all previous ones.
         """
         *head, kind, parts, left_out, why, number = kept
-        lasting = [part for part in parts if part[0] in LASTING]
+        lasting = [part for part in parts if part[0] in LASTING and len(part[1]) <= MAX_PATH]
         if not lasting and kind not in ENDS:
             return
         size = most = 0

@@ -226,7 +226,7 @@ def test_with_a_log_entries_are_kept_once_they_are_written() -> None:
 
     (session,) = engine.sessions.alive.values()
     engine.expire(session)
-    history.digest()  # before it is logged
+    list(history.digesting())  # before it is logged
 
     assert not len(history)
     written = journal.pop_all()
@@ -243,7 +243,7 @@ def test_data_is_released() -> None:
     connected(engine).create("/a", b"some data")
     before = repr(vars(history))
 
-    history.digest()
+    list(history.digesting())
 
     assert "some data" in before
     assert "some data" not in repr(vars(history))
@@ -354,6 +354,7 @@ def test_burst_after_quiet_hours_is_read_in_parts() -> None:
         history.tidy()
 
     assert max(later - before for before, later in pairwise(seen)) <= module.MAX_READ
+    list(history.digesting())
     assert len(history) == 1000
     assert len(history.lasting) == 900 - 50  # the last 50 deletions are among the 1,000
 
@@ -392,6 +393,47 @@ def test_writes_before_a_new_epoch_are_not_counted_by_zxid() -> None:
     for _ in range(20):
         peer.set("/", b"")
     history.tidy()
-    history.digest()
+    list(history.digesting())
 
     assert history.writes.total(engine.now)[peer.welcome.session_id] < 3 * module.MAX_READ
+
+
+def test_large_transactions_become_entries_in_parts() -> None:
+    engine, history = heard(limit=10_000)
+    peer = connected(engine)
+    peer.create("/a", b"")
+    for _ in range(2 * module.MAX_READ):
+        peer.set("/a", bytes(20_000))
+        engine.metrics.bytes_received += 20_000
+    history.tidy()
+    first = history._number
+    for _ in range(3):
+        history.tidy()
+
+    assert module.MAX_READ <= first < 2 * module.MAX_READ
+    assert len(found(history)) == 2 * module.MAX_READ + 2
+
+
+def test_reading_makes_few_entries_at_once() -> None:
+    engine, history = heard(limit=10_000)
+    peer = connected(engine)
+    for number in range(2 * module.MAX_CAUGHT_UP):
+        peer.create(f"/{number}", b"")
+
+    history.oldest()
+
+    assert history._number == module.MAX_CAUGHT_UP
+    assert len(list(history.digesting())) == module.MAX_CAUGHT_UP + 1
+
+
+def test_very_long_paths_are_not_kept_for_long() -> None:
+    engine, history = heard(limit=1)
+    peer = connected(engine)
+    for path in ("/" + "é" * 1_000, "/" + "é" * 999):
+        peer.create(path, b"")
+        peer.delete(path)
+        peer.set("/", b"")
+        list(history.digesting())
+
+    rows = [row for row in history.lasting.entries() if row]
+    assert [len(row[5][0][1]) for row in rows] == [1_000]
