@@ -364,13 +364,13 @@ class _Compiler:
             f"    {name} = []",
         ]
         self.reads.append("    for _ in range(size):")
-        if item is str:  # inlined like a single string, because lists of children are long
+        if kind is str:  # inlined like a single string, because lists of children and of watches are long
             self.reads += [
                 "        length, = int_at(buf, offset)",
                 "        start = offset + 4",
                 "        offset = start + length",
                 "        if length < 0 or offset > end:",
-                "            value, offset = str_at(buf, start - 4, end)",
+                f"            value, offset = {reader}(buf, start - 4, end)",
                 "        else:",
                 "            try:",
                 "                value = buf[start:offset].decode()",
