@@ -9,7 +9,7 @@ with much data become entries early, entries contain only the size of data, and 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from sys import getsizeof
 from typing import Final, NamedTuple, cast
 
@@ -37,8 +37,12 @@ NOT_HEARD: Final = "the leader did not hear from its client during the session t
 """The reason for an expiry in an ensemble."""
 MAX_READ: Final = 300
 """Maximum number of transactions that are read in a tenth of a second before they are discarded, which takes 2 ms."""
+READ_BYTES: Final = 1_024
+"""Number of bytes of an entry that take as long to read as a transaction with one change."""
+STEP: Final = 100
+"""Number of transactions with one change that are read in one step, which takes 1 ms."""
 MAX_CAUGHT_UP: Final = 500
-"""Number of transactions that become entries at once when the history is read, which takes 4 ms."""
+"""Number of transactions that become entries together when the history is read. This takes 4 ms."""
 OWN_DELETE: Final = "a container without children, or a node whose TTL expired"
 """The reason for the deletion of a node by the server itself."""
 MIN_REQUEST: Final = 18
@@ -113,7 +117,7 @@ class _Raw(NamedTuple):
     """Transactions of a tenth of a second that are not entries yet.
 
     Args:
-        heard: The transactions, the latest first, because they are taken from the end of the list.
+        heard: The transactions, the latest first.
         number: Approximate number of transactions; at least 1.
         size: Approximate number of bytes.
         zxid: The last zxid.
@@ -146,7 +150,8 @@ class History:
         self._sizes: deque[int] = deque()  # sizes of the entries in bytes
         self._bytes = self._number = 0
         self._raw: deque[_Raw] = deque()
-        self._reading: list[_Heard] = []  # the oldest transactions, which are becoming entries; the latest first
+        # The batches of the oldest transactions, which are becoming entries; the latest batch first.
+        self._reading: list[Iterator[Transaction | HistoryEntry]] = []
         self._raw_count = self._raw_bytes = 0
         self._raw_limit = max(MAX_RAW // limit, ENTRY_BYTES + CHANGE_BYTES)  # bytes for each transaction
         self._more = 0  # bytes of fresh transactions that the server has not received
@@ -228,18 +233,27 @@ class History:
         self._read(MAX_CAUGHT_UP)
 
     def _read(self, most: int) -> None:
-        """Turn about *most* transactions into entries."""
-        end = self._number + most
-        while self._number < end and (self._reading or self._raw):
-            self._step()
+        """Turn transactions into entries, until they have about *most* changes."""
+        while most > 0 and (self._reading or self._raw):
+            most -= self._step()
 
-    def _step(self) -> None:
-        """Turn the transactions of one batch of requests into entries, and release its data."""
+    def _step(self) -> int:
+        """Turn a few transactions into entries, and return their number, or more if they are large. The data of a batch
+        of requests is released after its last transaction.
+        """
         if not self._reading:
-            self._reading = self._pop_oldest().heard
-        if self._reading:
-            self._keep(self._reading.pop())
+            self._reading = [self._transactions(heard) for heard in self._pop_oldest().heard]
+        cost = 1
+        for _ in range(STEP if self._reading else 0):
+            transaction = next(self._reading[-1], None)
+            if transaction is None:
+                self._reading.pop()
+                break
+            cost += 1 + self._keep(transaction)
             self._discard_entries()
+            if cost > STEP:
+                break
+        return cost
 
     def _discard(self) -> None:
         """Discard the oldest transactions that are too many or too large.
@@ -250,14 +264,19 @@ class History:
         """
         raw, left = self._raw, MAX_READ
         self._discard_entries()
-        while len(raw) > 1:
+        while self._reading and left > 0:  # they are older
+            left -= self._step()
+        if self._reading and (self._is_full() or self._raw_count > 2 * self._limit):
+            self._reading.clear()
+        while len(raw) > 1 and not self._reading:
             excess, number = self._raw_count - self._limit, raw[0].number
-            if not self._is_full() and excess < (1 if number <= MAX_READ else number):
+            cost = number + raw[0].size // READ_BYTES
+            if not self._is_full() and excess < (1 if cost <= MAX_READ else number):
                 break
-            if number <= left:
+            if cost <= left:
                 self._read_oldest()
-                left -= number
-            elif number > MAX_READ or self._is_full() or excess > self._limit:
+                left -= cost
+            elif cost > MAX_READ or self._is_full() or excess > self._limit:
                 self._count_writes(self._pop_oldest())
             else:
                 break
@@ -277,9 +296,7 @@ class History:
         return oldest
 
     def _read_oldest(self) -> None:
-        """Turn the transactions of a tenth of a second into entries, the oldest ones, and those before them."""
-        while self._reading:
-            self._step()
+        """Turn the oldest transactions of a tenth of a second into entries."""
         self._step()
         while self._reading:
             self._step()
@@ -301,28 +318,26 @@ class History:
     def _is_full(self) -> bool:
         return self._bytes + self._raw_bytes > MAX_BYTES
 
-    def _keep(self, heard: _Heard) -> None:
-        """Add the entries of transactions."""
-        if isinstance(heard, HistoryEntry):
-            self._add(heard)
-            return
-        for transaction in self._transactions(heard):
-            session_id, _, zxid, time, op, changes = transaction
-            entry = _entry(transaction, self.address(session_id, zxid))
-            if op == OpCode.CLOSE_SESSION:
-                why = self._reasons.pop(session_id, "")
-                entry = entry._replace(kind="expired" if why else "closed", why=why)
-            elif session_id and changes:
-                self.writes.count(session_id, time)
-            self._add(entry)
+    def _keep(self, transaction: Transaction | HistoryEntry) -> int:
+        """Add the entry of a transaction, and return its size in units of READ_BYTES."""
+        if isinstance(transaction, HistoryEntry):
+            return self._add(transaction)
+        session_id, _, zxid, time, op, changes = transaction
+        entry = _entry(transaction, self.address(session_id, zxid))
+        if op == OpCode.CLOSE_SESSION:
+            why = self._reasons.pop(session_id, "")
+            entry = entry._replace(kind="expired" if why else "closed", why=why)
+        elif session_id and changes:
+            self.writes.count(session_id, time)
+        return self._add(entry)
 
-    def _transactions(self, heard: Requests | Transaction | bytes) -> Iterable[Transaction]:
+    def _transactions(self, heard: _Heard) -> Iterator[Transaction | HistoryEntry]:
         if isinstance(heard, bytes):
             assert self._engine.journal is not None
             return self._engine.journal.decode(heard)
-        return transactions(heard) if len(heard) == 5 else [heard]
+        return transactions(heard) if not isinstance(heard, HistoryEntry) and len(heard) == 5 else iter((heard,))
 
-    def _add(self, entry: HistoryEntry) -> None:
+    def _add(self, entry: HistoryEntry) -> int:
         size = ENTRY_BYTES
         for _, path, _ in entry.parts:
             size += CHANGE_BYTES + getsizeof(path)
@@ -330,6 +345,7 @@ class History:
         self._bytes += size
         self._sizes.append(size)
         self._kept.append((*entry[:-1], self._number))
+        return size // READ_BYTES
 
     def _on_session(self, what: str, session_id: int, client: ClientConnection | None) -> None:
         engine = self._engine
