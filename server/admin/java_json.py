@@ -6,7 +6,12 @@ Source: JsonOutputter (which uses Jackson's default pretty printer).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from json.encoder import encode_basestring_ascii as _quoted
+from typing import Final
+
+PIECE: Final = 1 << 14
+"""Minimum size of a piece of a list in characters."""
 
 
 def pretty_json(value: object, indent: str = "") -> str:
@@ -16,12 +21,28 @@ def pretty_json(value: object, indent: str = "") -> str:
         return _quoted(value)  # type: ignore[arg-type] # json.dumps of a str takes five times as long
     if kind is int:
         return str(value)
-    if isinstance(value, dict):
-        if not value:
-            return "{ }"
-        inner = indent + "  "
-        lines = [f"{inner}{_quoted(name)} : {pretty_json(each, inner)}" for name, each in value.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    if isinstance(value, list):
-        return "[ " + ", ".join([pretty_json(each, indent) for each in value]) + " ]" if value else "[ ]"
-    return json.dumps(value)
+    return "".join(pieces(value, indent))
+
+
+def pieces(value: object, indent: str = "") -> Iterator[str]:
+    """Yield the parts of :func:`pretty_json`. A part has at most one element of a list more than :data:`PIECE`."""
+    if isinstance(value, dict) and value:
+        start, inner = "{\n", indent + "  "
+        for name, each in value.items():
+            yield f"{start}{inner}{_quoted(name)} : "
+            yield from pieces(each, inner) if isinstance(each, dict | list) else (pretty_json(each),)
+            start = ",\n"
+        yield f"\n{indent}}}"
+    elif isinstance(value, list) and value:
+        some, size = ["[ "], 0
+        for each in value:
+            if size > PIECE:
+                yield "".join(some)
+                some, size = [], 0
+            some.append(pretty_json(each, indent))
+            size += len(some[-1])
+            some.append(", ")
+        some[-1] = " ]"
+        yield "".join(some)
+    else:
+        yield "{ }" if value == {} else "[ ]" if value == [] else json.dumps(value)

@@ -16,6 +16,7 @@ Source: JettyAdminServer, CommandResponse.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
@@ -25,14 +26,18 @@ from ..core.client_connection import ClientConnection
 from . import prometheus
 from .audit import audit_line
 from .commands import BY_NAME, COMMANDS, Command, execute
+from .facts import Facts
 from .http import LOCAL, POST, READS, SECURITY, HttpError, Request, Response, Route, Router, Token
-from .java_json import pretty_json
+from .java_json import pieces, pretty_json
 from .observed import Observed, ready
+from .pace import Pace
 from .state_pages import MAX_BODY, StatePages, Transfer
 
 _log = logging.getLogger("zoolet.server")
 _audit = logging.getLogger("zoolet.audit")
 _zoolet = logging.getLogger("zoolet")
+MAX_ANSWER: Final = 8 << 20
+"""Maximum size of the answer of a command in bytes."""
 CHANGES: Final = ("GET", "HEAD", "POST")
 MISSING: Final = "this request needs the token: send 'Authorization: Bearer TOKEN'"
 HINT: Final = "; the token is in the file of --admin-token-file, or was printed at the start"
@@ -152,4 +157,19 @@ class AdminPages:
                 raise HttpError(400, facts["error"])
             level = max(logging.WARNING, _zoolet.level)  # the line is logged at any level
             _log.log(level, "the log level was set to %s on the admin port by %s", facts["level"], request.host)
-        return Response(pretty_json(facts).encode(), "application/json")
+        return Response(await _paced(facts), "application/json")
+
+
+async def _paced(facts: Facts) -> bytes:
+    """Return facts as JSON, encoded in time slices.
+
+    Raises:
+        HttpError: The text has more than MAX_ANSWER bytes.
+    """
+    text, pace = bytearray(), Pace(asyncio.Lock())
+    for piece in pieces(facts):
+        text += piece.encode()
+        if len(text) > MAX_ANSWER:
+            raise HttpError(503, f"the answer has more than {MAX_ANSWER >> 20} MB; use the console or zoolet shell")
+        await pace.rest()
+    return bytes(text)

@@ -15,7 +15,7 @@ from support.http import answer
 from zoolet.server.admin.commands import BY_NAME, COMMANDS
 from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
 from zoolet.server.admin.java import double
-from zoolet.server.admin.java_json import pretty_json
+from zoolet.server.admin.java_json import PIECE, pieces, pretty_json
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import AdminPages
 from zoolet.server.core.engine import Engine
@@ -406,3 +406,27 @@ def test_json_is_formatted_as_by_jackson() -> None:
         '{\n  "a" : [ ],\n  "b" : { },\n  "c" : [ 1, "x" ],\n  "d" : {\n    "e" : null\n  },\n'
         '  "f" : [ {\n    "g" : 1\n  } ]\n}'
     )
+
+
+def test_answer_of_more_than_eight_megabytes_is_refused() -> None:
+    engine = engine_with()
+    peer = connected(engine)
+    for number in range(10):
+        peer.create(f"/{number}{'x' * 900_000}", b"", 1)
+
+    with pytest.raises(HttpError, match="more than 8 MB; use the console") as caught:
+        ask(pages(engine), "/commands/dump")
+    peer.delete(f"/9{'x' * 900_000}")
+
+    assert caught.value.status == 503
+    assert len(facts(pages(engine), "dump")["session_id_to_ephemeral_paths"].popitem()[1]) == 9
+
+
+def test_pieces_of_json_are_small() -> None:
+    value = {"a": [{"b": [str(number) for number in range(10_000)]}], "c": {"d": list(range(20_000))}, "e": []}
+
+    parts = list(pieces(value["c"]))
+
+    assert json.loads(pretty_json(value)) == value
+    assert max(map(len, parts)) < PIECE + 30_000
+    assert len(parts) > 5
