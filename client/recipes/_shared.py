@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ...protocol import paths
@@ -26,6 +27,8 @@ _KAZOO_LOCK: Final = "-__lock__"
 _KAZOO_MEMBER: Final = re.compile(HEX)
 _ANY_MEMBER: Final = re.compile(f"{HEX}|{UUID}")
 """Patterns of the members of double barriers."""
+MAX_DURABLE: Final = 4_096
+"""Maximum size of the data of a durable lock in bytes. Any client may write JSON that takes long to parse."""
 T = TypeVar("T")
 Listing = dict[str, list[str]]
 """Names of the children of each node."""
@@ -111,7 +114,7 @@ class ClientReader:
 
 
 async def shared_lines(reader: Reader) -> tuple[list[SharedRecipe], list[list[Wait]]]:
-    """Return the shared lines sorted by path, and the circles of clients that wait for each other."""
+    """Return the shared lines in any order, and the circles of clients that wait for each other."""
     listing = await reader.listing()
     lines, hidden = await _semaphores(reader, listing)
     locks = await lock_lines(reader, listing)
@@ -125,7 +128,7 @@ async def shared_lines(reader: Reader) -> tuple[list[SharedRecipe], list[list[Wa
     lines += await _try_locks(reader, listing)
     lines += await _durable_locks(reader, listing)
     lines += await _barriers(reader, listing)
-    return sorted(lines, key=lambda line: (line.path, line.kind)), await circles(reader, locks)
+    return lines, await circles(reader, locks)
 
 
 async def circles(reader: Reader, lines: list[LockStatus]) -> list[list[Wait]]:
@@ -158,11 +161,11 @@ async def circles(reader: Reader, lines: list[LockStatus]) -> list[list[Wait]]:
 
 
 async def lock_lines(reader: Reader, listing: Listing) -> list[LockStatus]:
-    """Return the locks sorted by path. Each line is consistent at one moment, but lines may differ in time."""
+    """Return the locks in any order. Each line is consistent at one moment, but lines may differ in time."""
     lines = []
     for parent, names in listing.items():
         lines += [line for naming in NAMINGS if (line := await _line(reader, parent, naming, names)) is not None]
-    return sorted(lines)
+    return lines
 
 
 async def _slices(reader: Reader, names: list[str]) -> AsyncIterator[list[str]]:
@@ -177,6 +180,7 @@ async def _line(reader: Reader, path: str, naming: str, names: list[str]) -> Loc
     only_readers = True
     kinds = {f"{path.rstrip('/')}/{node.name}": node.row.kind for node in by_number(nodes)}
     for at, data, stat in await reader.nodes(list(kinds)):
+        await reader.rest()
         if stat.ephemeralOwner:
             only_readers = only_readers and kinds[at] == "read"
             since = stat.ctime / 1000
@@ -199,7 +203,7 @@ async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedReci
     """
     lines: list[SharedRecipe] = []
     hidden: set[str] = set()
-    for naming, path, parent, lock in [each for at in listing for each in _may_be_semaphores(listing, at)]:
+    for naming, path, parent, lock in chain.from_iterable(_may_be_semaphores(listing, at) for at in list(listing)):
         await reader.rest()
         leases = [name for name in listing[parent] if is_named(naming, "lease", name)]
         line = await _line(reader, lock, naming, listing.get(lock, []))
@@ -262,6 +266,9 @@ async def _durable_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]
     lines = []
     proofs = {path: names[0] for path, names in listing.items() if len(names) == 1 and re.fullmatch(UUID, names[0])}
     for path, data, stat in await reader.nodes(list(proofs)):
+        await reader.rest()
+        if len(data) > MAX_DURABLE:
+            continue
         try:
             value = json.loads(data)
         except (ValueError, RecursionError):

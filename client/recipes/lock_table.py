@@ -27,7 +27,7 @@ class LockTable(Recipe):
     async def read(self) -> list[LockStatus]:
         """Return the locks sorted by path. Each line is consistent at one moment, but lines may differ in time."""
         reader = ClientReader(self._client, self._path)
-        return await lock_lines(reader, await reader.listing())
+        return sorted(await lock_lines(reader, await reader.listing()))
 
     async def deadlocks(self) -> list[list[Wait]]:
         """Return the circles of clients that wait for each other, each as a list. A circle never resolves by itself.

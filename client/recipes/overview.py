@@ -30,7 +30,8 @@ class Overview(Recipe):
 
     async def read(self) -> tuple[list[SharedRecipe], list[list[Wait]]]:
         """Return the lines sorted by path, and the circles of clients that wait for each other."""
-        return await shared_lines(ClientReader(self._client, self._path))
+        lines, found = await shared_lines(ClientReader(self._client, self._path))
+        return sorted(lines, key=lambda line: (line.path, line.kind)), found
 
 
 def described(lines: list[SharedRecipe], circles: list[list[Wait]]) -> dict[str, Any]:
