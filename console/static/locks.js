@@ -20,7 +20,9 @@ import {
   link,
 } from "./lib.js";
 
-const MAX_SHOWN = 200;
+const MAX_SHOWN = 100;
+const MAX_CIRCLES = 20;
+const MAX_IN_LIST = 5; // holders and waiters of a lock, unless only this lock is shown
 const MAX_LABELLED = 6; // clients of a ring with texts, which would overlap otherwise
 const longestWait = (each, now) => duration(Math.max(0, now - each.waiters[0].since));
 
@@ -64,23 +66,22 @@ export function Locks({ about, rest, trusted, needToken }) {
       }</p>`
         : null
     }
-    ${circles.map(
+    ${circles.slice(0, MAX_CIRCLES).map(
       (circle, number) =>
         html`<${Deadlock} key=${number} circle=${circle} now=${known.now}
       expire=${expire} />`,
-    )}
+    )}<${More} all=${circles.length} shown=${circles.slice(0, MAX_CIRCLES)} />
     ${
       known && !shown.length
         ? html`<p
       class="muted">${known.shared.length ? "No path contains this text." : "No lock, election, semaphore, queue or double barrier is in use."}</p>`
         : null
     }
-    ${shown
-      .slice(0, MAX_SHOWN)
-      .map(
-        (each) =>
-          html`<${Lock} key=${each.path + each.kind} each=${each} now=${known.now} expire=${expire} isLocked=${locked.has(each.path)} />`,
-      )}
+    ${shown.slice(0, MAX_SHOWN).map(
+      (each) =>
+        html`<${Lock} key=${each.path + each.kind} each=${each} most=${isOne ? Infinity : MAX_IN_LIST} now=${known.now}
+          expire=${expire} isLocked=${locked.has(each.path)} />`,
+    )}
     ${
       known?.left_out
         ? html`<p>${count(known.left_out)} nodes are left out:
@@ -91,8 +92,10 @@ export function Locks({ about, rest, trusted, needToken }) {
     ${dialog.shown}`;
 }
 
-function Lock({ each, now, expire, isLocked }) {
+function Lock({ each, most, now, expire, isLocked }) {
   const isBarrier = each.kind === "double barrier";
+  const holders = each.holders.slice(0, most);
+  const waiters = each.waiters.slice(0, most);
   return html`<section class="card lock" data-path=${each.path}>
     <h2>${
       isCut(each.path)
@@ -104,8 +107,8 @@ function Lock({ each, now, expire, isLocked }) {
         isLocked ? html` <span class="small bad">✕ in a deadlock</span>` : null
       }</h2>
     ${
-      each.holders.length
-        ? html`<h3>${isBarrier ? "In the round" : "Held by"}</h3><ul class="plain holders">${each.holders.map(
+      holders.length
+        ? html`<h3>${isBarrier ? "In the round" : "Held by"}</h3><ul class="plain holders">${holders.map(
             (entry) =>
               html`<li key=${entry.node}><${Contender} entry=${entry} now=${now} verb=${isBarrier ? "is in the round" : "holds it"} />${
                 entry.czxid
@@ -115,17 +118,17 @@ function Lock({ each, now, expire, isLocked }) {
                   : null
               }${expire(entry)}</li>`,
           )}</ul>
-        <${More} all=${each.held} shown=${each.holders} />`
+        <${More} all=${each.held} shown=${holders} />`
         : html`<p>${isBarrier ? "No round has started." : "No client holds it."}</p>`
     }
     ${
-      each.waiters.length
+      waiters.length
         ? html`<h3>${count(each.waiting)} waiting${isBarrier ? "" : ", in order"}, the longest for ${longestWait(each, now)}</h3>
-        <ol class="waiters">${each.waiters.map(
+        <ol class="waiters">${waiters.map(
           (entry) =>
             html`<li key=${entry.node}><${Contender}
         entry=${entry} now=${now} verb="waits" /></li>`,
-        )}</ol><${More} all=${each.waiting} shown=${each.waiters} />`
+        )}</ol><${More} all=${each.waiting} shown=${waiters} />`
         : null
     }
   </section>`;

@@ -33,6 +33,7 @@ import {
 import { formsOf } from "./data.js";
 import { Entries } from "./history.js";
 
+const MAX_CRUMBS = 50; // levels of a path that are links
 const join = (path, name) => (path === "/" ? `/${name}` : `${path}/${name}`);
 const parentOf = (path) => path.slice(0, path.lastIndexOf("/")) || "/";
 const SIGNS = { ephemeral: "⏱ ephemeral", container: "▣ container", TTL: "⌛ TTL" };
@@ -109,18 +110,21 @@ function Crumbs({ path }) {
   const [typed, setTyped] = useState(path);
   useEffect(() => setTyped(path), [path]);
   const parts = path === "/" ? [] : path.slice(1).split("/");
-  let at = "";
+  const hidden = Math.max(0, parts.length - MAX_CRUMBS);
+  let at = parts.slice(0, hidden).reduce((above, part) => `${above}/${part}`, "");
   const go = (event) => {
     event.preventDefault();
     location.hash = link("tree", `/${typed.trim().replace(/^\/+|\/+$/g, "")}`);
   };
   return html`<form class="search" onSubmit=${go}><label>Path <input id="path" size="50" value=${typed}
       onInput=${(event) => setTyped(event.target.value)} /></label><button type="submit">Go</button></form>
-    <nav aria-label="Path" class="crumbs"><a href=${link("tree", "/")}>/</a>${parts.map((part, number) => {
-      at += `/${part}`;
-      return html`<span key=${at}>${number ? " / " : " "}<a href=${link("tree", at)}
+    <nav aria-label="Path" class="crumbs"><a href=${link("tree", "/")}>/</a>${hidden ? ` … ${count(hidden)} levels … ` : ""}${parts
+      .slice(hidden)
+      .map((part, number) => {
+        at += `/${part}`;
+        return html`<span key=${at}>${number ? " / " : " "}<a href=${link("tree", at)}
       aria-current=${at === path ? "page" : undefined}><bdi>${visible(part)}</bdi></a></span>`;
-    })}</nav>`;
+      })}</nav>`;
 }
 
 const SORTS = { name: "name", time: "last change", size: "size" };
@@ -233,6 +237,8 @@ function Data({ node, trusted, needToken }) {
     const known = decodeBase64(shown.base64);
     return [known, formsOf(known, known.length === shown.size)];
   }, [shown]);
+  const chosen = forms && (forms[form] ? form : ["JSON", "msgpack", "text", "hex"].find((name) => forms[name]));
+  const text = useMemo(() => (chosen ? forms[chosen]() : ""), [forms, chosen]);
   if (!shown) {
     return html`<p>${bytes(node.secret)} of data that not everyone may read.
       ${trusted ? null : html` <button onClick=${() => needToken()}>Enter the token</button>`}</p>`;
@@ -240,7 +246,6 @@ function Data({ node, trusted, needToken }) {
   if (shown.null) return html`<p>No data (null).</p>`;
   if (!shown.size) return html`<p>Empty data.</p>`;
   const isWhole = data.length === shown.size;
-  const chosen = forms[form] ? form : ["JSON", "msgpack", "text", "hex"].find((name) => forms[name]);
   return html`<div role="group" aria-label="Form of the data" class="buttons">${Object.keys(forms).map(
     (name) => html`<button key=${name} aria-pressed=${name === chosen} onClick=${() => setForm(name)}>${name}</button>`,
   )}
@@ -253,7 +258,7 @@ function Data({ node, trusted, needToken }) {
           ${shown.size > MAX_WHOLE ? `Show ${bytes(MAX_WHOLE)}` : "Show all"}</button>`
       }
     </div>
-    <pre class=${`data ${chosen}`} tabindex="0" data-test="data">${forms[chosen]()}</pre>`;
+    <pre class=${`data ${chosen}`} tabindex="0" data-test="data">${text}</pre>`;
 }
 
 const FOR_EXPORTS = "An export contains the data of all nodes below this one. Not everyone may read them.";

@@ -136,6 +136,25 @@ def test_holder_is_expired_in_the_deadlock(driver: Any) -> None:
         page.driver.get("about:blank")
 
 
+def test_list_shows_five_waiters_of_a_lock_and_its_page_all(driver: Any) -> None:
+    with Server(admin=True) as server, Client(server.hosts) as zk:
+        night = Night.__new__(Night)
+        night.clients = [zk]
+        for number in range(8):
+            night.ask("/a", f"client-{number}", 0)
+        night.ask("/b", "client-0", 0)
+        assert server.admin_url is not None
+        page = Page(driver, server.admin_url)
+        page.open("locks")
+        page.shows("client-5", "2 more are not shown.")
+        assert "client-6" not in page.find("[data-path='/a']").text
+        page.find("[data-path='/a'] h2 a").click()
+
+        page.shows("client-7")
+        assert "not shown" not in page.find("[data-path='/a']").text
+        page.driver.get("about:blank")
+
+
 def owners(server: Server) -> list[tuple[str, int]]:
     """Return the ephemeral nodes with their owners."""
     return [(path, node.ephemeral_owner) for path, node in server.tree().items() if node.ephemeral_owner]
