@@ -12,7 +12,7 @@ from ..server.core.engine import Engine
 from ..server.core.node import Children, Node
 from .source import MAX_NAME, Pace
 
-MAX_CONTENDERS: Final = 10_000
+MAX_CONTENDERS: Final = 5_000
 """Maximum number of children of a lock. Larger nodes are left out, because contenders are sorted in one slice."""
 MAX_NAMES: Final = 200_000
 """Maximum number of children of all locks together. A contender takes about 0.5 kB while locks are listed."""

@@ -91,7 +91,7 @@ class LocalSessions:
             ):
                 found.append(each)
                 keys[each.id] = key(each)  # now, because the numbers may change during a pause
-            if not number % 128:
+            if text or not number % 128:
                 await pace.rest()
         found = await in_order(found, pace, lambda each: keys[each.id])
         rows = ({**self._row(each), "name": self._name(each, may_read)} for each in found[offset : offset + limit])
@@ -145,9 +145,9 @@ class LocalSessions:
         return {
             **self._row(session),
             "alive": True,
-            "identities": [cut(f"{each.scheme}:{name_without_hash(each)}") for each in identities[:MAX_LISTED]],
-            "owned": [cut(path) for path in islice(engine.tree.ephemerals.get(session_id, ()), MAX_LISTED)],
-            "watched": watched,
+            "identities": iter([cut(f"{each.scheme}:{name_without_hash(each)}") for each in identities[:MAX_LISTED]]),
+            "owned": iter([cut(path) for path in islice(engine.tree.ephemerals.get(session_id, ()), MAX_LISTED)]),
+            "watched": iter(watched),
         }
 
     def busiest(self) -> list[Answer]:

@@ -24,18 +24,21 @@ def walk(engine: Engine, top: str) -> Iterator[tuple[str, Node]]:
     yield top, node
     # The list contains only names, because the garbage collector would traverse tuples of many children for 80 ms.
     below: Children = node.children if node.children is not None else Children()
-    pending = [(top.rstrip("/") + "/", below, iter(list(below)))]
+    prefix = top.rstrip("/") + "/"  # one for all levels, because a client may create thousands of them
+    pending = [(0, below, iter(list(below)))]
     while pending:
-        prefix, children, names = pending[-1]
+        size, children, names = pending[-1]
         for name in names:
             child = children.node(name)
             if child is None:
                 continue
             yield prefix + name, child
             if child.children:
-                pending.append((f"{prefix}{name}/", child.children, iter(list(child.children))))
+                prefix += f"{name}/"
+                pending.append((len(name) + 1, child.children, iter(list(child.children))))
                 break
         else:
+            prefix = prefix[: len(prefix) - size]
             pending.pop()
 
 

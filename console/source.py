@@ -17,6 +17,7 @@ import random
 import re
 from bisect import bisect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from heapq import merge
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -171,9 +172,12 @@ async def in_order(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _b
         if not number % 128:
             await pace.rest()
     found = []
-    for part in parts:
-        found += sorted(part, key=key)
-        await pace.rest()
+    for part in parts:  # a part is long if many keys are equal
+        runs = [sorted(part[start : start + MARKS], key=key) for start in range(0, len(part), MARKS)]
+        for number, item in enumerate(runs[0] if len(runs) == 1 else merge(*runs, key=key)):
+            found.append(item)
+            if not number % 128:
+                await pace.rest()
     return found
 
 
@@ -193,6 +197,7 @@ async def encoded(answer: Answer, pace: Pace) -> bytes:
     """Return an answer as JSON. Its ``cut`` names the lists that were truncated to limit the size."""
     text, ended = bytearray(), []
     for key, value in answer.items():
+        await pace.rest()
         text += b"%s%s: " % (b", " if text else b"{", json.dumps(key).encode())
         if isinstance(value, DataShown):
             await value.put(text, pace)

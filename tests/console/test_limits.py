@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from itertools import pairwise
+import tracemalloc
 from time import thread_time
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import pytest
 from support.calls import connected, engine_with
 from support.console import BEARER, STRETCH, Console, create_together, longest_stretch
 
+from zoolet.console.local_tree import walk
 from zoolet.console.source import MAX_ANSWER, MAX_LISTED, MAX_NAME, MAX_WHOLE, DataShown, Pace, cut, encoded, in_order
 from zoolet.protocol.acl import ACL, Id
 
@@ -111,17 +112,12 @@ async def test_msgpack_is_not_decoded_in_server() -> None:
 
 
 async def test_large_data_is_encoded_in_steps() -> None:
-    text, sizes = bytearray(), []
+    text, pace = bytearray(), Counted()
 
-    class Recorded(Pace):
-        async def rest(self) -> bool:
-            sizes.append(len(text))
-            return False
-
-    await DataShown(bytes(900_001), whole=True).put(text, Recorded(asyncio.Lock()))
+    await DataShown(bytes(900_001), whole=True).put(text, pace)
 
     assert base64.b64decode(json.loads(text)["base64"]) == bytes(900_001)
-    assert max(after - before for before, after in pairwise([*sizes, len(text)])) < 300_000
+    assert pace.chances == 5
 
 
 async def test_all_of_large_data_is_a_megabyte_at_most() -> None:
@@ -189,6 +185,20 @@ async def test_locks_below_long_names_are_left_out() -> None:
     assert json.loads(body)["left_out"] == 1
 
 
+async def test_large_data_is_not_parsed_as_durable_lock() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    proof = "6a5dbb9e-1b8f-4c0e-9f5d-0c3a1f0a8d11"
+    for number, size in enumerate((10, 4_000, 5_000)):
+        data = {"id": proof, "ttl": 1, "owner": "x" * size}
+        peer.create(f"/{number}", json.dumps(data).encode())
+        peer.create(f"/{number}/{proof}", b"")
+
+    shown = (await console.facts("locks"))["shared"]
+
+    assert [(line["path"], line["kind"]) for line in shown] == [("/0", "durable lock"), ("/1", "durable lock")]
+
+
 # --- slices ---
 
 
@@ -232,6 +242,52 @@ async def test_names_with_common_prefix_are_sorted_by_visible_part() -> None:
 
     assert len(await in_order(names, Pace(asyncio.Lock()))) == 100
     assert thread_time() - started < STRETCH
+
+
+class Counted(Pace):
+    """Time slices that never pause, but count how often they could."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.Lock())
+        self.chances = 0
+
+    async def rest(self) -> bool:
+        self.chances += 1
+        return False
+
+
+async def test_names_with_equal_start_are_sorted_in_steps() -> None:
+    names, pace = [f"{'x' * 1_000}{number}" for number in range(5_000)], Counted()
+
+    assert await in_order(names, pace) == names
+    assert pace.chances > 30
+
+
+async def test_place_of_name_is_found_in_steps() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    for number in range(1_200):
+        peer.create(f"/{number:04}", b"")
+
+    places = [(await console.facts(f"children?path=/&name={name}"))["at"] for name in ("0000", "0700", "1199", "none")]
+
+    assert places == [0, 700, 1199, None]
+
+
+def test_walk_of_deep_tree_takes_memory_for_one_path() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    for level in range(1, 3_001):
+        peer.create("/a" * level, b"")
+    peer.create("/a/b", b"")
+
+    tracemalloc.start()
+    paths = [path for path, _ in walk(console.engine, "/a") if path.endswith("b") or len(path) == 6_000]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert paths == ["/a" * 3_000, "/a/b"]
+    assert peak < 3_000_000  # 9 MB for the paths of all levels
 
 
 @pytest.mark.slow
