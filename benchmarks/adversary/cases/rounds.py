@@ -1,19 +1,27 @@
-"""One heavy request on each of many connections, all completed at the same time: each stays within its own limits."""
+"""One heavy request on each of many connections, all completed at the same time. Each stays within its own limits."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
 
-from adversary.case import Report, attack
+from adversary.case import EPHEMERAL, Report, attack
 from adversary.client import Peer
 from adversary.floods import populate
 from adversary.frames import multi_of, request
 from adversary.target import Target
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
-from zoolet.protocol.records import CreateRequest, ExistsRequest, GetDataRequest, SetDataRequest, SetWatches
+from zoolet.protocol.records import (
+    AddWatchRequest,
+    CreateRequest,
+    ExistsRequest,
+    GetDataRequest,
+    SetDataRequest,
+    SetWatches,
+)
 
 CONNECTIONS: Final = 60
 """The default limit of connections per host."""
@@ -24,13 +32,23 @@ TRANSACTION_CPU_MS: Final = 60.0
 SMALL: Final = request(OpCode.EXISTS, ExistsRequest("/", False))
 
 
-def many_heavy(heavy: bytes, target: Target, report: Report) -> None:
-    """Send the last byte of a heavy request on each connection at the same time, three times."""
+def many_heavy(
+    heavy: bytes, target: Target, report: Report, prepare: Callable[[Peer, int], None] = lambda peer, number: None
+) -> None:
+    """Send the last byte of a heavy request on each connection at the same time, three times.
+
+    Args:
+        heavy: The request; empty to disconnect instead.
+        target: The server.
+        report: The report.
+        prepare: Function that is called with each connection, and a number that is different for each.
+    """
     replies = refused = 0
     with ExitStack() as stack, target.under_attack():
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             peers = [stack.enter_context(target.peer()) for _ in range(CONNECTIONS)]
-            for peer in peers:
+            for at, peer in enumerate(peers, number * CONNECTIONS):
+                prepare(peer, at)
                 for _ in range(5):  # so that the server records that the turns of this connection are short
                     peer.link.sendall(SMALL)
                     peer.payload()
@@ -39,7 +57,7 @@ def many_heavy(heavy: bytes, target: Target, report: Report) -> None:
             for peer in peers:
                 peer.link.sendall(heavy[-1:])
             for peer in peers:
-                answered = _is_answered(peer)
+                answered = not heavy or _is_answered(peer)
                 replies += answered
                 refused += not answered
                 peer.close()
@@ -84,3 +102,61 @@ def rounds_of_sets(target: Target, report: Report) -> None:
     """A multi of 4,900 sets."""
     populate(target, ["/a"])
     many_heavy(multi_of(OpCode.SET_DATA, [SetDataRequest("/a", b"", -1).encode()] * 4900), target, report)
+
+
+@attack("29-rounds-gets", cpu_ms=CPU_MS)
+def rounds_of_gets(target: Target, report: Report) -> None:
+    """getData of 1 MB, in 30 bytes."""
+    populate(target, ["/a"], bytes(1_000_000))
+    many_heavy(request(OpCode.GET_DATA, GetDataRequest("/a", False)), target, report)
+
+
+@attack("29-rounds-closes", cpu_ms=CPU_MS)
+def rounds_of_closes(target: Target, report: Report) -> None:
+    """closeSession of a session with 2,000 ephemeral nodes."""
+
+    def own(peer: Peer, number: int) -> None:
+        for first in range(0, 2_000, 200):
+            names = [f"/{number}-{each}" for each in range(first, first + 200)]
+            bodies = [CreateRequest(name, b"", OPEN_ACL_UNSAFE, EPHEMERAL).encode() for name in names]
+            peer.link.sendall(multi_of(OpCode.CREATE, bodies))
+            peer.payload()
+
+    many_heavy(request(OpCode.CLOSE_SESSION, b""), target, report, own)
+
+
+@attack("29-rounds-sets-watched", cpu_ms=CPU_MS)
+def rounds_of_watched_sets(target: Target, report: Report) -> None:
+    """A set of a node that all connections watch, and whose watches stay."""
+    populate(target, ["/a"])
+    watch = request(OpCode.ADD_WATCH, AddWatchRequest("/a", 0))
+
+    def follow(peer: Peer, number: int) -> None:
+        peer.link.sendall(watch)
+        peer.payload()
+
+    many_heavy(request(OpCode.SET_DATA, SetDataRequest("/a", b"", -1)), target, report, follow)
+
+
+@attack("29-rounds-disconnects", cpu_ms=CPU_MS)
+def rounds_of_disconnects(target: Target, report: Report) -> None:
+    """A disconnection with 1,000 watches."""
+
+    def watch(peer: Peer, number: int) -> None:
+        paths = [f"/{number}-{each}" for each in range(1_000)]
+        peer.link.sendall(request(OpCode.SET_WATCHES, SetWatches(0, [], paths, [])))
+        peer.payload()
+
+    many_heavy(b"", target, report, watch)
+
+
+@attack("29-rounds-words", cpu_ms=CPU_MS)
+def rounds_of_words(target: Target, report: Report) -> None:
+    """The four-letter command mntr."""
+    with ExitStack() as stack, target.under_attack():
+        peers = [stack.enter_context(target.peer(session=False)) for _ in range(CONNECTIONS)]
+        for peer in peers:
+            peer.link.sendall(b"mntr")
+        answers = [peer.link.recv(1 << 16) for peer in peers]
+    report.got = f"{sum(map(bool, answers))} answers"
+    report.require(all(answers), "not all were answered")
