@@ -25,9 +25,8 @@ DEVIATIONS = """\
 | replies to auth | may overtake earlier replies | in order | permitted, and safer |
 | order of getChildren | hash order | order of creation | the order is unspecified, and this one is reproducible |
 | characters above U+FFFF in output | CESU-8 | UTF-8 | no known client depends on it |
-| zxid of the reply to a multi with a null path | 3.8.0: the previous zxid | the zxid of the multi | clients cannot distinguish them |
 | a client that does not read its events | memory grows | disconnected at 64 MiB, and its session survives | the server would run out of memory |
-| a request that would block all other clients or use all memory, see [threats](project/threats.md#availability) | applied | ThrottledOp, or the connection is closed | one client must not stop the others |
+| a request that would block all other clients or use all memory, see [threats](project/threats.md#availability) | applied | an error (BadArguments, InvalidACL, ThrottledOp), or the connection is closed | one client must not stop the others |
 | session passwords | computed from the session id | computed from the id and a secret key. With `--compat 3.8`, or with a data directory and without `zoolet.keyedPasswords=true`, computed from the id | the id is not secret |
 | a server that was paused for longer than a session timeout | every session expires | the server first reads the requests that arrived during the pause | the clients are not at fault |
 | allowSaslFailedClients: a second SASL exchange after a failed login | null tokens forever | a new exchange with a new nonce | a client can correct its credentials |

@@ -225,7 +225,7 @@ def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> No
 
 def _too_many(state: ServerState, limit: int, what: str = "operations (zoolet.maxMultiOperations)") -> ZooKeeperError:
     """Count and log a request that would delay all others, because it cannot be interrupted. Return its error. It is
-    not ThrottledOpError, which asks the client to try the same request again.
+    not ThrottledOpError, because that error requests a retry.
     """
     state.metrics.refuse("multi_operations")
     state.warnings.warn("multi", "refusing a multi with more than %d " + what, limit)

@@ -1,4 +1,4 @@
-"""Which small requests are light, so that a busy server does not queue them."""
+"""Small requests that are light. A busy server does not queue them."""
 
 from __future__ import annotations
 
