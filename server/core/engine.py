@@ -33,7 +33,7 @@ assert ops  # importing the package registers the handlers
 MAX_EXPIRED_PER_TICK: Final = 1_000
 """Maximum number of sessions that expire in one tick. They take about ten milliseconds."""
 MAX_DELETED_PER_TICK: Final = 4_000
-"""Number of deleted ephemeral nodes after which a tick stops. They take about three milliseconds."""
+"""Number of deleted ephemeral nodes that stops a tick. They take about three milliseconds."""
 
 
 class Engine(ServerState):
