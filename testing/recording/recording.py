@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "zoolet recording"
 VERSION: Final = 1
+MIN_PART: Final = 9
+"""Minimum size of a part of a transaction in bytes."""
 MAX_COMPARISONS: Final = 1_000_000
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     **dict.fromkeys(("connection", "session", "opcode", "zxid", "part_errors"), (int,)),
@@ -266,7 +268,10 @@ def _read_entry(unpacker: Any) -> Entry:
     fields: dict[str, Any] = {}
     for name in kind._fields[: size - 1]:
         is_list = name == "part_errors"
-        value = [unpacker.unpack() for _ in range(unpacker.read_array_header())] if is_list else unpacker.unpack()
+        count = unpacker.read_array_header() if is_list else 1
+        if is_list and count > len(fields["body"]) // MIN_PART:
+            raise ValueError(f"{count} errors of a transaction with {len(fields['body'])} bytes")
+        value = [unpacker.unpack() for _ in range(count)] if is_list else unpacker.unpack()
         if not all(isinstance(each, _KINDS[name]) for each in (value if is_list else [value])):
             raise ValueError(f"{name} is {value!r:.80}")
         fields[name] = tuple(value) if is_list else value

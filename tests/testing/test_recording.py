@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -17,7 +19,9 @@ from zoolet.protocol import records as r
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.operations import OpCode
 from zoolet.testing import Proxy, Recording, Server, delay, lose_reply
+from zoolet.testing.frames.requests import RecordedRequest
 from zoolet.testing.recording.canned import CannedServer
+from zoolet.testing.recording.recording import FORMAT, VERSION
 
 Dial = Callable[..., KazooClient]
 
@@ -198,6 +202,15 @@ def test_foreign_file_is_refused_with_reason(tmp_path: Path, content: bytes) -> 
 
     with pytest.raises(ValueError, match="other is not a zoolet recording"):
         Recording.load(tmp_path / "other")
+
+
+@pytest.mark.parametrize(("errors", "is_valid"), [(2, True), (3, False), (1_000_000, False)])
+def test_errors_of_parts_are_limited_by_size_of_transaction(tmp_path: Path, errors: int, is_valid: bool) -> None:
+    entry = [False, *RecordedRequest(1, 1, 14, bytes(26), 1, 0, (0,) * errors, "", 0.0)]
+    (tmp_path / "ops").write_bytes(msgpack.packb({FORMAT: VERSION, "entries": [entry]}))
+
+    with nullcontext() if is_valid else pytest.raises(ValueError, match="not a zoolet recording"):
+        assert len(Recording.load(tmp_path / "ops").entries[0].part_errors) == errors
 
 
 def session(server: Any, kazoo: Dial) -> list[Any]:
