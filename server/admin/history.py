@@ -41,6 +41,8 @@ READ_BYTES: Final = 1_024
 """Number of bytes of an entry that take as long to read as a transaction with one change."""
 STEP: Final = 100
 """Number of transactions with one change that are read in one step, which takes 1 ms."""
+MAX_PARSED: Final = 1_000
+"""Maximum number of changes that are read in a tenth of a second to release their data, which takes 5 ms."""
 MAX_CAUGHT_UP: Final = 500
 """Number of transactions that become entries together when the history is read. This takes 4 ms."""
 OWN_DELETE: Final = "a container without children, or a node whose TTL expired"
@@ -150,8 +152,8 @@ class History:
         self._sizes: deque[int] = deque()  # sizes of the entries in bytes
         self._bytes = self._number = 0
         self._raw: deque[_Raw] = deque()
-        # The batches of the oldest transactions, which are becoming entries; the latest batch first.
-        self._reading: list[Iterator[Transaction | HistoryEntry]] = []
+        self._reading: Iterator[Transaction | HistoryEntry] | None = None  # a batch of the oldest ones, partly read
+        self._has_begun = False  # whether the first of _raw is partly read, so it is not in _raw_count any more
         self._raw_count = self._raw_bytes = 0
         self._raw_limit = max(MAX_RAW // limit, ENTRY_BYTES + CHANGE_BYTES)  # bytes for each transaction
         self._more = 0  # bytes of fresh transactions that the server has not received
@@ -193,17 +195,35 @@ class History:
             received = size = sum(map(len, cast("list[bytes]", self._fresh)))
         most = len(self._fresh) + max(received, 0) // MIN_REQUEST
         number = max(1, min(self._seen[0] - before[0], most))
-        if size < 0:  # srst has reset the counter
-            size = self._raw_limit * number + 1
-        self._fresh.reverse()
-        self._raw.append(_Raw(self._fresh, number, size, self._engine.zxid))
+        heard = self._fresh
+        if not 0 <= size <= self._raw_limit * number:  # below 0, srst has reset the counter
+            heard, size = self._without_data(heard)
+        heard.reverse()
+        self._raw.append(_Raw(heard, number, size, self._engine.zxid))
         self._listen()
         self._more = 0
         self._raw_count += number
         self._raw_bytes += size
         self._discard()
-        if size > self._raw_limit * number:
-            self._read(MAX_READ)
+
+    def _without_data(self, heard: list[_Heard]) -> tuple[list[_Heard], int]:
+        """Read transactions with much data, to release it. At most :data:`MAX_PARSED` changes are read.
+
+        Returns:
+            The transactions and their size in bytes.
+        """
+        read: list[_Heard] = []
+        size, left = 0, MAX_PARSED
+        for each in heard:
+            found = self._transactions(each) if left > 0 else (each,)
+            for transaction in found:
+                read.append(transaction)
+                if not isinstance(transaction, bytes | HistoryEntry) and len(transaction) == 6:
+                    left -= 1 + len(transaction[5])
+                    size += ENTRY_BYTES + sum([CHANGE_BYTES + getsizeof(path) for _, path, _ in transaction[5]])
+                else:
+                    size += _size(transaction)
+        return read, size
 
     def _counters(self) -> tuple[int, int]:
         """Return the number of transactions so far, and of received bytes."""
@@ -223,36 +243,33 @@ class History:
         """Turn the present transactions into entries, and yield after each part."""
         self.tidy()
         last = self._engine.zxid
-        while self._reading or (self._raw and self._raw[0].zxid <= last):
+        while self._raw and self._raw[0].zxid <= last:
             self._step()
             yield
 
     def _catch_up(self) -> None:
         """Turn new transactions into entries, but not more than a few: :meth:`digesting` does it for many."""
         self.tidy()
-        self._read(MAX_CAUGHT_UP)
-
-    def _read(self, most: int) -> None:
-        """Turn transactions into entries, until they have about *most* changes."""
-        while most > 0 and (self._reading or self._raw):
-            most -= self._step()
+        left = MAX_CAUGHT_UP
+        while left > 0 and self._raw:
+            left -= self._step()
 
     def _step(self) -> int:
-        """Turn a few transactions into entries, and return their number, or more if they are large. The data of a batch
-        of requests is released after its last transaction.
-        """
-        if not self._reading:
-            self._reading = [self._transactions(heard) for heard in self._pop_oldest().heard]
-        cost = 1
-        for _ in range(STEP if self._reading else 0):
-            transaction = next(self._reading[-1], None)
-            if transaction is None:
-                self._reading.pop()
-                break
-            cost += 1 + self._keep(transaction)
-            self._discard_entries()
-            if cost > STEP:
-                break
+        """Turn a few of the oldest transactions into entries. Return their number, or more if they are large."""
+        oldest, cost = self._raw[0], 0
+        if not self._has_begun:
+            self._has_begun = True
+            self._raw_count -= oldest.number
+        while cost < STEP:
+            transaction = next(self._reading, None) if self._reading is not None else None
+            if transaction is not None:
+                cost += 1 + self._keep(transaction)
+                self._discard_entries()
+            elif oldest.heard:
+                self._reading = self._transactions(oldest.heard.pop())
+            else:
+                self._pop_oldest()
+                return cost + 1
         return cost
 
     def _discard(self) -> None:
@@ -264,11 +281,7 @@ class History:
         """
         raw, left = self._raw, MAX_READ
         self._discard_entries()
-        while self._reading and left > 0:  # they are older
-            left -= self._step()
-        if self._reading and (self._is_full() or self._raw_count > 2 * self._limit):
-            self._reading.clear()
-        while len(raw) > 1 and not self._reading:
+        while len(raw) > 1:
             excess, number = self._raw_count - self._limit, raw[0].number
             cost = number + raw[0].size // READ_BYTES
             if not self._is_full() and excess < (1 if cost <= MAX_READ else number):
@@ -285,20 +298,25 @@ class History:
 
     def _discard_entries(self) -> None:
         kept, raw = self._kept, self._raw
-        while kept and (len(kept) + self._raw_count > self._limit or self._is_full()) and (len(kept) > 1 or raw):
+        while (
+            kept
+            and (len(kept) + self._raw_count > self._limit or self._is_full())
+            and (len(kept) > 1 or len(raw) > self._has_begun)
+        ):
             self.lasting.add(kept.popleft())
             self._bytes -= self._sizes.popleft()
 
     def _pop_oldest(self) -> _Raw:
         oldest = self._raw.popleft()
-        self._raw_count -= oldest.number
+        self._raw_count -= 0 if self._has_begun else oldest.number
         self._raw_bytes -= oldest.size
+        self._reading, self._has_begun = None, False
         return oldest
 
     def _read_oldest(self) -> None:
         """Turn the oldest transactions of a tenth of a second into entries."""
-        self._step()
-        while self._reading:
+        oldest = self._raw[0]
+        while self._raw and self._raw[0] is oldest:
             self._step()
 
     def _count_writes(self, discarded: _Raw) -> None:
@@ -430,6 +448,12 @@ class History:
         session = self._engine.sessions.alive.get(session_id)
         client = session.client if session is not None else None
         return client.address if client is not None else ""
+
+
+def _size(heard: _Heard) -> int:
+    if isinstance(heard, bytes):
+        return len(heard)
+    return len(heard[0]) if not isinstance(heard, HistoryEntry) and len(heard) == 5 else 0
 
 
 def entry_of_log(transaction: Transaction) -> HistoryEntry:

@@ -250,7 +250,7 @@ def test_data_is_released() -> None:
     assert "some data" not in repr(vars(history))
 
 
-def test_requests_with_much_data_become_entries_early() -> None:
+def test_requests_with_much_data_are_read_early() -> None:
     engine, history = heard()
     peer = connected(engine)
     kept = []
@@ -259,9 +259,9 @@ def test_requests_with_much_data_become_entries_early() -> None:
             peer.create(f"/{size}-{number}", b"")
         engine.metrics.bytes_received += 10 * size
         history.tidy()
-        kept.append(len(history._kept))
+        kept.append({len(each) for each in history._raw[-1].heard})
 
-    assert kept == [11, 11, 31]
+    assert kept == [{6}, {5}, {6}]  # transactions, requests, transactions
 
 
 def test_undigested_requests_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,20 +399,53 @@ def test_writes_before_a_new_epoch_are_not_counted_by_zxid() -> None:
     assert history.writes.total(engine.now)[peer.welcome.session_id] < 3 * module.MAX_READ
 
 
-def test_large_transactions_become_entries_in_parts() -> None:
+def test_data_of_large_transactions_is_released_in_parts() -> None:
     engine, history = heard(limit=10_000)
     peer = connected(engine)
     peer.create("/a", b"")
-    for _ in range(2 * module.MAX_READ):
-        peer.set("/a", bytes(20_000))
-        engine.metrics.bytes_received += 20_000
+    for _ in range(2 * module.MAX_PARSED):
+        peer.set("/a", bytes(2_000))
+        engine.metrics.bytes_received += 2_000
     history.tidy()
-    first = history._number
-    for _ in range(3):
+
+    unread = [each for each in history._raw[0].heard if len(each) == 5]
+    assert 0 < len(unread) < 2 * module.MAX_PARSED
+    assert history._raw_bytes > 2_000 * len(unread)
+    assert len(found(history)) == 2 * module.MAX_PARSED + 2
+
+
+def test_large_writes_do_not_displace_other_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, history = heard(limit=10_000)
+    peer = connected(engine)
+    for number in range(50):
+        peer.create(f"/{number}", b"")
+        peer.delete(f"/{number}")
+    history.tidy()
+    monkeypatch.setattr(module, "MAX_BYTES", 1_000_000)
+    for _ in range(20):
+        peer.create("/big", bytes(100_000))
+        peer.delete("/big")
+        engine.metrics.bytes_received += 100_000
         history.tidy()
 
-    assert 0 < first <= module.MAX_READ + 1
-    assert len(found(history)) == 2 * module.MAX_READ + 2
+    assert {f"/{number}" for number in range(50)} <= {entry.parts[0][1] for entry in found(history) if entry.parts}
+
+
+def test_abandoned_reading_continues_and_counts_memory() -> None:
+    engine, history = heard(limit=10_000)
+    peer = connected(engine)
+    for number in range(300):
+        peer.create(f"/{number}", b"")
+        engine.metrics.bytes_received += 40
+    reading = history.digesting()
+    next(reading)
+    before = history._raw_bytes, history._number
+    reading.close()
+
+    assert before[0] > 0
+    assert 0 < before[1] < 300
+    assert [entry.parts[0][1] for entry in found(history) if entry.parts] == [f"/{n}" for n in reversed(range(300))]
+    assert (history._raw_bytes, history._raw_count) == (0, 0)
 
 
 def test_reading_makes_few_entries_together() -> None:
