@@ -25,7 +25,7 @@ from typing import Final
 
 from ...protocol.codec import Int, put_str, struct_of
 from ...protocol.enums import EventType, KeeperState, Perm, WatcherType, Xid
-from ...protocol.errors import MarshallingError, ThrottledOpError
+from ...protocol.errors import BadArgumentsError, MarshallingError, ThrottledOpError
 from ...protocol.records import ReplyHeader, WatcherEvent
 from .acls import Acls
 from .ancestors import AncestorIndex
@@ -44,9 +44,9 @@ DATA: Final = 0
 CHILD: Final = 1
 
 _DROPPED_AT_ONCE: Final = 16
-"""Maximum number of watches of a lost connection that are removed immediately, because many may be lost together."""
+"""Maximum weight of the watches of a lost connection that are removed immediately. Many may be lost together."""
 _COST_OF_RECURSIVE: Final = 5
-"""The time to remove a recursive watch, compared with others."""
+"""The time to remove a recursive watch, compared with others. Each four levels of its path add one."""
 MAX_LEVELS: Final = 2_000
 """Maximum number of levels in the path of a recursive watch. Their index takes a microsecond for each."""
 
@@ -153,7 +153,9 @@ class Watches:
         if (before ^ after) & RECURSIVE:
             if path.count("/") > MAX_LEVELS:
                 self._metrics.refuse("watches")
-                raise ThrottledOpError(path[:80], f"a recursive watch has at most {MAX_LEVELS} levels")
+                reason = "refusing a recursive watch of %s: its path has more than %d levels"
+                self._warnings.warn("levels", reason, client.address, MAX_LEVELS)
+                raise BadArgumentsError(path[:80], f"a recursive watch has at most {MAX_LEVELS} levels")
             self._set_recursive(client, store, path, bool(after & RECURSIVE))
         modes[path] = after
         if not before:
@@ -175,13 +177,19 @@ class Watches:
         added = weight(path) * count
         if client.watch_weight + added > settings.max_watches_per_connection:
             limit, name, key = settings.max_watches_per_connection, "watches_per_connection", "maxWatchesPerConnection"
-        elif self._weight + added > settings.max_watches:
+        elif self._weight + added > settings.max_watches and not self._make_room(added):
             limit, name, key = settings.max_watches, "watches", "maxWatches"
         else:
             return
         self._metrics.refuse(name)
         self._warnings.warn(name, "refusing a watch of %s: the limit is %d (zoolet.%s)", client.address, limit, key)
         raise ThrottledOpError(path, f"too many watches: the limit is {limit} (zoolet.{key})")
+
+    def _make_room(self, added: int) -> bool:
+        """Remove watches of lost connections, whose clients may be back already. Return whether there is room now."""
+        if self._gone:
+            self.sweep()
+        return self._weight + added <= self._settings.max_watches
 
     def _set_recursive(self, client: ClientConnection, store: int, path: str, on: bool) -> None:
         index = self._recursive[store]
@@ -241,8 +249,9 @@ class Watches:
         count = sum(map(len, client.modes))
         self.active -= count
         self._gone.append(client)
-        if count <= _DROPPED_AT_ONCE:
-            self._sweep(client, count * _COST_OF_RECURSIVE)
+        if client.watch_weight <= _DROPPED_AT_ONCE:
+            while any(client.modes):
+                self._sweep(client, count)
             self._gone.pop()
 
     @property
@@ -251,21 +260,23 @@ class Watches:
         return bool(self._gone)
 
     def sweep(self, limit: int = 2_000) -> None:
-        """Remove about *limit* watches of lost connections. 2,000 watches take two milliseconds."""
+        """Remove about *limit* watches of lost connections, fewer if they are recursive. 2,000 take 2 ms."""
         while self._gone and limit > 0:
             limit -= self._sweep(self._gone[-1], limit)
             if not any(self._gone[-1].modes):
                 self._gone.pop()
 
     def _sweep(self, client: ClientConnection, limit: int) -> int:
-        """Remove up to *limit* watches of a lost connection, and return their number."""
+        """Remove watches of a lost connection, for as long as *limit* ones that are not recursive take. Return the
+        number of those that take as long.
+        """
         done = 0
         for store, modes in enumerate(client.modes):
             while modes and done < limit:
                 path, mode = modes.popitem()
                 if mode & RECURSIVE:
                     self._set_recursive(client, store, path, False)
-                    done += _COST_OF_RECURSIVE - 1
+                    done += _COST_OF_RECURSIVE + path.count("/") // 4
                 self._leave(client, store, path)
                 done += 1
         return done

@@ -11,7 +11,7 @@ from typing import Final
 from ....protocol import records as r
 from ....protocol.codec import pack_int
 from ....protocol.enums import AddWatchMode, EventType
-from ....protocol.errors import MarshallingError, NoWatcherError, ThrottledOpError
+from ....protocol.errors import BadArgumentsError, MarshallingError, NoWatcherError, ThrottledOpError
 from ....protocol.operations import OpCode
 from ..client_connection import ClientConnection
 from ..node import Node
@@ -101,7 +101,7 @@ def _in_larger_steps(steps: Iterator[None]) -> Iterator[None]:
 def _closing(state: ServerState, client: ClientConnection, steps: Iterator[None]) -> Iterator[None]:
     try:
         yield from steps
-    except ThrottledOpError:
+    except (BadArgumentsError, ThrottledOpError):
         state.close_connection(client)
         raise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.calls import connected, engine_with, error
 from support.log import Log
-from support.numbers import PERSISTENT_WATCH, RECURSIVE_WATCH, THROTTLED_OP
+from support.numbers import BAD_ARGUMENTS, PERSISTENT_WATCH, RECURSIVE_WATCH, THROTTLED_OP
 from support.peer import Peer
 from support.watch_tables import NOTHING, left
 
@@ -146,7 +146,7 @@ def test_recursive_watch_on_very_deep_path_is_refused() -> None:
         for levels, mode in ((2_000, RECURSIVE_WATCH), (2_001, PERSISTENT_WATCH), (2_001, RECURSIVE_WATCH))
     ]
 
-    assert codes == [0, 0, THROTTLED_OP]
+    assert codes == [0, 0, BAD_ARGUMENTS]
     assert len(engine.watches._recursive[DATA]) == 1
     assert engine.metrics.refused["watches"] == 1
 
@@ -174,6 +174,7 @@ def test_watches_of_closed_connections_leave_nothing() -> None:
 
     for peer in peers:
         peer.connection.connection_lost()
+    engine.watches.sweep()
 
     assert left(engine) == NOTHING
     assert [peer.client.watch_weight for peer in peers] == [0, 0, 0]

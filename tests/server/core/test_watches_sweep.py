@@ -70,12 +70,14 @@ def test_more_watches_wait_to_be_swept(engine: Engine) -> None:
     assert (engine.watches.unswept, kept(engine)) == (True, 17)
 
 
-def test_recursive_watches_take_room_of_five_in_sweep(engine: Engine) -> None:
+@pytest.mark.parametrize(("levels", "removed"), [(1, [17, 13, 0]), (41, [7, 7, 7])])
+def test_recursive_watches_count_by_levels_in_sweep(engine: Engine, levels: int, removed: list[int]) -> None:
     peer = connected(engine)
-    peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], [], [f"/{number}" for number in range(30)]).encode())
+    paths = ["/a" * (levels - 1) + f"/{number}" for number in range(30)]
+    peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], [], paths).encode())
     lost(peer)
 
-    assert [sweep_once(engine, 100) for _ in range(3)] == [20, 10, 0]
+    assert [sweep_once(engine, 100) for _ in range(3)] == removed
 
 
 def test_sweep_removes_at_most_given_number(engine: Engine) -> None:
@@ -163,16 +165,13 @@ def test_unswept_watches_do_not_count_as_watches(engine: Engine) -> None:
     assert engine.watches.active == 1
 
 
-def test_unswept_watches_take_room() -> None:
+def test_watches_of_lost_connections_make_room() -> None:
     engine = make_engine(Settings(max_watches=MANY))
     gone(engine)
     peer = connected(engine)
 
-    before = peer.send(OpCode.EXISTS, r.ExistsRequest("/a", True).encode())[0].err
-    engine.watches.sweep()
-    after = peer.send(OpCode.EXISTS, r.ExistsRequest("/a", True).encode())[0].err
-
-    assert (before, after) == (-127, -101)
+    assert peer.send(OpCode.EXISTS, r.ExistsRequest("/a", True).encode())[0].err == -101
+    assert not engine.watches.unswept
 
 
 def test_lost_client_gets_no_event(engine: Engine, writer: Peer) -> None:
