@@ -144,7 +144,7 @@ def assemble(
         configuration,
         config.file,
         data.last_snapshot if data is not None else lambda: None,
-        lambda: len(connections.turns.queued) + len(connections.turns.small),
+        lambda: len(connections.turns.queued) + len(connections.turns.light),
         data_dir=str(data.directory.folder) if data is not None else None,
     )
     daemon = Daemon(connections, observed, backlog=backlog, gc_tuner=gc_tuner)

@@ -1,8 +1,8 @@
-"""Which small requests are light: they take less than about half a millisecond, whatever the tree contains.
+"""Which requests are light: small ones that take less than about half a millisecond.
 
 A busy server serves light requests as it reads them and queues the others, so it must know the cost of a request before
 it is executed. Most of the cost depends on what a request finds: a node of a megabyte, a folder of 100,000 names, or a
-path that a thousand connections watch.
+path that a thousand connections watch. The judgement itself takes a microsecond, or up to 20 if there are watches.
 """
 
 from __future__ import annotations
@@ -13,31 +13,44 @@ from typing import Final
 from ...protocol.codec import int_at
 from ...protocol.operations import OPERATIONS, OpCode
 from ...protocol.paths import QUOTA
+from . import ops
 from .client_connection import ClientConnection
+from .node import Node
 from .ops.dispatch import TABLE
 from .state import ServerState
 
-MAX_BYTES: Final = 1 << 16
+assert ops  # importing the package fills the table
+MAX_REQUEST: Final = 1024
+"""Maximum size of a light request in bytes."""
+MAX_MULTI: Final = 256
+"""Maximum size of a light multi in bytes. Each operation may replace or delete a node of a megabyte."""
+MAX_REPLY: Final = 1 << 16
 """Maximum size of the data or the list of names in the reply to a light read."""
 MAX_NAMES: Final = 16
-"""Maximum number of names of a list that has to be encoded, because a name may have a megabyte."""
+"""Maximum number of names that a light read encodes. Longer lists are light only while they are cached."""
 MAX_EVENTS: Final = 16
-"""Maximum number of events of a light write."""
+"""Maximum number of events that a light write causes."""
+MAX_OWNED: Final = 16
+"""Maximum number of ephemeral nodes that a light request deletes."""
 MAX_LEVELS: Final = 64
 """Maximum number of levels of a path that are searched for recursive watches."""
-_QUOTA: Final = QUOTA.encode()  # a write below it may count all nodes
+_QUOTA: Final = QUOTA.encode()  # a create below it may count all nodes
 _PATH: Final = 16  # offset of the path in nearly all requests, after its length
+Check = Callable[[ServerState, ClientConnection, bytes], bool]
 
 
 def is_light(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    """Return whether one request is light. It may be malformed.
+    """Return whether received bytes are one whole light request. The request may be malformed.
 
     Args:
         state: The state of the server.
-        client: The connection that sent it.
-        data: The whole frame, of at most a kilobyte and at least 12 bytes.
+        client: The connection that sent them, which has no incomplete request.
+        data: The received bytes.
     """
-    check = _CHECKS.get(int_at(data, 8)[0])
+    size = len(data)
+    if not 12 <= size <= MAX_REQUEST or data[2] << 8 | data[3] != size - 4:
+        return False
+    check = _CHECKS.get(data[11])
     return check is None or check(state, client, data)
 
 
@@ -46,48 +59,60 @@ def _path(data: bytes) -> str:
     return data[_PATH : _PATH + max(size, 0)].decode("utf-8", "replace")
 
 
+def _node(state: ServerState, data: bytes) -> Node | None:
+    path = data[_PATH:-1].decode("utf-8", "replace")  # a read ends with one byte after the path
+    return state.tree.path_cache.get(path) or state.tree.get(path)
+
+
 def _never(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     return False
 
 
 def _get(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    node = state.tree.get(_path(data))
-    return node is None or len(node.data or b"") <= MAX_BYTES
+    node = _node(state, data)
+    return node is None or not node.data or len(node.data) <= MAX_REPLY
 
 
 def _list(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    node = state.tree.get(_path(data))
+    node = _node(state, data)
     if node is None or not node.children:
         return True
-    encoded = node.children.encoding
-    return len(node.children) <= MAX_NAMES if encoded is None else len(encoded) <= MAX_BYTES
+    cached = node.children.encoding
+    names = node.children if cached is None else node.children.added
+    return len(names) <= MAX_NAMES and sum(map(len, names)) + len(cached or b"") <= MAX_REPLY
 
 
 def _write(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    if _QUOTA in data:
-        return False
     watches = state.watches
     return not watches.active or (data.count(b"/") <= MAX_LEVELS and watches.count_events(_path(data)) <= MAX_EVENTS)
 
 
+def _create(state: ServerState, client: ClientConnection, data: bytes) -> bool:
+    return _QUOTA not in data and (not state.watches.active or _write(state, client, data))
+
+
 def _multi(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    return _QUOTA not in data and not state.watches.active
+    return len(data) <= MAX_MULTI and _QUOTA not in data and state.watches.active <= MAX_EVENTS
 
 
 def _close(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     owned, watches = state.tree.ephemerals.get(client.session_id, ()), state.watches
-    if len(owned) > MAX_EVENTS:
+    if len(owned) > MAX_OWNED or any(len(path) > MAX_REQUEST or path.count("/") > MAX_LEVELS for path in owned):
         return False
     return not watches.active or sum(map(watches.count_events, owned)) <= MAX_EVENTS
 
 
-_CHECKS: Final[dict[int, Callable[[ServerState, ClientConnection, bytes], bool]]] = {
-    **{op: _write if OPERATIONS[op].changes else _never for op, entry in TABLE.items() if entry.costly},
-    OpCode.GET_DATA: _get,
-    OpCode.GET_CHILDREN: _list,
-    OpCode.GET_CHILDREN2: _list,
-    OpCode.MULTI: _multi,
-    OpCode.CLOSE_SESSION: _close,
-    OpCode.RECONFIG: _never,
+_CHECKS: Final[dict[int, Check]] = {
+    op & 255: check
+    for op, check in {
+        **{op: _write if OPERATIONS[op].changes else _never for op, entry in TABLE.items() if entry.costly},
+        **{op: _create for op in TABLE if OPERATIONS[op].changes == "create"},
+        OpCode.GET_DATA: _get,
+        OpCode.GET_CHILDREN: _list,
+        OpCode.GET_CHILDREN2: _list,
+        OpCode.MULTI: _multi,
+        OpCode.CLOSE_SESSION: _close,
+        OpCode.RECONFIG: _never,
+    }.items()
 }
-"""The checks by op code. The other operations are light."""
+"""The checks by the last byte of the op code, which is different for each operation. The others are light."""

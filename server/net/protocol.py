@@ -50,8 +50,8 @@ SHORT_TURN: Final = 0.001
 """Seconds of a turn for a connection that receives data while others wait for their next turn."""
 CHEAP: Final = 0.0005
 """Maximum average of a connection's turns, in seconds, for being served without queueing."""
-SMALL_INPUT: Final = 1024
-"""Maximum size of a small request in bytes."""
+CHEAP_WORDS: Final = (b"ruok", b"srvr", b"isro", b"conf")
+"""The four-letter commands that a busy server answers immediately, because health checks use them."""
 NEW_SESSION: Final = slice(20, 28)
 """The place of the session id in a handshake. It is 0 in the handshake for a new session."""
 MAX_DEFERRED: Final = 1 << 16
@@ -157,16 +157,26 @@ class ServerProtocol(asyncio.Protocol):
         if started - turns.busy_until > PAUSE and not turns.queued:
             turns.busy_since = started
         elif started - turns.busy_since > BUSY and turns.seconds < inf:
-            connection = self.connection
-            if self._typical > CHEAP or connection is None or connection.buffered or not self._is_light(data):
-                if connection is None or connection.state is not ConnectionState.CONNECTING or data[:1] != b"\0":
-                    self._defer(data)
-                else:
-                    # A handshake takes 0.1 ms. The requests after it wait, unless it is one light request.
-                    is_short = data[NEW_SESSION] == bytes(8) and self._is_light(data[data[3] + 4 :])
-                    self._serve(data, started, SHORT_TURN if is_short else 0.0)
+            connection, client = self.connection, self._client
+            if connection is None or client is None:
+                return
+            if self._typical > CHEAP or connection.buffered or not is_light(self._engine, client, data):
+                self._serve_first_or_defer(data, started, connection, client)
                 return
         self._serve(data, started, SHORT_TURN if turns.queued else turns.seconds)
+
+    def _serve_first_or_defer(
+        self, data: bytes, started: float, connection: SansIOConnection, client: ClientConnection
+    ) -> None:
+        """Answer a handshake or a cheap four-letter command, and defer any other input."""
+        is_first = connection.state is ConnectionState.CONNECTING and not connection.buffered
+        if not is_first or (data[:1] != b"\0" and data[:4] not in CHEAP_WORDS):
+            self._defer(data)
+            return
+        # A handshake takes 0.1 ms. The requests after it wait, unless it is one light request in a new session.
+        is_new = data[:3] == bytes(3) and data[NEW_SESSION] == bytes(8)
+        is_short = is_new and is_light(self._engine, client, data[data[3] + 4 :])
+        self._serve(data, started, SHORT_TURN if is_short else 0.0)
 
     def answer(self) -> None:
         """Answer the requests that remain, and send the pending output."""
@@ -181,14 +191,10 @@ class ServerProtocol(asyncio.Protocol):
         if self._deferred_size > MAX_DEFERRED:
             self._wait_for_turn()
         else:
-            connection = self.connection
+            connection, client = self.connection, self._client
             is_alone = connection is not None and not connection.buffered and len(self._deferred) == 1
-            self._turns.enqueue(self, is_small=is_alone and self._is_light(data))
-
-    def _is_light(self, data: bytes) -> bool:
-        """Return whether *data* is one whole light request."""
-        client = self._client
-        return _is_small(data) and client is not None and is_light(self._engine, client, data)
+            light = is_alone and client is not None and is_light(self._engine, client, data)
+            self._turns.enqueue(self, is_light=light)
 
     def _pop_deferred(self) -> bytes:
         data = b"".join(self._deferred)
@@ -431,7 +437,7 @@ class ServerProtocol(asyncio.Protocol):
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.pause_reading()
-            self._turns.enqueue(self, is_small=not (self._has_backlog or self._deferred))
+            self._turns.enqueue(self, is_light=not (self._has_backlog or self._deferred))
 
     def take_turn(self) -> None:
         """Answer the remaining requests, and resume reading unless more requests remain or the peer does not read."""
@@ -450,11 +456,3 @@ class ServerProtocol(asyncio.Protocol):
                 transport.close()
         elif self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
-
-
-def _is_small(data: bytes) -> bool:
-    """Return whether *data* is one whole small request. It checks single bytes, because a busy server calls it for each
-    batch.
-    """
-    size = len(data)
-    return 12 <= size <= SMALL_INPUT and (data[2] << 8 | data[3]) == size - 4

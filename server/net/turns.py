@@ -34,11 +34,11 @@ class TurnQueue:
 
     Attributes:
         queued: The waiting connections, in order.
-        small: The connections that wait with a light request. They are served before the others.
+        light: The connections that wait with a light request. They are served before the others.
         busy_since: Time since which the server has worked without a pause, in seconds of ``perf_counter``.
         busy_until: Time of the last answer, in seconds of ``perf_counter``.
         was_long: Whether a turn has exceeded its length since the sockets were last polled. The queue then waits until
-            they are polled again, because two long turns without a poll in between would delay small requests.
+            they are polled again, because two long turns without a poll in between would delay light requests.
         batches_left: Number of batches of requests until the next sampled batch; below 0 without sampling.
     """
 
@@ -46,28 +46,28 @@ class TurnQueue:
         self._loop = loop
         self.seconds = seconds
         self.queued: dict[ServerProtocol, None] = {}
-        self.small: dict[ServerProtocol, None] = {}
+        self.light: dict[ServerProtocol, None] = {}
         self.busy_since = self.busy_until = 0.0
         self.was_long = False
         self.batches_left = -1
         self._scheduled = False
         self._round_ends = 0.0  # end of the queue's time in this iteration
 
-    def enqueue(self, connection: ServerProtocol, *, is_small: bool = False) -> None:
+    def enqueue(self, connection: ServerProtocol, *, is_light: bool = False) -> None:
         """Queue a connection for its next turn. All queued connections share one turn in each iteration of the event
         loop. At least one connection with a light request is served, and one of the others unless a turn was long.
         """
-        if is_small and connection not in self.queued:
-            self.small[connection] = None
+        if is_light and connection not in self.queued:
+            self.light[connection] = None
         else:
-            self.small.pop(connection, None)
+            self.light.pop(connection, None)
             self.queued[connection] = None
         self._schedule()
 
     def remove(self, connection: ServerProtocol) -> None:
         """Remove a connection from the queue, if it is queued."""
         self.queued.pop(connection, None)
-        self.small.pop(connection, None)
+        self.light.pop(connection, None)
 
     def charge(self, size: int) -> None:
         """Charge the time for sending *size* bytes, which the event loop spends between turns."""
@@ -82,18 +82,18 @@ class TurnQueue:
 
     def _next_turn(self) -> None:
         self._scheduled = False
-        small, self.small = self.small, {}
+        light, self.light = self.light, {}
         queued, self.queued = self.queued, {}  # an unfinished connection is queued after the waiting ones
         self._round_ends = time.perf_counter() + self.seconds
         try:
-            self._take_turns(small)
+            self._take_turns(light)
             if not self.was_long:
                 self._take_turns(queued)
         finally:
             self.was_long = False
-            self.small = small | self.small
+            self.light = light | self.light
             self.queued = queued | self.queued
-            if small or queued:
+            if light or queued:
                 self._schedule()
 
     def _take_turns(self, waiting: dict[ServerProtocol, None]) -> None:

@@ -46,6 +46,15 @@ def test_ordinary_request_is_light(peer: Peer, data: bytes) -> None:
     assert light(peer, data)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [b"", exists(1)[:-1], exists(1) + exists(2), create(1, "/a", bytes(1000))],
+    ids=["nothing", "part", "two", "long"],
+)
+def test_other_input_than_one_small_request_is_not_light(peer: Peer, data: bytes) -> None:
+    assert not light(peer, data)
+
+
 @pytest.mark.parametrize("op", sorted(OpCode))
 def test_malformed_request_raises_nothing(peer: Peer, op: OpCode) -> None:
     watch_recursively(peer)
@@ -79,6 +88,23 @@ def test_list_is_light_while_it_is_short_or_cached(peer: Peer, data: bytes) -> N
     peer.children("/a")
 
     assert (uncached, cached, light(peer, data)) == (False, True, False)
+
+
+def test_list_with_many_new_or_long_names_is_not_light(peer: Peer) -> None:
+    peer.create("/a/first")
+    peer.children("/a")
+    judged = [light(peer, LIST)]
+    for number in range(16):
+        peer.create(f"/a/{number}")
+    judged.append(light(peer, LIST))
+    peer.create("/a/last")
+    judged.append(light(peer, LIST))
+    peer.delete("/a/first")
+    peer.create("/b")
+    peer.create("/b/" + "x" * 65_537)
+
+    assert judged == [True, True, False]
+    assert not light(peer, request(1, OpCode.GET_CHILDREN, r.GetChildrenRequest("/b", False)))
 
 
 def watch_data(peer: Peer) -> None:
@@ -115,9 +141,14 @@ def test_write_with_many_watchers_is_not_light(peer: Peer, start: Callable[[Peer
 
 
 def test_multi_and_deep_write_are_not_light_with_watches(peer: Peer) -> None:
+    for _ in range(16):
+        watch_data(connected(peer.engine))
+    few = light(peer, MULTI)
     watch_data(peer)
+    long = request(1, OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest("/b", -1))] * 20))
 
-    assert [light(peer, data) for data in (MULTI, create(1, "/a" * 65), create(1, "/a" * 60))] == [False, False, True]
+    assert (few, light(peer, MULTI), light(connected(make_engine()), long)) == (True, False, False)
+    assert [light(peer, create(1, "/a" * levels)) for levels in (65, 60)] == [False, True]
 
 
 def test_close_is_light_with_few_nodes_and_events(peer: Peer) -> None:
@@ -135,3 +166,13 @@ def test_close_is_light_with_few_nodes_and_events(peer: Peer) -> None:
 
     assert judged == [True, True, False]
     assert not light(other, CLOSE)
+
+
+@pytest.mark.parametrize("path", ["/" + "x" * 1_024, "/a" * 65], ids=["long", "deep"])
+def test_close_with_long_or_deep_path_is_not_light(path: str) -> None:
+    peer = connected(make_engine())
+    for end in [at for at in range(1, len(path)) if path[at] == "/"]:
+        peer.create(path[:end])
+    peer.create(path, b"", 1)
+
+    assert not light(peer, CLOSE)

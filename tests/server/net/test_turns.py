@@ -158,9 +158,9 @@ async def queued(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Queued:
     queue.seconds = 60.0
     enqueue = queue.enqueue
 
-    def record(connection: protocol.ServerProtocol, *, is_small: bool = False) -> None:
+    def record(connection: protocol.ServerProtocol, *, is_light: bool = False) -> None:
         queued.append(connection)
-        enqueue(connection, is_small=is_small)
+        enqueue(connection, is_light=is_light)
 
     monkeypatch.setattr(queue, "enqueue", record)
     return live, queued
@@ -173,9 +173,11 @@ async def queued(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Queued:
         (HELLO + exists(1), 2, 0),
         (HELLO + exists(1) + exists(2), 3, 1),
         (HELLO + request(1, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest("/")), 2, 1),
-        (b"ruok", 0, 1),
+        (frame(ConnectRequest(0, 30_000, 0, bytes(400)).encode()) + exists(1), 2, 1),
+        (b"ruok", 0, 0),
+        (b"mntr", 0, 1),
     ],
-    ids=["handshake", "light", "two", "getEphemerals", "four letters"],
+    ids=["handshake", "light", "two", "getEphemerals", "long", "cheap word", "word"],
 )
 async def test_only_light_request_after_handshake_needs_no_turn(
     queued: Queued, first: bytes, replies: int, turns: int
@@ -240,35 +242,6 @@ async def test_small_request_does_not_wait_for_many_heavy_ones() -> None:
 
     assert done_after - done_before > 10
     assert answers == [[1]] * 20
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        exists(1),
-        get(1, "/a"),
-        create(1, "/a", bytes(900)),
-        set_data(1, "/a"),
-        request(1, OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest("/a", -1))])),
-    ],
-    ids=["exists", "get", "create", "set", "multi"],
-)
-def test_single_short_request_is_small(data: bytes) -> None:
-    assert protocol._is_small(data)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        exists(1)[:-1],
-        exists(1) + exists(2),
-        create(1, "/a", bytes(1000)),
-    ],
-    ids=["nothing", "part", "two", "long"],
-)
-def test_request_is_not_small(data: bytes) -> None:
-    assert not protocol._is_small(data)
 
 
 async def test_busy_clients_are_served_in_turns(daemon: Daemon, dial: Dial) -> None:
