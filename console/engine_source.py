@@ -11,7 +11,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from itertools import accumulate, islice
+from itertools import islice
 from math import inf
 from time import perf_counter
 from typing import Any, Final
@@ -343,10 +343,13 @@ class EngineSource:
             await pace.rest()
             for path, number, time in deleted:
                 deletions.setdefault(path, []).append((number, time))
-        gone = {}
+        gone: dict[str, tuple[list[int], list[int]]] = {}
         for path, found in deletions.items():
-            ordered = await in_order(found, pace, lambda deletion: deletion)
-            gone[path] = [number for number, _ in ordered], [*accumulate((time for _, time in ordered), max, initial=0)]
+            numbers, times = gone[path] = [], [0]
+            for number, time in await in_order(found, pace, lambda deletion: deletion):
+                await pace.rest()
+                numbers.append(number)
+                times.append(max(times[-1], time))
         return lines, circles, gone, reader.left_out
 
     async def _digest(self, pace: Pace) -> None:

@@ -17,7 +17,7 @@ import random
 import re
 from bisect import bisect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from heapq import merge
+from heapq import merge, nsmallest
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -173,7 +173,10 @@ async def in_order(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _b
             await pace.rest()
     found = []
     for part in parts:  # a part is long if many keys are equal
-        runs = [sorted(part[start : start + MARKS], key=key) for start in range(0, len(part), MARKS)]
+        runs = []
+        for start in range(0, len(part), MARKS):
+            runs.append(sorted(part[start : start + MARKS], key=key))
+            await pace.rest()
         for number, item in enumerate(runs[0] if len(runs) == 1 else merge(*runs, key=key)):
             found.append(item)
             if not number % 128:
@@ -261,7 +264,7 @@ async def subtree_shown(
         "bytes": size,
         "ephemerals": ephemerals,
         "held": len(held),
-        "locks": held[:MAX_LISTED],
+        "locks": nsmallest(MAX_LISTED, held),
     }
 
 
