@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import quote
 from urllib.request import urlopen
 
-from adversary.case import EPHEMERAL, MEGABYTE, NEIGHBOUR_MS, RSS_MB, Report, attack
+from adversary.case import EPHEMERAL, NEIGHBOUR_MS, RSS_MB, Report, attack
 from adversary.floods import populate
 from adversary.frames import creates, exists
 from adversary.target import Target
@@ -147,8 +147,8 @@ def console_searches(target: Target, report: Report) -> None:
     report.require("200" in answer, "a health check was not answered")
 
 
-MAX_ANSWER: Final = 10 * MEGABYTE
-"""Maximum size of an answer of the console."""
+MAX_ANSWER: Final = (8 << 20) + 1_000
+"""Maximum size of an answer of the console in bytes."""
 LONG: Final = "x" * 900_000
 LOCK: Final = "/l/9c7e980a02c6499346ac9bf4e550501a__lock__"
 
@@ -180,5 +180,5 @@ def console_content(target: Target, report: Report) -> None:
                     sizes[page] = len(answer.read())
     largest = max(sizes, key=sizes.__getitem__)
     report.got = f"{len(sizes)} answers; the largest: {sizes[largest] / 1e6:.1f} MB for {largest}"
-    report.require(sizes[largest] <= MAX_ANSWER, f"an answer is larger than {MAX_ANSWER / 1e6:g} MB")
+    report.require(sizes[largest] <= MAX_ANSWER, f"an answer is larger than {MAX_ANSWER:,} bytes")
     report.require(min(sizes.values()) > 0, "an answer is empty")
