@@ -69,8 +69,10 @@ def request_error(err: int, op: int, path: str | None) -> ZooKeeperError:
         parent = path.rpartition("/")[0] or "/"
         return NoNodeError(path, f"parent {parent} does not exist; create it with parents=True or ensure_path()")
     if op in _MULTIS and isinstance(error, BadArgumentsError):
-        reason = "the server rejected the whole request; it may have too many operations (zoolet.maxMultiOperations)"
-        return BadArgumentsError(path, reason)
+        limits = "operations (zoolet.maxMultiOperations)"
+        if op == OpCode.MULTI_READ:
+            limits += " or results (zoolet.maxMultiReadBytes)"
+        return BadArgumentsError(path, f"the server rejected the whole request; it may have too many {limits}")
     return error
 
 

@@ -39,6 +39,8 @@ MAX_READ: Final = 300
 """Maximum number of transactions that are read in a tenth of a second before they are discarded, which takes 2 ms."""
 READ_BYTES: Final = 1_024
 """Number of bytes of an entry that take as long to read as a transaction with one change."""
+DATA_BYTES: Final = 8_192
+"""The same for the bytes of a request or a journal, most of which are data that is left out."""
 STEP: Final = 100
 """Number of transactions with one change that are read in one step, which takes 1 ms."""
 MAX_PARSED: Final = 1_000
@@ -219,8 +221,9 @@ class History:
             for transaction in found:
                 read.append(transaction)
                 if not isinstance(transaction, bytes | HistoryEntry) and len(transaction) == 6:
-                    left -= 1 + len(transaction[5])
-                    size += ENTRY_BYTES + sum([CHANGE_BYTES + getsizeof(path) for _, path, _ in transaction[5]])
+                    needed = ENTRY_BYTES + sum([CHANGE_BYTES + getsizeof(path) for _, path, _ in transaction[5]])
+                    left -= 1 + len(transaction[5]) + needed // READ_BYTES
+                    size += needed
                 else:
                     size += _size(transaction)
         return read, size
@@ -283,7 +286,7 @@ class History:
         self._discard_entries()
         while len(raw) > 1:
             excess, number = self._raw_count - self._limit, raw[0].number
-            cost = number + raw[0].size // READ_BYTES
+            cost = number + raw[0].size // DATA_BYTES
             if not self._is_full() and excess < (1 if cost <= MAX_READ else number):
                 break
             if cost <= left:
