@@ -59,8 +59,13 @@ def _path(data: bytes) -> str:
     return data[_PATH : _PATH + max(size, 0)].decode("utf-8", "replace")
 
 
+def _is_exact(data: bytes) -> bool:
+    """Return whether a read consists of a path and one byte. Further bytes would be ignored."""
+    return len(data) > _PATH and data[_PATH - 2] << 8 | data[_PATH - 1] == len(data) - _PATH - 1
+
+
 def _node(state: ServerState, data: bytes) -> Node | None:
-    path = data[_PATH:-1].decode("utf-8", "replace")  # a read ends with one byte after the path
+    path = data[_PATH:-1].decode("utf-8", "replace")
     return state.tree.path_cache.get(path) or state.tree.get(path)
 
 
@@ -69,11 +74,15 @@ def _never(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 
 
 def _get(state: ServerState, client: ClientConnection, data: bytes) -> bool:
+    if not _is_exact(data):
+        return False
     node = _node(state, data)
     return node is None or not node.data or len(node.data) <= MAX_REPLY
 
 
 def _list(state: ServerState, client: ClientConnection, data: bytes) -> bool:
+    if not _is_exact(data):
+        return False
     node = _node(state, data)
     if node is None or not node.children:
         return True
@@ -88,7 +97,15 @@ def _write(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 
 
 def _create(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    return _QUOTA not in data and (not state.watches.active or _write(state, client, data))
+    if _QUOTA in data:
+        return False
+    watches = state.watches
+    if not watches.active:
+        return True
+    path = _path(data)
+    above = state.tree.get(path[: path.rfind("/")]) if "/" in path else None
+    sequential = f"{path}{above.creates:010d}" if above is not None else path
+    return _write(state, client, data) and watches.count_events(sequential) <= MAX_EVENTS
 
 
 def _multi(state: ServerState, client: ClientConnection, data: bytes) -> bool:

@@ -13,6 +13,7 @@ from support.numbers import RECURSIVE_WATCH
 from support.peer import Peer
 
 from zoolet.protocol import records as r
+from zoolet.protocol.codec import pack_int
 from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.light import is_light
@@ -88,6 +89,23 @@ def test_list_is_light_while_it_is_short_or_cached(peer: Peer, data: bytes) -> N
     peer.children("/a")
 
     assert (uncached, cached, light(peer, data)) == (False, True, False)
+
+
+@pytest.mark.parametrize("data", [get(1, "/a"), LIST, LIST2], ids=["get", "children", "children2"])
+def test_read_with_further_bytes_is_not_light(peer: Peer, data: bytes) -> None:
+    longer = pack_int(len(data) - 3) + data[4:] + b"\0"
+
+    assert [light(peer, data), light(peer, longer)] == [True, False]
+
+
+def test_sequential_create_counts_watches_of_its_name(peer: Peer) -> None:
+    judged = []
+    for count in (16, 1):
+        for _ in range(count):
+            connected(peer.engine).send(OpCode.EXISTS, r.ExistsRequest("/a/x0000000000", True).encode())
+        judged.append(light(peer, create(1, "/a/x")))
+
+    assert judged == [True, False]
 
 
 def test_list_with_many_new_or_long_names_is_not_light(peer: Peer) -> None:
