@@ -44,7 +44,7 @@ DATA: Final = 0
 CHILD: Final = 1
 
 _DROPPED_AT_ONCE: Final = 16
-"""Maximum weight of the watches of a lost connection that are removed immediately. Many may be lost together."""
+"""Maximum cost of the watches of a lost connection that are removed immediately. Many may be lost together."""
 _COST_OF_RECURSIVE: Final = 5
 """The time to remove a recursive watch, compared with others. Each four levels of its path add one."""
 MAX_LEVELS: Final = 2_000
@@ -78,6 +78,11 @@ def weight(path: str) -> int:
     memory (about 500 bytes each).
     """
     return 1 + len(path) // 128
+
+
+def _cost(path: str, mode: int) -> int:
+    """Return the time to remove a watch, compared with one that is not recursive."""
+    return 1 + _COST_OF_RECURSIVE + path.count("/") // 4 if mode & RECURSIVE else 1
 
 
 _FIRED: Final = {
@@ -249,9 +254,8 @@ class Watches:
         count = sum(map(len, client.modes))
         self.active -= count
         self._gone.append(client)
-        if client.watch_weight <= _DROPPED_AT_ONCE:
-            while any(client.modes):
-                self._sweep(client, count)
+        if count <= _DROPPED_AT_ONCE >= sum(_cost(*each) for modes in client.modes for each in modes.items()):
+            self._sweep(client, _DROPPED_AT_ONCE)
             self._gone.pop()
 
     @property
@@ -276,9 +280,8 @@ class Watches:
                 path, mode = modes.popitem()
                 if mode & RECURSIVE:
                     self._set_recursive(client, store, path, False)
-                    done += _COST_OF_RECURSIVE + path.count("/") // 4
                 self._leave(client, store, path)
-                done += 1
+                done += _cost(path, mode)
         return done
 
     def _drop(self, client: ClientConnection, store: int, path: str, mode: int) -> None:

@@ -70,6 +70,16 @@ def test_more_watches_wait_to_be_swept(engine: Engine) -> None:
     assert (engine.watches.unswept, kept(engine)) == (True, 17)
 
 
+@pytest.mark.parametrize(("paths", "unswept"), [(["/a", "/b"], False), (["/" * 100], True)])
+def test_deep_recursive_watch_waits_to_be_swept(engine: Engine, paths: list[str], unswept: bool) -> None:
+    peer = connected(engine)
+    for path in paths:
+        peer.call(OpCode.ADD_WATCH, r.AddWatchRequest(path, RECURSIVE_WATCH))
+    lost(peer)
+
+    assert engine.watches.unswept is unswept
+
+
 @pytest.mark.parametrize(("levels", "removed"), [(1, [17, 13, 0]), (41, [7, 7, 7])])
 def test_recursive_watches_count_by_levels_in_sweep(engine: Engine, levels: int, removed: list[int]) -> None:
     peer = connected(engine)
