@@ -125,12 +125,14 @@ class _Raw(NamedTuple):
         number: Approximate number of transactions; at least 1.
         size: Approximate number of bytes.
         zxid: The last zxid.
+        cost: The time to read them, compared with one transaction.
     """
 
     heard: list[_Heard]
     number: int
     size: int
     zxid: int
+    cost: int
 
 
 class History:
@@ -197,11 +199,12 @@ class History:
             received = size = sum(map(len, cast("list[bytes]", self._fresh)))
         most = len(self._fresh) + max(received, 0) // MIN_REQUEST
         number = max(1, min(self._seen[0] - before[0], most))
-        heard = self._fresh
+        heard, cost = self._fresh, number + max(size, 0) // DATA_BYTES
         if not 0 <= size <= self._raw_limit * number:  # below 0, srst has reset the counter
             heard, size = self._without_data(heard)
+            cost = number + sum(map(_size, heard)) // DATA_BYTES
         heard.reverse()
-        self._raw.append(_Raw(heard, number, size, self._engine.zxid))
+        self._raw.append(_Raw(heard, number, size, self._engine.zxid, cost))
         self._listen()
         self._more = 0
         self._raw_count += number
@@ -285,8 +288,7 @@ class History:
         raw, left = self._raw, MAX_READ
         self._discard_entries()
         while len(raw) > 1:
-            excess, number = self._raw_count - self._limit, raw[0].number
-            cost = number + raw[0].size // DATA_BYTES
+            excess, number, cost = self._raw_count - self._limit, raw[0].number, raw[0].cost
             if not self._is_full() and excess < (1 if cost <= MAX_READ else number):
                 break
             if cost <= left:

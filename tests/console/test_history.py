@@ -431,6 +431,23 @@ def test_large_writes_do_not_displace_other_clients(monkeypatch: pytest.MonkeyPa
     assert {f"/{number}" for number in range(50)} <= {entry.parts[0][1] for entry in found(history) if entry.parts}
 
 
+def test_large_paths_do_not_hide_delete() -> None:
+    engine, history = heard(limit=100)
+    peer = connected(engine)
+    peer.create("/mine", b"")
+    peer.delete("/mine")
+    for number in range(3):
+        peer.create(f"/{number}{'x' * 900_000}", b"")
+        engine.metrics.bytes_received += 900_000
+    history.tidy()
+    for _ in range(10):
+        for _ in range(60):
+            peer.set("/", b"")
+        history.tidy()
+
+    assert [row[5][0][1] for row in history.lasting.entries() if row] == ["/mine"]
+
+
 def test_abandoned_reading_continues_and_counts_memory() -> None:
     engine, history = heard(limit=10_000)
     peer = connected(engine)
