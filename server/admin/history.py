@@ -40,7 +40,7 @@ MAX_READ: Final = 300
 READ_BYTES: Final = 1_024
 """Number of bytes of an entry that take as long to read as a transaction with one change."""
 DATA_BYTES: Final = 8_192
-"""The same for the bytes of a request or a journal, most of which are data that is left out."""
+"""The same for bytes of requests or of a journal. Most of them are data that is left out."""
 STEP: Final = 100
 """Number of transactions with one change that are read in one step, which takes 1 ms."""
 MAX_PARSED: Final = 1_000
