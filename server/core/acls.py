@@ -42,6 +42,8 @@ list.
 """
 MAX_EXPANDED: Final = 1_000
 """Maximum number of entries in the expansion of ``auth`` in one list. A few bytes of a request keep them in memory."""
+LARGE: Final = 100
+"""Number of entries above which the release of a list takes long."""
 MAX_IN_MULTI: Final = 100_000
 """Maximum number of ACL entries in one multi, which cannot be interrupted. They take about 0.15 s."""
 AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
@@ -131,7 +133,9 @@ class Acls:
         self._warnings = warnings
         self._lists: dict[int, AclList] = {OPEN: OPEN_ACL_UNSAFE}
         self._grants: dict[int, Grants] = {}
-        self._keys: dict[AclList, int] = {OPEN_ACL_UNSAFE: OPEN}
+        # The keys by the hashes of their lists, and back. Hashing a list of 9,000 entries again would take 3 ms.
+        self._by_hash: dict[int, list[int]] = {hash(OPEN_ACL_UNSAFE): [OPEN]}
+        self._hashes: dict[int, int] = {OPEN: hash(OPEN_ACL_UNSAFE)}
         self._uses: dict[int, int] = {}
         self._next = 1
         self.in_transaction = False
@@ -140,6 +144,8 @@ class Acls:
         """The changes of the open transaction; None without changes."""
         self.keep = False
         """Keep every list, even if no node uses it. It is set while undo records may restore nodes."""
+        self.has_large = False
+        """Whether a list has ever had more than LARGE entries. Releasing such a list takes up to 5 ms."""
 
     # --- keys ---
 
@@ -147,12 +153,15 @@ class Acls:
         """Return the key of a list, and count one more node that uses it."""
         if acl is OPEN_ACL_UNSAFE:
             return OPEN
-        key = self._keys.get(acl)
+        known = hash(acl)
+        key = next((key for key in self._by_hash.get(known, ()) if self._lists[key] == acl), None)
         if key is None:
             key, self._next = self._next, self._next + 1
+            self.has_large = self.has_large or len(acl) > LARGE
             self._lists[key] = acl
             self._grants[key] = Grants(acl)
-            self._keys[acl] = key
+            self._hashes[key] = known
+            self._by_hash.setdefault(known, []).append(key)
         if key:
             self._uses[key] = self._uses.get(key, 0) + 1
             if self.in_transaction:
@@ -168,7 +177,11 @@ class Acls:
             return
         self._uses[key] -= 1
         if not self._uses[key]:
-            del self._uses[key], self._grants[key], self._keys[self._lists.pop(key)]
+            del self._uses[key], self._grants[key], self._lists[key]
+            known = self._hashes.pop(key)
+            self._by_hash[known].remove(key)
+            if not self._by_hash[known]:
+                del self._by_hash[known]
 
     def _kept(self) -> _Changes:
         if self.changes is None:

@@ -96,6 +96,10 @@ def _write(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     return not watches.active or (data.count(b"/") <= MAX_LEVELS and watches.count_events(_path(data)) <= MAX_EVENTS)
 
 
+def _release(state: ServerState, client: ClientConnection, data: bytes) -> bool:
+    return not state.acls.has_large and _write(state, client, data)
+
+
 def _create(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     if _QUOTA in data:
         return False
@@ -109,12 +113,16 @@ def _create(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 
 
 def _multi(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    return len(data) <= MAX_MULTI and _QUOTA not in data and state.watches.active <= MAX_EVENTS
+    if len(data) > MAX_MULTI or state.acls.has_large or _QUOTA in data:
+        return False
+    return state.watches.active <= MAX_EVENTS
 
 
 def _close(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     owned, watches = state.tree.ephemerals.get(client.session_id, ()), state.watches
-    if len(owned) > MAX_OWNED or any(len(path) > MAX_REQUEST or path.count("/") > MAX_LEVELS for path in owned):
+    if state.acls.has_large or len(owned) > MAX_OWNED:
+        return False
+    if any(len(path) > MAX_REQUEST or path.count("/") > MAX_LEVELS for path in owned):
         return False
     return not watches.active or sum(map(watches.count_events, owned)) <= MAX_EVENTS
 
@@ -124,6 +132,7 @@ _CHECKS: Final[dict[int, Check]] = {
     for op, check in {
         **{op: _write if OPERATIONS[op].changes else _never for op, entry in TABLE.items() if entry.costly},
         **{op: _create for op in TABLE if OPERATIONS[op].changes == "create"},
+        **{op: _release for op in TABLE if OPERATIONS[op].changes in ("delete", "acl")},
         OpCode.GET_DATA: _get,
         OpCode.GET_CHILDREN: _list,
         OpCode.GET_CHILDREN2: _list,

@@ -150,7 +150,9 @@ def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
     acls = engine.acls
     same("uses of ACLs", acls._uses, dict(Counter(node.acl for node in nodes.values() if node.acl)))
     same("ACLs", acls._lists.keys(), {0, *acls._uses})
-    same("keys of ACLs", acls._keys, {entries: key for key, entries in acls._lists.items()})
+    same("hashes of ACLs", acls._hashes, {key: hash(entries) for key, entries in acls._lists.items()})
+    same("keys of ACLs", {key: of for of, keys in acls._by_hash.items() for key in keys}, acls._hashes)
+    same("empty lists of keys", [keys for keys in acls._by_hash.values() if not keys], [])
     fail_unless(not acls.in_transaction and acls.changes is None, "a transaction is still open in the ACLs")
 
 

@@ -13,6 +13,7 @@ from support.numbers import RECURSIVE_WATCH
 from support.peer import Peer
 
 from zoolet.protocol import records as r
+from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, Id
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
@@ -67,6 +68,18 @@ def test_malformed_request_raises_nothing(peer: Peer, op: OpCode) -> None:
 @pytest.mark.parametrize("data", [READS, QUOTA, request(1, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest("/"))])
 def test_request_that_may_read_everything_is_not_light(peer: Peer, data: bytes) -> None:
     assert not light(peer, data)
+
+
+def test_request_that_may_release_large_acl_is_not_light(peer: Peer) -> None:
+    acl = tuple(ACL(31, Id("ip", f"10.0.0.{number}")) for number in range(101))
+    requests = (DELETE, MULTI, CLOSE, request(1, OpCode.SET_ACL, r.SetACLRequest("/a", OPEN_ACL_UNSAFE, -1)))
+    judged = []
+    for size in (100, 101):
+        peer.create(f"/{size}", acl=acl[:size])
+        judged.append({light(peer, data) for data in requests})
+
+    assert judged == [{True}, {False}]
+    assert light(peer, set_data(1, "/a"))
 
 
 def test_data_of_more_than_64_kilobytes_is_not_light(peer: Peer) -> None:
