@@ -43,7 +43,7 @@ list.
 MAX_EXPANDED: Final = 1_000
 """Maximum number of entries in the expansion of ``auth`` in one list. A few bytes of a request keep them in memory."""
 LARGE: Final = 100
-"""Number of entries above which the release of a list takes long."""
+"""Number of entries above which removing a list takes long."""
 MAX_IN_MULTI: Final = 100_000
 """Maximum number of ACL entries in one multi, which cannot be interrupted. They take about 0.15 s."""
 AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
@@ -106,6 +106,23 @@ class Grants:
         return perms
 
 
+class _Interned:
+    """A list that nodes use.
+
+    Args:
+        acl: The list.
+        hashed: Its hash, which takes 3 ms for 9,000 entries.
+    """
+
+    __slots__ = ("acl", "grants", "hashed", "uses")
+
+    def __init__(self, acl: AclList, hashed: int) -> None:
+        self.acl = acl
+        self.hashed = hashed
+        self.grants = Grants(acl)
+        self.uses = 0
+
+
 class _Changes:
     """The keys that a rollback and a commit release, and the number of entries of the transaction's lists."""
 
@@ -131,12 +148,8 @@ class Acls:
         self._settings = settings
         self._metrics = metrics
         self._warnings = warnings
-        self._lists: dict[int, AclList] = {OPEN: OPEN_ACL_UNSAFE}
-        self._grants: dict[int, Grants] = {}
-        # The keys by the hashes of their lists, and back. Hashing a list of 9,000 entries again would take 3 ms.
-        self._by_hash: dict[int, list[int]] = {hash(OPEN_ACL_UNSAFE): [OPEN]}
-        self._hashes: dict[int, int] = {OPEN: hash(OPEN_ACL_UNSAFE)}
-        self._uses: dict[int, int] = {}
+        self._lists = {OPEN: _Interned(OPEN_ACL_UNSAFE, hash(OPEN_ACL_UNSAFE))}
+        self._keys = {hash(OPEN_ACL_UNSAFE): [OPEN]}  # the keys of the lists with that hash
         self._next = 1
         self.in_transaction = False
         """Whether a transaction is open."""
@@ -144,8 +157,8 @@ class Acls:
         """The changes of the open transaction; None without changes."""
         self.keep = False
         """Keep every list, even if no node uses it. It is set while undo records may restore nodes."""
-        self.has_large = False
-        """Whether a list has ever had more than LARGE entries. Releasing such a list takes up to 5 ms."""
+        self.large = 0
+        """Number of lists with more than LARGE entries. Removing such a list takes up to 5 ms."""
 
     # --- keys ---
 
@@ -153,17 +166,15 @@ class Acls:
         """Return the key of a list, and count one more node that uses it."""
         if acl is OPEN_ACL_UNSAFE:
             return OPEN
-        known = hash(acl)
-        key = next((key for key in self._by_hash.get(known, ()) if self._lists[key] == acl), None)
+        hashed = hash(acl)
+        key = next((key for key in self._keys.get(hashed, ()) if self._lists[key].acl == acl), None)
         if key is None:
             key, self._next = self._next, self._next + 1
-            self.has_large = self.has_large or len(acl) > LARGE
-            self._lists[key] = acl
-            self._grants[key] = Grants(acl)
-            self._hashes[key] = known
-            self._by_hash.setdefault(known, []).append(key)
+            self._lists[key] = _Interned(acl, hashed)
+            self._keys.setdefault(hashed, []).append(key)
+            self.large += len(acl) > LARGE
         if key:
-            self._uses[key] = self._uses.get(key, 0) + 1
+            self._lists[key].uses += 1
             if self.in_transaction:
                 self._kept().interned.append(key)
         return key
@@ -175,13 +186,15 @@ class Acls:
         if self.in_transaction:
             self._kept().released.append(key)
             return
-        self._uses[key] -= 1
-        if not self._uses[key]:
-            del self._uses[key], self._grants[key], self._lists[key]
-            known = self._hashes.pop(key)
-            self._by_hash[known].remove(key)
-            if not self._by_hash[known]:
-                del self._by_hash[known]
+        interned = self._lists[key]
+        interned.uses -= 1
+        if not interned.uses:
+            del self._lists[key]
+            self.large -= len(interned.acl) > LARGE
+            keys = self._keys[interned.hashed]
+            keys.remove(key)
+            if not keys:
+                del self._keys[interned.hashed]
 
     def _kept(self) -> _Changes:
         if self.changes is None:
@@ -196,11 +209,11 @@ class Acls:
 
     def list(self, key: int) -> AclList:
         """Return the list of a key."""
-        return self._lists[key]
+        return self._lists[key].acl
 
     def lists(self) -> dict[int, AclList]:
         """Return the lists that nodes use, by key, without :data:`OPEN`."""
-        return {key: acl for key, acl in self._lists.items() if key != OPEN}
+        return {key: interned.acl for key, interned in self._lists.items() if key != OPEN}
 
     # --- permissions ---
 
@@ -211,7 +224,7 @@ class Acls:
         """
         if not key or client.is_super or self._settings.skip_acl:
             return True
-        return self._grants[key].allow(client.ids, perms)
+        return self._lists[key].grants.allow(client.ids, perms)
 
     def check(self, key: int, client: ClientConnection, perms: Perm, path: str) -> None:
         """Raise an error unless *client* has one of the permissions *perms*.

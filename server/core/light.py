@@ -92,39 +92,42 @@ def _list(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 
 
 def _write(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    watches = state.watches
-    return not watches.active or (data.count(b"/") <= MAX_LEVELS and watches.count_events(_path(data)) <= MAX_EVENTS)
+    return not state.watches.active or _causes_few_events(state, _path(data))
+
+
+def _causes_few_events(state: ServerState, *paths: str) -> bool:
+    """Return whether changes of these nodes, and of their parents, cause few events."""
+    if any(len(path) > MAX_REQUEST or path.count("/") > MAX_LEVELS for path in paths):
+        return False
+    return sum(map(state.watches.count_events, paths)) <= MAX_EVENTS
 
 
 def _release(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    return not state.acls.has_large and _write(state, client, data)
+    return not state.acls.large and _write(state, client, data)
 
 
 def _create(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     if _QUOTA in data:
         return False
-    watches = state.watches
-    if not watches.active:
+    if not state.watches.active:
         return True
     path = _path(data)
-    above = state.tree.get(path[: path.rfind("/")]) if "/" in path else None
-    sequential = f"{path}{above.creates:010d}" if above is not None else path
-    return _write(state, client, data) and watches.count_events(sequential) <= MAX_EVENTS
+    parent = state.tree.get(path[: path.rfind("/")]) if "/" in path else None
+    sequential = f"{path}{parent.creates:010d}" if parent is not None else path
+    return _causes_few_events(state, path) and _causes_few_events(state, sequential)
 
 
 def _multi(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    if len(data) > MAX_MULTI or state.acls.has_large or _QUOTA in data:
+    if len(data) > MAX_MULTI or state.acls.large or _QUOTA in data:
         return False
     return state.watches.active <= MAX_EVENTS
 
 
 def _close(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    owned, watches = state.tree.ephemerals.get(client.session_id, ()), state.watches
-    if state.acls.has_large or len(owned) > MAX_OWNED:
+    owned = state.tree.ephemerals.get(client.session_id, ())
+    if state.acls.large or len(owned) > MAX_OWNED:
         return False
-    if any(len(path) > MAX_REQUEST or path.count("/") > MAX_LEVELS for path in owned):
-        return False
-    return not watches.active or sum(map(watches.count_events, owned)) <= MAX_EVENTS
+    return _causes_few_events(state, *owned)
 
 
 _CHECKS: Final[dict[int, Check]] = {

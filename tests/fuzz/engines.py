@@ -13,6 +13,7 @@ from support.engine import make_engine
 
 from zoolet.protocol.paths import QUOTA
 from zoolet.server.admin.four_letter_commands import four_letter_commands
+from zoolet.server.core.acls import LARGE
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
@@ -148,11 +149,14 @@ def _check_memos(path: str, node: Node) -> None:
 
 def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
     acls = engine.acls
-    same("uses of ACLs", acls._uses, dict(Counter(node.acl for node in nodes.values() if node.acl)))
-    same("ACLs", acls._lists.keys(), {0, *acls._uses})
-    same("hashes of ACLs", acls._hashes, {key: hash(entries) for key, entries in acls._lists.items()})
-    same("keys of ACLs", {key: of for of, keys in acls._by_hash.items() for key in keys}, acls._hashes)
-    same("empty lists of keys", [keys for keys in acls._by_hash.values() if not keys], [])
+    uses = Counter(node.acl for node in nodes.values())
+    same("uses of ACLs", {key: each.uses for key, each in acls._lists.items()}, {**uses, 0: 0})
+    same("hashes of ACLs", [hash(each.acl) for each in acls._lists.values()], [e.hashed for e in acls._lists.values()])
+    keys: dict[int, list[int]] = {}
+    for key, each in acls._lists.items():
+        keys.setdefault(each.hashed, []).append(key)
+    same("keys of ACLs", acls._keys, keys)
+    same("large ACLs", acls.large, sum(len(each.acl) > LARGE for each in acls._lists.values()))
     fail_unless(not acls.in_transaction and acls.changes is None, "a transaction is still open in the ACLs")
 
 

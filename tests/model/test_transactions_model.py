@@ -124,7 +124,7 @@ class World:
 
 def kept_lists(engine: Engine) -> Counter[tuple[ACL, ...]]:
     """The interned ACL lists, except the common one, with their use counts."""
-    return Counter({engine.acls.list(key): uses for key, uses in engine.acls._uses.items()})
+    return Counter({engine.acls.list(key): engine.acls._lists[key].uses for key in engine.acls.lists()})
 
 
 def used_lists(engine: Engine) -> Counter[tuple[ACL, ...]]:
@@ -316,8 +316,10 @@ def test_kept_acl_lists_are_exactly_those_in_use(script: list[list[Operation]], 
         it.writer.close()
 
     assert kept_lists(it.engine) == used_lists(it.engine)
-    assert set(it.engine.acls._lists.values()) == {OPEN_ACL_UNSAFE, *used_lists(it.engine)}
-    assert {key: hash(acl) for key, acl in it.engine.acls._lists.items()} == it.engine.acls._hashes
+    interned = it.engine.acls._lists.values()
+    assert {each.acl: each.hashed for each in interned} == {
+        acl: hash(acl) for acl in (OPEN_ACL_UNSAFE, *used_lists(it.engine))
+    }
 
 
 @pytest.mark.slow

@@ -80,6 +80,8 @@ def test_request_that_may_release_large_acl_is_not_light(peer: Peer) -> None:
 
     assert judged == [{True}, {False}]
     assert light(peer, set_data(1, "/a"))
+    peer.delete("/101")
+    assert light(peer, DELETE)
 
 
 def test_data_of_more_than_64_kilobytes_is_not_light(peer: Peer) -> None:
