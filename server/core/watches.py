@@ -254,7 +254,9 @@ class Watches:
         count = sum(map(len, client.modes))
         self.active -= count
         self._gone.append(client)
-        if count <= _DROPPED_AT_ONCE >= sum(_cost(*each) for modes in client.modes for each in modes.items()):
+        if count > _DROPPED_AT_ONCE:
+            return
+        if sum(_cost(*each) for modes in client.modes for each in modes.items()) <= _DROPPED_AT_ONCE:
             self._sweep(client, _DROPPED_AT_ONCE)
             self._gone.pop()
 
