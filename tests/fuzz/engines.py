@@ -13,7 +13,7 @@ from support.engine import make_engine
 
 from zoolet.protocol.paths import QUOTA
 from zoolet.server.admin.four_letter_commands import four_letter_commands
-from zoolet.server.core.acls import LARGE
+from zoolet.server.core.acls import LARGE, _hash
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
@@ -151,7 +151,7 @@ def _check_acls(engine: Engine, nodes: dict[str, Node]) -> None:
     acls = engine.acls
     uses = Counter(node.acl for node in nodes.values())
     same("uses of ACLs", {key: each.uses for key, each in acls._lists.items()}, {**uses, 0: 0})
-    same("hashes of ACLs", [hash(each.acl) for each in acls._lists.values()], [e.hashed for e in acls._lists.values()])
+    same("hashes of ACLs", [_hash(each.acl) for each in acls._lists.values()], [e.hashed for e in acls._lists.values()])
     keys: dict[int, list[int]] = {}
     for key, each in acls._lists.items():
         keys.setdefault(each.hashed, []).append(key)

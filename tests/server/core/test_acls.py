@@ -309,6 +309,14 @@ def test_expanding_list_costs_no_more_than_storable() -> None:
     assert len(engine.acls._lists) == len(make_engine().acls._lists)
 
 
+def test_lists_of_any_permissions_have_different_hashes(peer: Peer) -> None:
+    for number in range(256):
+        acl = [ACL(-1 - (number >> bit & 1), Id("ip", f"10.0.0.{bit}")) for bit in range(8)]
+        peer.create(f"/{number}", acl=tuple(acl))
+
+    assert {len(keys) for keys in peer.engine.acls._keys.values()} == {1}  # -1 and -2 have the same hash in Python
+
+
 def test_list_above_limit_is_counted_and_logged() -> None:
     log = Log()
     engine = engine_with(log, max_acl_entries=1)
