@@ -5,11 +5,11 @@ Source: FinalRequestProcessor (cases setWatches to removeWatches), DataTree.setW
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
 from ....protocol import records as r
-from ....protocol.codec import pack_int
+from ....protocol.codec import Long, bytes_or_null_at, count_at, pack_int, str_or_null_at, struct_of
 from ....protocol.enums import AddWatchMode, EventType
 from ....protocol.errors import BadArgumentsError, MarshallingError, NoWatcherError, ThrottledOpError
 from ....protocol.operations import OpCode
@@ -17,10 +17,15 @@ from ..client_connection import ClientConnection
 from ..node import Node
 from ..state import ServerState
 from ..watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECURSIVE, STANDARD
-from .dispatch import UnfinishedError, reads
+from .dispatch import Decode, UnfinishedError, reads
 
 WATCHES_A_STEP: Final = 256
-"""Number of watches of a setWatches between two reads of the clock. They take less than a millisecond."""
+"""Number of paths of a setWatches that are checked or watched between two reads of the clock. They take less than a
+millisecond.
+"""
+Unread = tuple[int, bytes, int, int]
+"""A setWatches that is read later: the number of its lists, the bytes, and the offsets of its start and end."""
+_ZXID: Final = struct_of(Long)
 
 
 @reads(OpCode.ADD_WATCH)
@@ -72,8 +77,13 @@ def remove_watches(state: ServerState, client: ClientConnection, request: r.Remo
     return b""
 
 
-@reads(OpCode.SET_WATCHES, OpCode.SET_WATCHES2, costly=True)
-def set_watches(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> bytes:
+def _unread(lists: int) -> Decode:
+    return lambda buf, offset, end: (lists, buf, offset, end)
+
+
+@reads(OpCode.SET_WATCHES, decode=_unread(3), costly=True)
+@reads(OpCode.SET_WATCHES2, decode=_unread(5), costly=True)
+def set_watches(state: ServerState, client: ClientConnection, request: Unread) -> bytes:
     """Restore the watches of an earlier connection. Those that missed a change since ``relativeZxid`` fire immediately.
 
     As in ZooKeeper, a null list or a null path makes the request fail after the paths before it have been processed.
@@ -82,8 +92,9 @@ def set_watches(state: ServerState, client: ClientConnection, request: r.SetWatc
     Clients ignore the reply. If a watch would exceed a limit, the connection is closed, because clients notice that.
 
     Raises:
-        UnfinishedError: The request sets more than :data:`WATCHES_A_STEP` watches. The client misses no change between
-            two steps: a change fires the watches that are already set, and the later steps find it.
+        MarshallingError: The request is malformed.
+        UnfinishedError: The request sets more than half of :data:`WATCHES_A_STEP` watches. The client misses no change
+            between two steps: a change fires the watches that are already set, and the later steps find it.
     """
     steps = _closing(state, client, _rewatch_all(state, client, request))
     for done, _ in enumerate(steps):
@@ -106,10 +117,14 @@ def _closing(state: ServerState, client: ClientConnection, steps: Iterator[None]
         raise
 
 
-def _rewatch_all(state: ServerState, client: ClientConnection, request: r.SetWatches | r.SetWatches2) -> Iterator[None]:
-    """Set the watches again. Each item is one watch."""
-    lists = [getattr(request, name) for name in request.__match_args__[1:]]
-    if sum(map(len, filter(None, lists))) > state.settings.max_set_watches:
+def _rewatch_all(state: ServerState, client: ClientConnection, request: Unread) -> Iterator[None]:
+    """Set the watches again. Each item is one path that was checked or watched.
+
+    The paths are not decoded together, because a list of them would be long, and each collection of the garbage
+    collector would traverse the lists of all connections.
+    """
+    lists = yield from _lists(request)
+    if sum(count for _, count in lists if count > 0) > state.settings.max_set_watches:
         limit = state.settings.max_set_watches
         state.metrics.refuse("set_watches")
         state.warnings.warn(
@@ -119,44 +134,63 @@ def _rewatch_all(state: ServerState, client: ClientConnection, request: r.SetWat
             limit,
         )
         raise ThrottledOpError(None, f"more than {limit} watches in one request")
-    since = request.relativeZxid
-    for path in _without_null(request.dataWatches):
+    _, buf, offset, end = request
+    (since,) = _ZXID.unpack_from(buf, offset)
+    data, exist, child, *persistent = (_paths(buf, start, end, count) for start, count in lists)
+    for path in _without_null(data):
         _rewatch(state, client, DATA, path, lambda node: node.mzxid > since, EventType.NODE_DATA_CHANGED)
         yield
-    for path in _without_null(request.existWatches):
+    for path in _without_null(exist):
         if state.tree.get(path) is None:
             state.watches.add(client, DATA, path, STANDARD)
         else:
             state.watches.notify(client, path, EventType.NODE_CREATED)
         yield
-    for path in _without_null(request.childWatches):
+    for path in _without_null(child):
         _rewatch(state, client, CHILD, path, lambda node: node.pzxid > since, EventType.NODE_CHILDREN_CHANGED)
         yield
-    if isinstance(request, r.SetWatches2):
-        for path in _paths_or_null(request.persistentWatches):
+    if persistent:
+        for path in map(_path_or_null, persistent[0]):
             state.watches.add(client, CHILD, path, PERSISTENT)
             state.watches.add(client, DATA, path, PERSISTENT)
             yield
-        for path in _paths_or_null(request.persistentRecursiveWatches):
+        for path in map(_path_or_null, persistent[1]):
             state.watches.add(client, DATA, path, RECURSIVE)
             if not state.settings.compat.watch_modes_coexist:
                 state.watches.add(client, CHILD, path, RECURSIVE)
             yield
 
 
-def _without_null(paths: list[str | None] | None) -> Iterator[str]:
-    if paths is None:
+def _lists(request: Unread) -> Generator[None, None, list[tuple[int, int]]]:
+    """Check that a request is well-formed. Return the offset of the first path and the number of paths of each list; -1
+    for null. Each item is one path.
+    """
+    lists, buf, offset, end = request
+    offset += _ZXID.size
+    found = []
+    for _ in range(lists):
+        count = count_at(buf, offset, end)
+        offset += 4
+        found.append((offset, count))
+        for _ in range(count):
+            _, offset = bytes_or_null_at(buf, offset, end)
+            yield
+    return found
+
+
+def _paths(buf: bytes, offset: int, end: int, count: int) -> Iterator[str | None]:
+    if count < 0:
         raise MarshallingError(None, "a list of watches is null")
+    for _ in range(count):
+        path, offset = str_or_null_at(buf, offset, end)
+        yield path
+
+
+def _without_null(paths: Iterator[str | None]) -> Iterator[str]:
     for path in paths:
         if path is None:
             raise MarshallingError(None, "a path must not be null")
         yield path
-
-
-def _paths_or_null(paths: list[str | None] | None) -> Iterator[str]:
-    if paths is None:
-        raise MarshallingError(None, "a list of watches is null")
-    return map(_path_or_null, paths)
 
 
 def _rewatch(

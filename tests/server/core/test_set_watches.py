@@ -6,6 +6,7 @@ Source: DataTree.setWatches.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 import pytest
 from support.calls import connected, create, delete, engine_with, error, only
@@ -21,6 +22,8 @@ from zoolet.protocol.codec import put_str
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
+
+ROOT: Final = r.ExistsRequest("/", False)
 
 # --- missed events ---
 
@@ -249,10 +252,15 @@ def test_session_survives_connection_closed_for_watches() -> None:
 
 
 def start_long(peer: Peer, data: list[str], exist: list[str]) -> bool:
-    """Send many watches and an exists in a turn that ends immediately; return whether requests remain."""
-    zxid = peer.engine.zxid
-    frames = request(-8, OpCode.SET_WATCHES, r.SetWatches(zxid, data, exist, []))
-    return peer.connection.receive_data(frames + request(7, OpCode.EXISTS, r.ExistsRequest("/", False)), 0.0, lambda: 1)
+    """Send many watches and an exists, in turns that end immediately, until watches are set. Return whether requests
+    remain.
+    """
+    zxid, before = peer.engine.zxid, peer.engine.watches.active
+    frames = request(-8, OpCode.SET_WATCHES, r.SetWatches(zxid, data, exist, [])) + request(7, OpCode.EXISTS, ROOT)
+    remains = peer.connection.receive_data(frames, 0.0, lambda: 1)
+    while remains and peer.engine.watches.active == before:
+        remains = peer.connection.receive_data(b"", 0.0, lambda: 1)
+    return remains
 
 
 def test_long_set_watches_is_answered_before_later_requests(peer):
@@ -278,6 +286,15 @@ def test_changes_between_steps_of_set_watches_are_reported(peer, other):
     peer._sort(peer.feed(b""))
 
     assert peer.receive() == [(CHANGED, "/first"), (CREATED, "/last")]
+
+
+def test_long_set_watches_that_ends_early_sets_none(peer):
+    body = r.SetWatches(0, [], [f"/{number}" for number in range(2000)], []).encode()
+
+    replies = peer._sort(peer.feed(request(-8, OpCode.SET_WATCHES, body[:-1]) + request(7, OpCode.EXISTS, ROOT)))
+
+    assert [(reply.xid, reply.err) for reply in replies] == [(-8, MARSHALLING_ERROR), (7, OK)]
+    assert left(peer.engine) == NOTHING
 
 
 def test_connection_lost_during_set_watches_leaves_none(peer):
