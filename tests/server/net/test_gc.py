@@ -1,0 +1,19 @@
+"""The garbage collector does not traverse what existed at the start."""
+
+from __future__ import annotations
+
+import gc
+
+from zoolet.server.net.gc import GcTuner
+
+
+def test_older_objects_are_exempted_while_a_server_runs() -> None:
+    thresholds = gc.get_threshold()
+    older: list[object] = [[]]
+
+    with GcTuner():
+        traversed = gc.get_objects()
+
+    assert not any(each is older for each in traversed)
+    assert any(each is older for each in gc.get_objects())
+    assert gc.get_threshold() == thresholds
