@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TURN: Final = 0.005
 """Time in seconds for serving one connection before the others get their turn."""
-BUSY: Final = 0.01
+BUSY: Final = 0.005
 """Seconds without a pause before connections with long turns are queued."""
 PAUSE: Final = 0.0001
 """Seconds without work that count as a pause, longer than an idle iteration of the event loop."""
