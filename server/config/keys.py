@@ -421,7 +421,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "Operations in one multi or multiRead, because the server cannot interrupt these requests.",
             "1000"),
         Key("zoolet.maxMultiReadBytes", "settings.max_multi_read", number(1, unit="bytes"),
-            "Bytes in the result of one multiRead.",
+            "Bytes in the result of one multiRead. The Java client accepts at most 4 MB by default.",
             "1048576"),
         Key("zoolet.maxUnreadBytes", "settings.max_unread_bytes", number(1, unit="bytes"),
             "Bytes of unread events per client. A client with more is disconnected.",

@@ -72,7 +72,7 @@ class Settings(Fields):
     max_watches_per_connection: int = 100_000
     max_multi_operations: int = 5_000
     max_set_watches: int = 25_000
-    max_multi_read: int = 16 << 20
+    max_multi_read: int = 4 << 20
     compat: Compat = V3_9
     expire_clients_ahead: bool = True
     exact_deadlines: bool = False

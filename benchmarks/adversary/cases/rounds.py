@@ -80,13 +80,11 @@ def rounds_of_watches(target: Target, report: Report) -> None:
     many_heavy(request(OpCode.SET_WATCHES, SetWatches(0, [], paths, [])), target, report)
 
 
-@attack("29-rounds-reads", cpu_ms=TRANSACTION_CPU_MS)
+@attack("29-rounds-reads", cpu_ms=CPU_MS)
 def rounds_of_reads(target: Target, report: Report) -> None:
-    """A multiRead of 17 times 900 kB, in 315 bytes."""
+    """A multiRead of 4 times 900 kB, in 120 bytes."""
     populate(target, ["/a"], bytes(900_000))
-    many_heavy(
-        multi_of(OpCode.GET_DATA, [GetDataRequest("/a", False).encode()] * 17, OpCode.MULTI_READ), target, report
-    )
+    many_heavy(multi_of(OpCode.GET_DATA, [GetDataRequest("/a", False).encode()] * 4, OpCode.MULTI_READ), target, report)
 
 
 @attack("29-rounds-creates", cpu_ms=TRANSACTION_CPU_MS)
