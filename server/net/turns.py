@@ -1,7 +1,7 @@
 """Turns: one thread serves many connections fairly.
 
 A connection gets five milliseconds per turn. Its remaining requests wait in a queue, which gets five milliseconds in
-each iteration of the event loop. Once the server has been busy for ten milliseconds without a pause, only connections
+each iteration of the event loop. Once the server has been busy for five milliseconds without a pause, only connections
 with short turns are served as they are read, and the others are queued. So a client with few requests is answered soon,
 regardless of the number of clients with many requests. Light queued requests are served before the others.
 """
