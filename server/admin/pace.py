@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from time import perf_counter
 from typing import Final
 
 SLICE: Final = 0.001
 """Seconds of work between two pauses."""
-YOUNG: Final = 5_000
-"""Number of new objects that are collected in one step. With the 50,000 of ``GcTuner``, a step would take 20 ms."""
 
 
 class Pace:
@@ -30,7 +27,5 @@ class Pace:
             return False
         async with self._turn:
             await asyncio.sleep(SLICE)
-        if gc.isenabled() and gc.get_count()[0] > YOUNG:
-            gc.collect(0)
         self._until = perf_counter() + SLICE
         return True
