@@ -319,8 +319,8 @@ class Acls:
 
 
 def _hash(acl: AclList) -> int:
-    """Return a hash that tells permissions of -1 and -2 apart. In Python, these numbers have the same hash, so a client
-    could make any number of lists with one.
+    """Return a hash that differs for permissions of -1 and -2. Their hashes are equal in Python, so a client could make
+    any number of lists with one hash.
     """
     return hash((acl, *[entry.perms & 0xFFFFFFFF for entry in acl]))
 

@@ -314,7 +314,7 @@ def test_lists_of_any_permissions_have_different_hashes(peer: Peer) -> None:
         acl = [ACL(-1 - (number >> bit & 1), Id("ip", f"10.0.0.{bit}")) for bit in range(8)]
         peer.create(f"/{number}", acl=tuple(acl))
 
-    assert {len(keys) for keys in peer.engine.acls._keys.values()} == {1}  # -1 and -2 have the same hash in Python
+    assert {len(keys) for keys in peer.engine.acls._keys.values()} == {1}  # hash(-1) == hash(-2)
 
 
 def test_list_above_limit_is_counted_and_logged() -> None:
