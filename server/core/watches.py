@@ -132,7 +132,7 @@ class Watches:
         self._stores: tuple[dict[str, dict[ClientConnection, None]], dict[str, dict[ClientConnection, None]]] = ({}, {})
         # For each connection, the table of a path that only it watches. All these paths share it, which saves 200 bytes
         # for each. So a table with one connection is never changed, but replaced.
-        self._alone: dict[ClientConnection, dict[ClientConnection, None]] = {}
+        self._single: dict[ClientConnection, dict[ClientConnection, None]] = {}
         # The recursive watches of each store, indexed by ancestors. An empty index avoids the search.
         self._recursive: tuple[
             AncestorIndex[dict[ClientConnection, None]], AncestorIndex[dict[ClientConnection, None]]
@@ -181,10 +181,10 @@ class Watches:
         paths = self._stores[store]
         watching = paths.get(path)
         if watching is None:
-            alone = self._alone.get(client)
-            if alone is None:
-                alone = self._alone[client] = {client: None}
-            paths[path] = alone
+            single = self._single.get(client)
+            if single is None:
+                single = self._single[client] = {client: None}
+            paths[path] = single
         elif len(watching) == 1:
             paths[path] = {**watching, client: None}
         else:
@@ -267,7 +267,7 @@ class Watches:
 
     def forget(self, client: ClientConnection) -> None:
         """Remove all watches of a lost connection, some of them later. Its ``closing`` must be set."""
-        self._alone.pop(client, None)
+        self._single.pop(client, None)
         if not any(client.modes):
             return
         count = sum(map(len, client.modes))
