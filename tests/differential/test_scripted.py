@@ -150,8 +150,7 @@ def test_ttl_node_expires_only_without_children(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(add_watch("/brief", RECURSIVE))
-        client.do(create_ttl("/brief", 5, 1))
-        client.do(create("/brief/x"))
+        client.do(together(create_ttl("/brief", 5, 1), create("/brief/x")))  # before a check can find it empty
         made = client.events(2)
         time.sleep(0.4)  # longer than two check intervals
         return made, client.do(delete("/brief/x")), client.events(2), client.zxid()
