@@ -24,10 +24,10 @@ Source: zookeeper.jute, BinaryInputArchive.
 
 from __future__ import annotations
 
-import codecs
 import functools
 import inspect
 import linecache
+import re
 import struct
 from collections.abc import Callable
 from types import NoneType, UnionType
@@ -35,6 +35,7 @@ from typing import (
     Annotated,
     Any,
     ClassVar,
+    Final,
     NamedTuple,
     Self,
     TypeVar,
@@ -105,25 +106,14 @@ class Record:
         raise TypeError(f"{type(self).__name__} is not decorated with @record")
 
 
-def _malformed(error: UnicodeError) -> tuple[str, int]:
-    """Replace malformed UTF-8 by U+FFFD, with as many bytes for each replacement as in Java.
-
-    Python and Java agree except for an encoded surrogate (``ED A0..BF xx``), which Java replaces by one U+FFFD.
-    """
-    assert isinstance(error, UnicodeDecodeError)
-    raw, offset = error.object, error.start
-    if raw[offset] == 0xED and len(raw) > offset + 1 and 0xA0 <= raw[offset + 1] <= 0xBF:
-        is_complete = len(raw) > offset + 2 and raw[offset + 2] & 0xC0 == 0x80
-        return "\ufffd", offset + (3 if is_complete else 2)
-    return "\ufffd", error.end
-
-
-codecs.register_error("zoolet.java", _malformed)
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def text(raw: bytes) -> str:
-    """Decode malformed UTF-8 like Java's ``new String(bytes, UTF_8)``. It is slow: try ``bytes.decode`` first."""
-    return raw.decode("utf-8", "zoolet.java")
+    """Decode malformed UTF-8 like Java's ``new String(bytes, UTF_8)``, which replaces malformed bytes by U+FFFD. Python
+    does the same, except that Java replaces the bytes of an encoded surrogate (``ED A0..BF xx``) together.
+    """
+    return _SURROGATE.sub(b"\xff", raw).decode("utf-8", "replace")
 
 
 def str_at(buf: bytes, offset: int, end: int) -> tuple[str, int]:
