@@ -157,8 +157,7 @@ class ServerConnection:
 
         Returns:
             True if complete requests remain because the time is up or the replies exceed ``max_output_per_turn``. Then
-            call again with ``b""`` after the other connections have had their turn and this client has read its
-            replies.
+            call again with ``b""`` after other connections had their turn and this client has read its replies.
         """
         if self.client.closing:
             return False
@@ -176,7 +175,8 @@ class ServerConnection:
             self._work(until, time)
         elif self.state is not _OPEN:
             offset = self._handshake(data)
-        if self.state is _OPEN and (not offset or time() <= until):  # the handshake counts as a request
+        is_open = self.state is _OPEN and not self.client.closing  # a continued request may have closed it
+        if is_open and (not offset or time() <= until):  # the handshake counts as a request
             offset = self._requests(data, offset, until, time)
         if self.client.closing:
             self.state = _CLOSED

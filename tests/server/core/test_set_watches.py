@@ -313,3 +313,18 @@ def test_limit_of_watches_in_later_step_closes_connection() -> None:
     peer.feed(b"")
 
     assert peer.closed
+
+
+def test_requests_after_late_refusal_of_watches_are_not_done() -> None:
+    peer = connected(engine_with(max_set_watches=1000))
+    long = request(-8, OpCode.SET_WATCHES, r.SetWatches(0, [], [f"/{number}" for number in range(2000)], []))
+    write = request(2, OpCode.CREATE, r.CreateRequest("/late", b"", OPEN_ACL_UNSAFE, 1))
+    watch = request(3, OpCode.EXISTS, r.ExistsRequest("/w", True))
+
+    remains = peer.connection.receive_data(long + write + watch, 0.0, lambda: 1)
+    while remains:
+        remains = peer.connection.receive_data(b"", 2.0, lambda: 1)
+
+    assert peer.closed
+    assert peer.engine.tree.get("/late") is None
+    assert left(peer.engine) == NOTHING
