@@ -6,6 +6,7 @@ Source: FinalRequestProcessor (cases setWatches to removeWatches), DataTree.setW
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from itertools import repeat
 from typing import Final
 
 from ....protocol import records as r
@@ -158,7 +159,7 @@ def _rewatch_all(state: ServerState, client: ClientConnection, request: Unread) 
             state.watches.add(client, DATA, path, RECURSIVE)
             if not state.settings.compat.watch_modes_coexist:
                 state.watches.add(client, CHILD, path, RECURSIVE)
-            yield
+            yield from repeat(None, 1 + path.count("/") // 4)  # the index takes a microsecond for each level
 
 
 def _lists(request: Unread) -> Generator[None, None, list[tuple[int, int]]]:

@@ -328,3 +328,12 @@ def test_requests_after_late_refusal_of_watches_are_not_done() -> None:
     assert peer.closed
     assert peer.engine.tree.get("/late") is None
     assert left(peer.engine) == NOTHING
+
+
+def test_deep_recursive_watches_are_set_in_steps(peer: Peer) -> None:
+    paths = [f"/{number}" + "/a" * 1000 for number in range(20)]
+    data = request(-8, OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], [], paths))
+
+    remains = peer.connection.receive_data(data, 0.0, lambda: 1)
+
+    assert (remains, peer.engine.watches.active) == (True, 1)
