@@ -72,6 +72,10 @@ class Remainder:
     at: int
     size: int
 
+    def unused_file(self) -> Path:
+        """Return the path for keeping the bytes, which no file has yet."""
+        return unused(self.log.with_name(f"{PRIVATE}remainder-{self.log.name}-at-{self.at}"))
+
     def cut_off(self, disk: Disk) -> None:
         """Truncate the log at that position, and sync it.
 
@@ -80,8 +84,7 @@ class Remainder:
         """
         log, at = self.log, self.at
         if self.size:
-            kept = unused(log.with_name(f"{PRIVATE}remainder-{log.name}-at-{at}"))
-            write_file(disk, kept, Log.open(log).pieces(at, self.size))
+            write_file(disk, self.unused_file(), Log.open(log).pieces(at, self.size))
         if at == 0:
             disk.remove(log)  # the log has no header, and ZooKeeper 3.8 would not start with it
             return

@@ -28,20 +28,19 @@ class _Plan(NamedTuple):
 
     Args:
         aside: The logs that are set aside, with their new names, the last one first.
-        cuts: The logs that are truncated, with their new sizes.
+        cuts: The rests of logs that are truncated.
         last: The last zxid that a server finds after the repair.
     """
 
     aside: dict[Path, Path]
-    cuts: dict[Path, int]
+    cuts: list[Remainder]
     last: int
 
     def lines(self, stopped_at: int) -> list[str]:
         """Return a line for each change. The previous server stopped cleanly at a zxid, or 0."""
         lines = [f"{log}: renamed to {aside.name}" for log, aside in self.aside.items()]
-        for log, size in self.cuts.items():
-            rest = f"{PRIVATE}remainder-{log.name}-at-{size}"
-            lines.append(f"{log}: truncated at byte {size}; the rest is in {rest}")
+        rests = [(cut.log, cut.at, cut.unused_file().name) for cut in self.cuts]
+        lines += [f"{log}: truncated at byte {at}; the rest is in {name}" for log, at, name in rests]
         if self.last < stopped_at:
             lines.append(f"{SUBFOLDER}/{LOCK}: abandoned the transactions up to 0x{stopped_at:x}")
         return lines
@@ -89,8 +88,8 @@ def repair(
         for log, aside in plan.aside.items():
             disk.rename(log, aside)
             disk.sync_folder(log.parent)
-        for log, size in plan.cuts.items():
-            Remainder(log, size, Log.open(log).tail_size(size)).cut_off(disk)
+        for cut in plan.cuts:
+            cut.cut_off(disk)
         if lines:  # the next server starts a new epoch, which never reuses a zxid of an abandoned transaction
             lock.note_session(lock.session_id)
     finally:
@@ -129,7 +128,8 @@ def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
         report(_loss([*cuts, *reversed(aside)], last))
     elif last < directory.stopped_at:
         report(f"gives up the transactions 0x{last + 1:x} to 0x{directory.stopped_at:x}, which are not in the files")
-    return _Plan({log: unused(log.with_name(f"{PRIVATE}unusable-{log.name}")) for log in aside}, cuts, last)
+    remainders = [Remainder(log, size, Log.open(log).tail_size(size)) for log, size in cuts.items()]
+    return _Plan({log: unused(log.with_name(f"{PRIVATE}unusable-{log.name}")) for log in aside}, remainders, last)
 
 
 def _end_of(log: Log, last: int) -> int:

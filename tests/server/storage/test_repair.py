@@ -39,6 +39,19 @@ async def test_repair_sets_aside_rest_after_damage_and_server_starts(
     assert "need no repair" in capsys.readouterr().out
 
 
+async def test_repair_names_new_file_of_second_rest(tmp_path: Path) -> None:
+    _, log = await files_with(tmp_path)
+    log.write_bytes(log.read_bytes().replace(b"/n3", b"/x3"))
+    (planned,) = repair(tmp_path, dry_run=True)
+    earlier = log.with_name(planned.rpartition(" ")[2])
+    earlier.write_bytes(b"")
+
+    (line,) = repair(tmp_path)
+
+    assert line.endswith(f" the rest is in {earlier.name}-2")
+    assert b"/n4" in earlier.with_name(f"{earlier.name}-2").read_bytes()
+
+
 async def test_repair_gives_up_zxids_of_lost_transactions(tmp_path: Path) -> None:
     _, log = await files_with(tmp_path)
     whole, taken = log.read_bytes(), max(Log.open(log).zxids())
