@@ -40,7 +40,7 @@ def configure(level: str, form: str) -> None:
         form: ``text`` or ``json``.
     """
     handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    text = _Lines("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(_JsonLines() if form == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     known = {"trace": "debug", "warn": "warning", "fatal": "error"}  # Java log levels
@@ -78,7 +78,7 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
             file = PrivateFileHandler(settings.audit_file, maxBytes=AUDIT_BYTES, backupCount=AUDIT_FILES)
         except OSError as error:
             raise ConfigError(f"zoolet.auditFile: cannot write {settings.audit_file}: {error.strerror}") from None
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s audit: %(message)s"))
+        file.setFormatter(_Lines("%(asctime)s %(levelname)s audit: %(message)s"))
         _audit.addHandler(file)
         _audit.propagate = False
     daemon.engine.wrap_dispatch(lambda table: audited(table, _audit.info))
@@ -101,8 +101,17 @@ def log_session(what: str, session_id: int, client: ClientConnection | None) -> 
         _sessions.log(level, "session 0x%x %s: %s", session_id, what, where)
 
 
+class _Lines(logging.Formatter):
+    """Log lines as text. A record of the audit log may contain several lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the formatted record, or a formatted record for each line of the audit log."""
+        text = super().format(record)
+        return text.replace("\n", "\n" + text[: text.index(record.message)]) if record.name == _audit.name else text
+
+
 class _JsonLines(logging.Formatter):
-    """Log lines as JSON objects."""
+    """Log lines as JSON objects. A record of the audit log may contain several lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a line: time in ISO format, level, logger, message, and the traceback of an exception."""
@@ -115,6 +124,8 @@ class _JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if record.name == _audit.name:
+            return "\n".join([json.dumps(line | {"message": each}) for each in line["message"].split("\n")])
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ...protocol import multi as wire
@@ -38,8 +39,10 @@ EPHEMERAL_DELETED: Final = "ephemeralZNodeDeletionOnSessionCloseOrExpire"
 
 Source: AuditConstants.
 """
-WriteLine = Callable[[str], object]
-"""A function that receives a line."""
+LINES_TOGETHER: Final = 500
+"""Maximum number of lines that are written together. A record of the log takes ten times as long as a line."""
+WriteLines = Callable[[str], object]
+"""A function that receives a line, or several lines that are separated by ``\\n``."""
 
 
 class Audited(NamedTuple):
@@ -59,12 +62,12 @@ class Audited(NamedTuple):
         return getattr(self.request, "path", None)
 
 
-def audited(table: Dispatch, write: WriteLine) -> Dispatch:
+def audited(table: Dispatch, write: WriteLines) -> Dispatch:
     """Return a dispatch table whose writes are audited."""
     return table | {op: _audited(op, table[op], table, write) for op in table if op in OPERATIONS or op == OpCode.MULTI}
 
 
-def audit_sessions(engine: Engine, write: WriteLine) -> None:
+def audit_sessions(engine: Engine, write: WriteLines) -> None:
     """Write a line for each ephemeral node that is deleted because its session was closed or expired."""
     before = engine.on_session
 
@@ -72,13 +75,14 @@ def audit_sessions(engine: Engine, write: WriteLine) -> None:
         if before is not None:
             before(what, session_id, client)
         if what in ("closed", "expired"):  # the nodes are deleted after this call
-            for path in engine.tree.ephemerals.get(session_id, ()):
-                write(server_line(EPHEMERAL_DELETED, "success", session=hexadecimal(session_id), znode=path))
+            start = server_line(EPHEMERAL_DELETED, "", session=hexadecimal(session_id))
+            owned = engine.tree.ephemerals.get(session_id, ())
+            _write_lines(write, (f"{start}\tznode={_printable(path)}\tresult=success" for path in owned))
 
     engine.on_session = on_session
 
 
-def _audited(op: int, entry: DispatchTuple, table: Dispatch, write: WriteLine) -> Any:
+def _audited(op: int, entry: DispatchTuple, table: Dispatch, write: WriteLines) -> Any:
     _, handle, costly, _ = entry
 
     inner = late_decoder(table, op)
@@ -105,7 +109,7 @@ def _has_failed(body: bytes) -> bool:
 
 
 def _write(
-    write: WriteLine, client: ClientConnection, op: int, request: Any, span: tuple[bytes, int, int], result: str
+    write: WriteLines, client: ClientConnection, op: int, request: Any, span: tuple[bytes, int, int], result: str
 ) -> None:
     kind = rows.OPERATIONS[op].request
     try:
@@ -116,15 +120,20 @@ def _write(
         write(audit_line(client, {"operation": OPERATIONS.get(op, "multiOperation"), "result": "failure"}))
         return
     if op != OpCode.MULTI:
-        write(line(client, op, request, result))
-        return
-    for each, part in operations:
-        if each in OPERATIONS:
-            write(line(client, each, part, result))
+        operations = [(OpCode(op), request)]
+    start = _client(client)
+    lines = (f"{start}\t{_operation(each, part, result)}" for each, part in operations if each in OPERATIONS)
+    _write_lines(write, lines)
 
 
-def line(client: ClientConnection, op: int, request: Any, result: str) -> str:
-    """Return the line of one operation."""
+def _write_lines(write: WriteLines, lines: Iterable[str]) -> None:
+    left = iter(lines)
+    while together := list(islice(left, LINES_TOGETHER)):
+        write("\n".join(together))
+
+
+def _operation(op: int, request: Any, result: str) -> str:
+    """Return the fields of one operation."""
     fields = {"operation": OPERATIONS[op]}
     path = getattr(request, "path", None)
     if path is not None:
@@ -134,14 +143,19 @@ def line(client: ClientConnection, op: int, request: Any, result: str) -> str:
     if op == OpCode.SET_ACL:
         acl = request.acl or ()
         fields["acl"] = ",".join(f"{each.id.scheme}:{each.id.id}:{int(each.perms)}" for each in acl)
-    return audit_line(client, {**fields, "result": result})
+    return _joined({**fields, "result": result})
+
+
+def _client(client: ClientConnection) -> str:
+    """Return the fields of a client."""
+    named = [identity for identity in client.ids if identity.scheme != "ip"]
+    users = ",".join(_user(identity) for identity in named) or client.host
+    return _joined({"session": hexadecimal(client.session_id), "user": users, "ip": client.host})
 
 
 def audit_line(client: ClientConnection, fields: dict[str, str]) -> str:
     """Return a line about a client."""
-    named = [identity for identity in client.ids if identity.scheme != "ip"]
-    users = ",".join(_user(identity) for identity in named) or client.host
-    return _joined({"session": hexadecimal(client.session_id), "user": users, "ip": client.host} | fields)
+    return f"{_client(client)}\t{_joined(fields)}"
 
 
 def server_line(operation: str, result: str, *, session: str = "", znode: str = "") -> str:

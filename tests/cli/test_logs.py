@@ -61,6 +61,21 @@ def test_audit_log_is_written_to_file(tmp_path: Path) -> None:
     assert operations == ["serverStart", "create", "create", deleted, "serverStop"]
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_audited_operations_of_transaction_have_a_line_each(form: str) -> None:
+    with running("--port", "0", "-Daudit.enable=true", "--log-format", form) as daemon:
+        with Client(f"127.0.0.1:{daemon.port()}") as zk:
+            calls = zk.transaction()
+            for path in ("/a", "/b"):
+                calls.create(path, b"")
+            calls.commit()
+        lines = [daemon.log_until("znode=/a"), daemon.log_until("znode=/b")]
+
+    if form == "json":
+        assert [json.loads(line)["message"].count("znode=") for line in lines] == [1, 1]
+    assert [line.count("zoolet.audit") for line in lines] == [1, 1]
+
+
 def test_slow_batches_are_logged() -> None:
     with running("--port", "0", "-Dzoolet.slowRequestMs=1") as daemon:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 import pytest
-from support.calls import connected, deleting, engine_with, multi, setting
+from support.calls import connected, creating, deleting, engine_with, multi, setting
 from support.peer import Peer
 
 from zoolet.protocol.errors import NodeExistsError, NoNodeError, NotReadOnlyError
@@ -19,8 +19,9 @@ def audit(engine: Engine) -> list[dict[str, str]]:
     """Audit an engine; return a list that receives its lines, split into fields."""
     lines: list[dict[str, str]] = []
 
-    def write(line: str) -> None:
-        lines.append(dict(field.split("=", 1) for field in line.split("\t")))  # type: ignore[misc] # two parts
+    def write(text: str) -> None:
+        found = [[field.split("=", 1) for field in line.split("\t")] for line in text.split("\n")]
+        lines.extend(map(dict, found))  # type: ignore[arg-type] # each has two parts
 
     engine.wrap_dispatch(lambda table: audited(table, write))
     audit_sessions(engine, write)
@@ -82,6 +83,19 @@ def test_transaction_has_line_for_each_operation() -> None:
         ("setData", "/a", "failure"),
         ("delete", "/b", "failure"),
     ]
+
+
+def test_lines_of_one_request_are_written_together() -> None:
+    engine, written = engine_with(), []
+    engine.wrap_dispatch(lambda table: audited(table, written.append))
+    audit_sessions(engine, written.append)
+    peer = connected(engine)
+
+    multi(peer, *[creating(f"/{number}", flags=1) for number in range(700)])
+    peer.close()
+
+    assert [text.count("\toperation=") for text in written] == [500, 200, 500, 200]
+    assert [text.count("\n") for text in written] == [499, 199, 499, 199]
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
