@@ -336,4 +336,18 @@ def test_deep_recursive_watches_are_set_in_steps(peer: Peer) -> None:
 
     remains = peer.connection.receive_data(data, 0.0, lambda: 1)
 
-    assert (remains, peer.engine.watches.active) == (True, 1)
+    assert (remains, peer.engine.watches.active) == (True, 2)
+
+
+def test_watches_that_replace_lost_ones_are_set_in_steps() -> None:
+    peer = connected(engine := engine_with(max_watches=100))
+    lost = connected(engine)
+    lost.feed(request(-8, OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], [], [f"/{n}" for n in range(100)])))
+    lost.connection.connection_lost()
+    data = request(-8, OpCode.SET_WATCHES, r.SetWatches(0, [], ["/a", "/b"], []))
+
+    remains = peer.connection.receive_data(data, 0.0, lambda: 1)
+
+    assert remains
+    assert peer.feed(b"") == silence(engine.zxid)
+    assert engine.watches.active == 2
