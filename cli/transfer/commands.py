@@ -167,6 +167,8 @@ def _twice(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
         return
+    if path.is_char_device():  # it may have no end
+        raise OptionError(f"cannot read {path}: it is a device")
     import shutil
     import tempfile
 

@@ -29,6 +29,8 @@ FORMAT: Final = "zoolet dump"
 VERSION: Final = 1
 LARGEST: Final = 1 << 30
 """Maximum size of one node in bytes."""
+MAX_VALUES: Final = 1 << 20
+"""Maximum number of values in a node, which has four for each ACL entry. Values of one byte need up to 75 bytes."""
 
 
 class FileError(ValueError):
@@ -197,11 +199,20 @@ def _read_stream(path: Path) -> Iterator[TransferNode]:
 def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
     import msgpack
 
-    unpacker = msgpack.Unpacker(stream, raw=False, max_buffer_size=LARGEST)
-    count = 0
+    count, left = 0, MAX_VALUES
+
+    def counted(values: Any) -> Any:
+        nonlocal left
+        left -= 1 + len(values)
+        if left < 0:
+            raise ValueError(f"it contains more than {MAX_VALUES} values")
+        return values
+
+    limits: Any = {"max_buffer_size": LARGEST, "max_array_len": MAX_VALUES, "max_map_len": 16}
+    unpacker = msgpack.Unpacker(stream, raw=False, list_hook=counted, object_hook=counted, **limits)
     try:
         for value in unpacker:
-            count += 1
+            count, left = count + 1, MAX_VALUES
             yield value
     except (ValueError, msgpack.exceptions.UnpackException) as error:
         reason = str(error) or type(error).__name__

@@ -18,6 +18,7 @@ from support.tls_clients import AUTHORITY, CERTIFICATE, FILES
 from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
+from zoolet.cli.transfer import files
 from zoolet.client import acl
 from zoolet.client.blocking import Client
 from zoolet.testing import Server, Znode, error, lose_reply
@@ -363,6 +364,25 @@ def test_foreign_files_are_refused(
         file = tmp_path / name
         file.write_text(text)
         assert str(file) in refused(capsys, "load", servers[1].hosts, str(file), code=2)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"\xdc\0\x60" + b"\x90" * 96, b"\xdc\0\x60" + b"\x80" * 96, b"\xdc\0\xff"],
+    ids=["lists", "maps", "length"],
+)
+def test_countless_values_in_dump_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, value: bytes
+) -> None:
+    monkeypatch.setattr(files, "MAX_VALUES", 100)
+    file = tmp_path / "tree.dump"
+    file.write_bytes(b"\x82\xa6format\xabzoolet dump\xa7version\x01" + value)
+
+    assert "is damaged after value 1: " in refused(capsys, "load", "127.0.0.1:1", str(file), code=2)
+
+
+def test_device_is_not_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cannot read /dev/zero: it is a device" in refused(capsys, "load", "127.0.0.1:1", "/dev/zero", code=2)
 
 
 def test_newer_version_is_refused(
