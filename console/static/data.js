@@ -2,7 +2,7 @@
 import { visibleText, textOf, hexOf } from "./lib.js";
 
 const MAX_DEPTH = 50;
-const MAX_SHOWN = 262144; // characters of an indented value
+const MAX_SHOWN = 262144; // characters of an indented value, or of the numbers of characters that are shown as numbers
 
 class Unshown extends Error {}
 
@@ -123,7 +123,9 @@ function unpacked(data) {
 // Returns what a function makes as text; null if that is none of the form, or too much.
 function made(form) {
   try {
-    return visibleText(form());
+    const text = form();
+    const shown = visibleText(text);
+    return shown.length - text.length > MAX_SHOWN ? null : shown;
   } catch (error) {
     if (error instanceof Unshown || error instanceof SyntaxError || error instanceof RangeError) return null;
     throw error;
@@ -138,7 +140,7 @@ export function formsOf(data, isWhole) {
     const shown = made(form);
     if (shown !== null) forms[name] = () => shown;
   };
-  if (text !== null) forms.text = () => visibleText(text);
+  if (text !== null) add("text", () => text);
   if (isWhole && /^\s*[[{]/.test(text || "")) add("JSON", () => indented(JSON.parse(text)));
   if (isWhole && data[0] >= 0x80) add("msgpack", () => indented(unpacked(data)));
   forms.hex = () => hexOf(data);
