@@ -76,7 +76,7 @@ export async function* lines(name, query, signal) {
 
 // Characters that would be invisible, or change the direction of what follows, are shown as their numbers.
 const HIDDEN = /[\p{Default_Ignorable_Code_Point}\p{Control}\p{Format}\u2028\u2029\u2800\ufff9-\ufffb]/gu;
-// Blanks that look like another one, or like none: wide ones, and spaces at an end or before another space.
+// Blanks that cannot be told apart: those other than the space, and spaces at an end or before another space.
 const BLANK = /[^\P{Zs} ]|^ | $| (?= )/gu;
 const escapeOne = (c) => `\\u{${c.codePointAt(0).toString(16)}}`;
 export const visible = (text) => String(text).replace(HIDDEN, escapeOne).replace(BLANK, escapeOne);
