@@ -8,6 +8,7 @@ events when a session is closed.
 
 from __future__ import annotations
 
+import socket
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -241,6 +242,9 @@ class Pair:
         link, peer = self.links[who], self.peers[who]
         if link is None or peer is None:
             return None, None
+        link.link.shutdown(socket.SHUT_WR)
+        while link.next_payload() is not None:  # the real server removes the watches before it closes its side
+            pass
         self._gone(who)
         self.engine.disconnect(peer.client)
         self.peers[who] = None
