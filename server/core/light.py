@@ -91,6 +91,10 @@ def _list(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     return len(names) <= MAX_NAMES and sum(map(len, names)) + len(cached or b"") <= MAX_REPLY
 
 
+def _add_watch(state: ServerState, client: ClientConnection, data: bytes) -> bool:
+    return not state.watches.unswept  # it may have to remove watches of lost connections
+
+
 def _write(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     return not state.watches.active or _causes_few_events(state, _path(data))
 
@@ -134,6 +138,7 @@ _CHECKS: Final[dict[int, Check]] = {
     op & 255: check
     for op, check in {
         **{op: _write if OPERATIONS[op].changes else _never for op, entry in TABLE.items() if entry.costly},
+        OpCode.ADD_WATCH: _add_watch,
         **{op: _create for op in TABLE if OPERATIONS[op].changes == "create"},
         **{op: _release for op in TABLE if OPERATIONS[op].changes in ("delete", "acl")},
         OpCode.GET_DATA: _get,

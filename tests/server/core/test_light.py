@@ -24,6 +24,7 @@ LIST2: Final = request(1, OpCode.GET_CHILDREN2, r.GetChildrenRequest("/a", False
 DELETE: Final = request(1, OpCode.DELETE, r.DeleteRequest("/a", -1))
 CLOSE: Final = request(1, OpCode.CLOSE_SESSION)
 MULTI: Final = request(1, OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest("/a", -1))]))
+ADD_WATCH: Final = request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/a", 1))
 READS: Final = request(1, OpCode.MULTI_READ, encode_operations([(OpCode.GET_DATA, r.GetDataRequest("/a", False))]))
 QUOTA: Final = create(1, "/zookeeper/quota/a/zookeeper_stats")
 
@@ -41,9 +42,12 @@ def light(peer: Peer, data: bytes) -> bool:
 
 @pytest.mark.parametrize(
     "data",
-    [exists(1), get(1, "/a"), LIST, LIST2, create(1, "/a/b"), set_data(1, "/a"), DELETE, CLOSE, MULTI, request(-2, 11)],
-    ids="exists get children children2 create set delete close multi ping".split(),
-)
+    [
+        exists(1), get(1, "/a"), LIST, LIST2, create(1, "/a/b"), set_data(1, "/a"), DELETE, CLOSE, MULTI, ADD_WATCH,
+        request(-2, 11),
+    ],
+    ids="exists get children children2 create set delete close multi addwatch ping".split(),
+)  # fmt: skip
 def test_ordinary_request_is_light(peer: Peer, data: bytes) -> None:
     assert light(peer, data)
 
