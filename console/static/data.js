@@ -2,7 +2,8 @@
 import { visibleText, textOf, hexOf } from "./lib.js";
 
 const MAX_DEPTH = 50;
-const MAX_SHOWN = 262144; // characters of an indented value, or of the numbers of characters that are shown as numbers
+const MAX_SHOWN = 262144; // characters of an indented value
+const MAX_ADDED = 1048576; // characters that the numbers of invisible ones add to a text
 
 class Unshown extends Error {}
 
@@ -125,7 +126,7 @@ function made(form) {
   try {
     const text = form();
     const shown = visibleText(text);
-    return shown.length - text.length > MAX_SHOWN ? null : shown;
+    return shown.length - text.length > MAX_ADDED ? null : shown;
   } catch (error) {
     if (error instanceof Unshown || error instanceof SyntaxError || error instanceof RangeError) return null;
     throw error;

@@ -76,10 +76,11 @@ export async function* lines(name, query, signal) {
 
 // Characters that would be invisible, or change the direction of what follows, are shown as their numbers.
 const HIDDEN = /[\p{Default_Ignorable_Code_Point}\p{Control}\p{Format}\u2028\u2029\u2800\ufff9-\ufffb]/gu;
-// Blanks that cannot be told apart: those other than the space, and spaces at an end or before another space.
-const BLANK = /[^\P{Zs} ]|^ | $| (?= )/gu;
+// In names also blanks that cannot be told apart (those other than the space, and spaces at an end or before another
+// space), and a backslash that would look like the start of such a number.
+const AMBIGUOUS = new RegExp(`${HIDDEN.source}|[^\\P{Zs} ]|^ | $| (?= )|\\\\(?=u\\{)`, "gu");
 const escapeOne = (c) => `\\u{${c.codePointAt(0).toString(16)}}`;
-export const visible = (text) => String(text).replace(HIDDEN, escapeOne).replace(BLANK, escapeOne);
+export const visible = (text) => String(text).replace(AMBIGUOUS, escapeOne);
 export const visibleText = (text) => text.replace(HIDDEN, (c) => (c === "\n" || c === "\t" ? c : escapeOne(c)));
 
 export const count = (number) => Number(number).toLocaleString("en-US");

@@ -114,7 +114,7 @@ function Crumbs({ path }) {
   let at = parts.slice(0, hidden).reduce((above, part) => `${above}/${part}`, "");
   const go = (event) => {
     event.preventDefault();
-    location.hash = link("tree", `/${typed.trim().replace(/^\/+|\/+$/g, "")}`);
+    location.hash = link("tree", `/${(typed === path ? path : typed.trim()).replace(/^\/+|\/+$/g, "")}`);
   };
   return html`<form class="search" onSubmit=${go}><label>Path <input id="path" size="50" value=${typed}
       onInput=${(event) => setTyped(event.target.value)} /></label><button type="submit">Go</button></form>

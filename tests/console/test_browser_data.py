@@ -29,15 +29,15 @@ def test_invisible_characters_are_shown_as_their_numbers(page: Page, zk: Any) ->
 
 def test_blanks_that_look_alike_are_shown_as_their_numbers(page: Page, zk: Any) -> None:
     zk.create("/blank", b"")
-    for name in (" x", "x ", "x  y", "x\u00a0", "x\u3000y", "x y"):
+    for name in (" x", "x ", "x  y", "x\u00a0", "x\u3000y", "x y", "x\\u{20}"):
         zk.create(f"/blank/{name}", b"")
     page.open("tree/%2Fblank")
 
-    page.shows("\\u{20}x", "x\\u{20}", "x\\u{20} y", "x\\u{a0}", "x\\u{3000}y", "x y")
+    page.shows("\\u{20}x", "x\\u{20}", "x\\u{20} y", "x\\u{a0}", "x\\u{3000}y", "x y", "x\\u{5c}u{20}")
 
 
 def test_control_characters_do_not_stop_browser(page: Page, zk: Any) -> None:
-    zk.create("/control", b"\x01" * 200_000)
+    zk.create("/control", b"\x01" * 300_000)
     page.open("tree/%2Fcontrol")
     page.until(lambda: page.find("[data-test=data]").get_attribute("class") == "data text")
 
