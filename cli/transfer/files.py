@@ -30,7 +30,7 @@ VERSION: Final = 1
 LARGEST: Final = 1 << 30
 """Maximum size of one node in bytes."""
 MAX_VALUES: Final = 1 << 20
-"""Maximum number of values in a node, which has four for each ACL entry. Values of one byte need up to 75 bytes."""
+"""Maximum number of values in a node, which has five for each ACL entry. Values of one byte need up to 75 bytes."""
 
 
 class FileError(ValueError):
