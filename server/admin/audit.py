@@ -12,7 +12,6 @@ import getpass
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ...protocol import multi as wire
@@ -39,8 +38,10 @@ EPHEMERAL_DELETED: Final = "ephemeralZNodeDeletionOnSessionCloseOrExpire"
 
 Source: AuditConstants.
 """
-LINES_TOGETHER: Final = 500
-"""Maximum number of lines that are written together. A record of the log takes ten times as long as a line."""
+TOGETHER: Final = 30_000
+"""Lines are written when they have this many characters in total, because a record of the log takes as long as ten of
+them.
+"""
 WriteLines = Callable[[str], object]
 """A function that receives a line, or several lines that are separated by ``\\n``."""
 
@@ -95,10 +96,10 @@ def _audited(op: int, entry: DispatchTuple, table: Dispatch, write: WriteLines) 
         try:
             body = handle(state, client, decoded)
         except ZooKeeperError:
-            _write(write, client, op, decoded, span, "failure")
+            _write(write, client, op, decoded, span, "failure", state.settings.max_multi_operations)
             raise
         result = "failure" if op == OpCode.MULTI and _has_failed(body) else "success"
-        _write(write, client, op, decoded, span, result)
+        _write(write, client, op, decoded, span, result, state.settings.max_multi_operations)
         return body
 
     return decode, audited_handle, costly, None
@@ -109,13 +110,21 @@ def _has_failed(body: bytes) -> bool:
 
 
 def _write(
-    write: WriteLines, client: ClientConnection, op: int, request: Any, span: tuple[bytes, int, int], result: str
+    write: WriteLines,
+    client: ClientConnection,
+    op: int,
+    request: Any,
+    span: tuple[bytes, int, int],
+    result: str,
+    limit: int,
 ) -> None:
     kind = rows.OPERATIONS[op].request
     try:
         if request is None and kind is not None and op != OpCode.MULTI:  # the server rejected the undecoded request
             request = kind.decode(*span)
         operations = wire.read_operations(*span) if op == OpCode.MULTI else []
+        if len(operations) > limit:
+            raise MarshallingError(None, "too many operations for a line each")
     except MarshallingError:
         write(audit_line(client, {"operation": OPERATIONS.get(op, "multiOperation"), "result": "failure"}))
         return
@@ -127,8 +136,14 @@ def _write(
 
 
 def _write_lines(write: WriteLines, lines: Iterable[str]) -> None:
-    left = iter(lines)
-    while together := list(islice(left, LINES_TOGETHER)):
+    together, size = [], 0
+    for line in lines:
+        together.append(line)
+        size += len(line)
+        if size >= TOGETHER:
+            write("\n".join(together))
+            together, size = [], 0
+    if together:
         write("\n".join(together))
 
 
@@ -192,5 +207,8 @@ def _type(flags: int) -> str:
 
 def _printable(text: str) -> str:
     """Escape and truncate a text to keep it from adding a field or a line."""
-    text = text if len(text) <= 1000 else text[:1000] + "..."
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    if len(text) > 1000 or not text.isprintable():
+        start = text[:1000]
+        escaped = start if start.isprintable() else start.encode("unicode_escape").decode("ascii")
+        return escaped[:1000] + "..." if len(text) > 1000 or len(escaped) > 1000 else escaped
+    return text

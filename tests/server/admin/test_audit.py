@@ -9,7 +9,7 @@ import pytest
 from support.calls import connected, creating, deleting, engine_with, multi, setting
 from support.peer import Peer
 
-from zoolet.protocol.errors import NodeExistsError, NoNodeError, NotReadOnlyError
+from zoolet.protocol.errors import BadArgumentsError, NodeExistsError, NoNodeError, NotReadOnlyError
 from zoolet.server.admin import audit as module
 from zoolet.server.admin.audit import EPHEMERAL_DELETED, audit_sessions, audited, server_line
 from zoolet.server.core.engine import Engine
@@ -94,8 +94,29 @@ def test_lines_of_one_request_are_written_together() -> None:
     multi(peer, *[creating(f"/{number}", flags=1) for number in range(700)])
     peer.close()
 
-    assert [text.count("\toperation=") for text in written] == [500, 200, 500, 200]
-    assert [text.count("\n") for text in written] == [499, 199, 499, 199]
+    assert sum(text.count("\toperation=") for text in written) == 2 * 700
+    assert sum(text.count("\n") + 1 for text in written) == 2 * 700
+    assert len(written) < 10
+    assert max(map(len, written)) < 32_000
+
+
+def test_transaction_above_limit_has_one_line() -> None:
+    engine = engine_with(max_multi_operations=2)
+    lines = audit(engine)
+
+    multi(connected(engine), *[creating(f"/{number}") for number in range(3)])
+
+    assert [(line["operation"], line["result"]) for line in lines] == [("multiOperation", "failure")]
+
+
+def test_field_is_truncated_after_it_is_escaped() -> None:
+    peer, lines = audited_peer()
+
+    with suppress(BadArgumentsError):
+        peer.create("/" + "\U000e0001" * 500)
+
+    assert lines[-1]["znode"].startswith("/\\U000e0001\\U000e0001")
+    assert len(lines[-1]["znode"]) == 1003
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
