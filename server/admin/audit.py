@@ -11,6 +11,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -119,17 +120,14 @@ def _write(
     limit: int,
 ) -> None:
     kind = rows.OPERATIONS[op].request
-    try:
+    operations: list[tuple[OpCode, Any]] | None = None
+    with suppress(MarshallingError):
         if request is None and kind is not None and op != OpCode.MULTI:  # the server rejected the undecoded request
             request = kind.decode(*span)
-        operations = wire.read_operations(*span) if op == OpCode.MULTI else []
-        if len(operations) > limit:
-            raise MarshallingError(None, "too many operations for a line each")
-    except MarshallingError:
+        operations = [*wire.read_operations(*span)] if op == OpCode.MULTI else [(OpCode(op), request)]
+    if operations is None or (op == OpCode.MULTI and len(operations) > limit):  # it was rejected as a whole
         write(audit_line(client, {"operation": OPERATIONS.get(op, "multiOperation"), "result": "failure"}))
         return
-    if op != OpCode.MULTI:
-        operations = [(OpCode(op), request)]
     start = _client(client)
     lines = (f"{start}\t{_operation(each, part, result)}" for each, part in operations if each in OPERATIONS)
     _write_lines(write, lines)
@@ -207,8 +205,7 @@ def _type(flags: int) -> str:
 
 def _printable(text: str) -> str:
     """Escape and truncate a text to keep it from adding a field or a line."""
-    if len(text) > 1000 or not text.isprintable():
-        start = text[:1000]
-        escaped = start if start.isprintable() else start.encode("unicode_escape").decode("ascii")
-        return escaped[:1000] + "..." if len(text) > 1000 or len(escaped) > 1000 else escaped
-    return text
+    shown = text[:1001]
+    if not shown.isprintable():
+        shown = shown.encode("unicode_escape").decode("ascii")
+    return shown if len(shown) <= 1000 else shown[:1000] + "..."
