@@ -94,8 +94,9 @@ def set_watches(state: ServerState, client: ClientConnection, request: Unread) -
 
     Raises:
         MarshallingError: The request is malformed.
-        UnfinishedError: The request sets more than half of :data:`WATCHES_A_STEP` watches. The client misses no change
-            between two steps: a change fires the watches that are already set, and the later steps find it.
+        UnfinishedError: The request sets more than half of :data:`WATCHES_A_STEP` watches, or any while watches of lost
+            connections are being removed. The client misses no change between two steps: a change fires the watches
+            that are already set, and the later steps find it.
     """
     steps = _in_larger_steps(state, _closing(state, client, _rewatch_all(state, client, request)))
     for _ in steps:

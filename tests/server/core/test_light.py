@@ -52,6 +52,17 @@ def test_ordinary_request_is_light(peer: Peer, data: bytes) -> None:
     assert light(peer, data)
 
 
+def test_add_watch_is_queued_while_lost_watches_are_removed(peer: Peer) -> None:
+    lost = connected(peer.engine)
+    lost.send(OpCode.SET_WATCHES, r.SetWatches(0, [], [f"/{number}" for number in range(100)], []).encode())
+    lost.connection.connection_lost()
+
+    assert not light(peer, ADD_WATCH)
+
+    peer.engine.watches.sweep()
+    assert light(peer, ADD_WATCH)
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", exists(1)[:-1], exists(1) + exists(2), create(1, "/a", bytes(1000))],

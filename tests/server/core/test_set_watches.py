@@ -339,6 +339,14 @@ def test_deep_recursive_watches_are_set_in_steps(peer: Peer) -> None:
     assert (remains, peer.engine.watches.active) == (True, 2)
 
 
+def test_clock_is_read_after_each_add_watch(peer: Peer) -> None:
+    data = b"".join(request(number, OpCode.ADD_WATCH, r.AddWatchRequest(f"/{number}", 1)) for number in range(1, 4))
+
+    remains = peer.connection.receive_data(data, 0.0, lambda: 1)
+
+    assert (remains, peer.engine.watches.active) == (True, 1)
+
+
 def test_watches_that_replace_lost_ones_are_set_in_steps() -> None:
     peer = connected(engine := engine_with(max_watches=100))
     lost = connected(engine)
