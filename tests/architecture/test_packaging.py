@@ -271,7 +271,7 @@ def test_wheel_from_sdist_is_equal(wheel: Path, sdist: Path, tmp_path: Path) -> 
 
 # --- installs ---
 
-WHICH: Final = "import zoolet; print(zoolet.__version__, zoolet.__file__)"
+WHICH: Final = "import zoolet; print(zoolet.__version__); print(zoolet.__file__)"
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +330,7 @@ def test_every_part_is_imported_from_everywhere(installed: Path, places: dict[st
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["root", "foreign"])
 def test_wheel_is_not_shadowed(from_wheel: Path, places: dict[str, Path], place: str) -> None:
-    version, file = run(places[place], from_wheel, "-c", WHICH).split()
+    version, file = run(places[place], from_wheel, "-c", WHICH).splitlines()
 
     assert version == zoolet.__version__
     assert Path(file).is_relative_to(from_wheel.parents[1])
@@ -339,7 +339,7 @@ def test_wheel_is_not_shadowed(from_wheel: Path, places: dict[str, Path], place:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["root", "parent"])
 def test_editable_install_is_clone(editable: Path, places: dict[str, Path], place: str) -> None:
-    version, file = run(places[place], editable, "-c", WHICH).split()
+    version, file = run(places[place], editable, "-c", WHICH).splitlines()
 
     assert version == zoolet.__version__
     assert Path(file) == places["root"] / "__init__.py"

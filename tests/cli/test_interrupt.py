@@ -34,7 +34,7 @@ def test_interrupt_exits_with_130(words: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(DEADLINE_S)
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
-        command = words.replace("HOSTS", hosts).replace("FILE", str(file)).split()
+        command = [word.replace("HOSTS", hosts).replace("FILE", str(file)) for word in words.split()]
         with subprocess.Popen([sys.executable, "-m", "zoolet", *command], stderr=subprocess.PIPE, text=True) as process:
             connection, _ = silent.accept()
             with connection:

@@ -245,7 +245,7 @@ async def test_edit_keeps_text_after_failed_editor(
     monkeypatch.setenv("VISUAL", editor(tmp_path, "file.write_text('mine'); sys.exit(1)"))
     error = (await shell("edit /app/a")).err
     assert "exited with code 1; /app/a is unchanged; your text is saved in " in error
-    os.unlink(error.strip().rpartition(" ")[2])
+    os.unlink(error.strip().partition("saved in ")[2])
 
 
 async def test_edit_keeps_text_after_conflicting_change(
@@ -265,7 +265,7 @@ file.write_text("mine")"""
     go_on.touch()
     error = (await editing).err
     assert "was changed by another client in the meantime; your text is saved in " in error
-    kept = Path(error.strip().rpartition(" ")[2])
+    kept = Path(error.strip().partition("saved in ")[2])
     assert await asyncio.to_thread(kept.read_text, encoding="utf-8") == "mine"
     os.unlink(kept)
     assert server.tree()["/app/a"].data == b"theirs"

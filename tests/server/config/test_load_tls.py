@@ -5,6 +5,7 @@ Source: QuorumPeerConfig.parseProperties, setupClientPort; X509Util; SSLContextA
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -176,7 +177,7 @@ def test_no_demand_for_certificates_needs_no_secure_port(value: str) -> None:
 
 def test_overruled_password_needs_secure_port(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("secret\n")
-    environment = read_environment({"JVMFLAGS": f"-Dssl.keyStore.passwordPath={tmp_path / 'pw'}"})
+    environment = read_environment({"JVMFLAGS": shlex.quote(f"-Dssl.keyStore.passwordPath={tmp_path / 'pw'}")})
 
     with pytest.raises(ConfigError, match=r"^zoo\.cfg:1: ssl\.keyStore\.password requires secureClientPort"):
         build(environment, {"ssl.keyStore.password": Setting("secret", "zoo.cfg:1")})
