@@ -12,7 +12,7 @@ import pytest
 from support.rooms import ROOMS, ROOT, modules
 
 PARSER: Any = re._parser  # type: ignore[attr-defined] # private, and the only way to see how Python reads an expression
-WITH_EXPRESSIONS: Final = [path.relative_to(ROOT) for path in modules(*ROOMS) if "re.compile(" in path.read_text()]
+WITH_EXPRESSIONS: Final = [path.relative_to(ROOT) for path in modules(*ROOMS) if "import re\n" in path.read_text()]
 
 
 def is_possessive(pattern: re.Pattern[Any]) -> bool:
@@ -24,9 +24,17 @@ def is_possessive(pattern: re.Pattern[Any]) -> bool:
 @pytest.mark.parametrize("path", WITH_EXPRESSIONS, ids=str)
 def test_no_expression_is_possessive(path: Path) -> None:
     module = import_module(".".join(("zoolet", *path.with_suffix("").parts)))
-    expressions = {name: value for name, value in vars(module).items() if isinstance(value, re.Pattern)}
+    expressions = {name: each for name, value in vars(module).items() if (each := expression(value)) is not None}
 
     assert [name for name, pattern in expressions.items() if is_possessive(pattern)] == []
+
+
+def expression(value: object) -> re.Pattern[Any] | None:
+    """Return a constant of a module as an expression; None if it is none. Some modules keep the text of theirs."""
+    try:
+        return re.compile(value) if isinstance(value, str) else value if isinstance(value, re.Pattern) else None
+    except re.error:
+        return None
 
 
 def written(source: str) -> list[str]:
