@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
@@ -34,6 +34,7 @@ from ..server.core.compat import BY_NAME
 from ..server.net.clock import RealClock
 from ..server.net.daemon import Daemon
 from ..server.net.gc import GcTuner
+from ..server.net.listening import means_all
 from . import logs
 from .addresses import shown, why_not
 from .event_loop import run_loop
@@ -135,26 +136,29 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
         ensemble = ensemble_of(options.observe, options.sid, options.observe_read_only)
     elif options.observe_read_only or options.sid is not None:
         raise ConfigError("--observe-read-only and --sid require --observe")
-    return serve(options.config, {}, definitions, given, options.compat, ensemble)
+    sources = [read_environment(os.environ)]
+    return serve(options.config, sources, definitions, given, options.compat, ensemble)
 
 
 def serve(
     path: str | None,
-    variables: Mapping[str, Setting],
+    sources: Sequence[Mapping[str, Setting]],
     definitions: list[str],
     options: Mapping[str, Setting] | None = None,
     compat: str = "3.9",
     ensemble: Ensemble | None = None,
+    users: dict[str, str] | None = None,
 ) -> int:
     """Run the daemon until it is stopped; return its exit code.
 
     Args:
         path: Path of the zoo.cfg; None for none.
-        variables: Settings of an environment, which the file overrides.
+        sources: Settings that the file overrides. Later sources override earlier ones.
         definitions: The ``-D`` options, which override the file.
         options: Other options, which override everything else.
         compat: ZooKeeper release to reproduce.
         ensemble: The ensemble to observe; None for a server with data of its own.
+        users: The passwords of the SASL users; None to read them from a JAAS file.
 
     Raises:
         ConfigError: The configuration is invalid.
@@ -164,7 +168,9 @@ def serve(
     file = read_file(path) if path is not None else {}
     text = masked(file) if path is not None else None
     given = parse_definitions(definitions, "command line") | dict(options or {})
-    config = build(read_environment(os.environ), variables, file, given, compat=compat, file=text)
+    config = build(*sources, file, given, compat=compat, file=text)
+    if users is not None:
+        config.settings.sasl_users = users
     ports = _admin_ports(config.admin)
     if ensemble is not None and config.storage.data_dir is not None:
         raise ConfigError("an observer keeps its data in memory; remove --data-dir (dataDir), or --observe")
@@ -330,7 +336,8 @@ class _Service:
                 continue
             try:
                 if kind == "on":
-                    is_number = (host or "").replace(".", "").isdecimal()  # to look up a name, the loop imports codecs
+                    # To look up a name, the loop imports codecs.
+                    is_number = means_all(host) or str(host).replace(".", "").isdecimal()
                     bound = await daemon.start(host, port, at_once=is_number)
                 else:
                     assert self.context is not None

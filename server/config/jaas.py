@@ -40,7 +40,7 @@ def users(path: str, section: str = SECTION) -> dict[str, str] | None:
         ValueError: The section is not closed, or uses a module other than DigestLoginModule. The message names the
             file.
     """
-    tokens = _tokens(read_text(path, "utf-8"))
+    tokens = _tokens(read_text(path, "utf-8-sig"))
     name: Token = ("word", section)
     if name not in tokens:
         return None

@@ -133,8 +133,9 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "The port to listen on. 0 picks a free port.",
             "2182", option="--port", default_note="not opened if only `secureClientPort` is set"),
         Key("clientPortAddress", "host", ADDRESSES,
-            "The address to listen on, or several addresses separated by commas, such as `127.0.0.1,::1`. ZooKeeper "
-            "accepts only one.",
+            "The address to listen on, or several addresses separated by commas, such as `127.0.0.1,::1`. `0.0.0.0` "
+            "and `::` mean all addresses, of IPv4 and of IPv6. In a list, each means only its own family. ZooKeeper "
+            "accepts only one address.",
             "192.0.2.10", option="--host",
             default_note="all addresses if `clientPort` is set in any way other than `--port`"),
         Key("dynamicConfigFile", "port", FILE,

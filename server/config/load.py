@@ -68,20 +68,24 @@ class KeyedSetting(NamedTuple):
 
 Entries = Mapping[str, KeyedSetting]
 """Entries by key, without ``zookeeper.``."""
+_BYTE_ORDER_MARK: Final = "\xef\xbb\xbf"
+"""Some editors write it at the start of a UTF-8 file. Properties are read as Latin-1, as in Java."""
 ADMIN_PORT: Final = 8080
 """The admin port if it is enabled and no port is set."""
 Values = Mapping[str, Any]
 """Converted values by key."""
 
 
-def read_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    """Read the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``.
+def read_environment(
+    environ: Mapping[str, str], variables: Sequence[str] = properties.JVM_VARIABLES
+) -> dict[str, Setting]:
+    """Read the -D options of environment variables. Later variables override earlier ones.
 
     Raises:
         ConfigError: A quotation mark is not closed.
     """
     try:
-        return properties.parse_environment(environ)
+        return properties.parse_environment(environ, variables)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -167,7 +171,7 @@ def _as_written(name: str, setting: Setting, key: Key | None) -> str:
 
 
 def _read_properties(path: str) -> dict[str, Setting]:
-    return parse_properties(read_text(path, "latin-1"), path)
+    return parse_properties(read_text(path, "latin-1").removeprefix(_BYTE_ORDER_MARK), path)
 
 
 def _read_dynamic_file(entry: KeyedSetting) -> dict[str, Setting]:

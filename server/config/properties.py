@@ -6,7 +6,7 @@ Source: java.util.Properties.load; zkServer.sh.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -38,6 +38,8 @@ class Setting(NamedTuple):
     source: Source = Source.FILE
 
 
+JVM_VARIABLES: Final = ("SERVER_JVMFLAGS", "JVMFLAGS")
+"""Environment variables with options of Java. As in Java, the second overrides the first."""
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LINE: Final = r"(?s)((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)"
 
@@ -74,17 +76,21 @@ def parse_definitions(arguments: list[str], where: str, source: Source = Source.
     return settings
 
 
-def parse_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    """Parse the -D options of ``SERVER_JVMFLAGS`` and ``JVMFLAGS``. As in Java, the second overrides the first.
+def parse_environment(environ: Mapping[str, str], variables: Sequence[str] = JVM_VARIABLES) -> dict[str, Setting]:
+    """Parse the -D options of environment variables.
+
+    Args:
+        environ: The environment.
+        variables: The names of the variables. Later ones override earlier ones.
 
     Raises:
         ValueError: A quotation mark is not closed. The message names the variable.
     """
     settings: dict[str, Setting] = {}
-    for name in ("SERVER_JVMFLAGS", "JVMFLAGS"):
+    for name in variables:
         if name not in environ:
             continue
-        import shlex  # most environments have neither variable
+        import shlex  # most environments have none of the variables
 
         where = f"environment variable {name}"
         try:

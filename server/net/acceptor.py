@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 from .connections import Connections
+from .listening import listen_on_all, means_all, new_socket, port_for, split_hosts
 from .protocol import ServerProtocol
 
 
@@ -55,7 +56,8 @@ class Acceptor:
         """Start listening.
 
         Args:
-            host: Comma-separated addresses or host names; None for all addresses of the machine.
+            host: Comma-separated addresses or host names; None, ``0.0.0.0`` and ``::`` mean all addresses of the
+                machine. In a list, each address has only its own family.
             port: Port number; 0 for a free port.
 
         Returns:
@@ -64,6 +66,10 @@ class Acceptor:
         Raises:
             OSError: The address is in use, or does not belong to this machine.
         """
+        if host is None or means_all(host):
+            listening = self._bind(host, port)
+            self._server = await self._loop.create_server(self._protocol, sock=listening, **self._options())
+            return int(listening.getsockname()[1])
         hosts = split_hosts(host)
         port = port_for(hosts, port)
         if isinstance(hosts, list):
@@ -82,26 +88,34 @@ class Acceptor:
             self._bound = bound.family, address[0]
         return int(address[1])
 
-    async def start_at_once(self, host: str, port: int) -> int:
-        """Start listening on one address without waiting. This coroutine never suspends.
+    async def start_at_once(self, host: str | None, port: int) -> int:
+        """Start listening on one address, or on all, without waiting. This coroutine never suspends.
 
         Clients wait in the backlog until the loop accepts them. The arguments, the result and the errors are the same
         as for :meth:`start`.
         """
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = _stream_socket(family)
-        try:
-            listening.bind((host, port))
-        except OSError:
-            listening.close()
-            raise
-        listening.listen(self._backlog)
+        listening = self._bind(host, port)
         self._server = await self._loop.create_server(
             self._protocol, sock=listening, start_serving=False, **self._options()
         )
         self._starting = self._loop.create_task(self._server.start_serving())
-        self._bound = family, host
         return int(listening.getsockname()[1])
+
+    def _bind(self, host: str | None, port: int) -> socket.socket:
+        """Return a listening socket for one address, which is a number, or for all."""
+        if means_all(host):
+            listening = listen_on_all(port, self._backlog)
+        else:
+            assert host is not None
+            listening = new_socket(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+            try:
+                listening.bind((host, port))
+            except OSError:
+                listening.close()
+                raise
+            listening.listen(self._backlog)
+        self._bound = listening.family, listening.getsockname()[0]
+        return listening
 
     def _options(self) -> dict[str, Any]:
         return {"backlog": self._backlog, **({} if self.context is None else {"ssl": self.context})}
@@ -130,7 +144,7 @@ class Acceptor:
         if self._refused is None:
             return
         family, address = self._refused
-        placeholder = _stream_socket(family)
+        placeholder = new_socket(family, address[0])
         try:
             placeholder.bind(address)
         except OSError:  # uvloop closes the listening socket some iterations of the loop later
@@ -152,7 +166,7 @@ class Acceptor:
         if self._placeholder is not None:
             self._placeholder.close()
             self._placeholder = None
-        listening = _stream_socket(family)
+        listening = new_socket(family, address[0])
         listening.bind(address)
         listening.listen(self._backlog)  # clients wait in the backlog until the loop accepts them
         self._listen_on(listening)
@@ -189,7 +203,7 @@ class Acceptor:
         family, host = self._bound
         rejected = []
         while True:
-            listening = _stream_socket(family)
+            listening = new_socket(family, host)
             listening.bind((host, 0))
             port = int(listening.getsockname()[1])
             if port not in used:
@@ -312,23 +326,3 @@ def _shut_down(listening: socket.socket) -> None:
         listening.shutdown(socket.SHUT_RDWR)
     with contextlib.suppress(OSError):  # Linux frees a port that it has chosen itself, and keeps any other port bound
         listening.bind(address)
-
-
-def _stream_socket(family: int) -> socket.socket:
-    created = socket.socket(family, socket.SOCK_STREAM)
-    created.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    return created
-
-
-def split_hosts(host: str | None) -> str | list[str] | None:
-    """Split comma-separated addresses. A single address is returned unchanged, and so is None, for all addresses."""
-    return host.split(",") if host is not None and "," in host else host
-
-
-def port_for(hosts: str | list[str] | None, port: int) -> int:
-    """Return the common port for several addresses. With port 0 each socket would get a different port."""
-    if port != 0 or isinstance(hosts, str):
-        return port
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

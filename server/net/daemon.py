@@ -92,11 +92,10 @@ class Daemon:
         """Start listening. The arguments, the result and the errors are the same as for :meth:`Acceptor.start`.
 
         With a TLS context, which is for zoolet.testing, all connections to this port use TLS. With *at_once*, which
-        supports only one address, this method does not wait.
+        supports only one address, or all, this method does not wait.
         """
         self._acceptor.context = context
-        start = self._acceptor.start_at_once if at_once and host is not None else self._acceptor.start
-        self.port = await start(host, port)  # type: ignore[arg-type] # the host is not None for start_at_once
+        self.port = await (self._acceptor.start_at_once if at_once else self._acceptor.start)(host, port)
         self.wake()
         return self.port
 
@@ -104,7 +103,7 @@ class Daemon:
         """Also start listening for TLS connections.
 
         Args:
-            host: Comma-separated addresses or host names; None for all addresses of the machine.
+            host: The addresses, as for :meth:`Acceptor.start`.
             port: Port number; 0 for a free port.
             context: The TLS context.
 

@@ -25,9 +25,11 @@ from typing import Any, Final, NamedTuple
 import h11
 
 from ..admin.http import HttpError, Request, Response, Route, Stream, json_response
-from .acceptor import port_for
+from .listening import host_of, listen_on_all, means_all
 
 _log = logging.getLogger("zoolet.http")
+BACKLOG: Final = 1024
+"""Number of connections that may wait to be accepted."""
 MAX_HEADERS: Final = 1 << 14
 """Maximum size of a request's headers in bytes."""
 HEALTH: Final = ("/healthz", "/readyz")
@@ -130,13 +132,15 @@ class HttpServer:
         return len(self._open)
 
     async def start(self, host: str | None, port: int) -> int:
-        """Start listening, and return the port.
+        """Start listening, and return the port. ``0.0.0.0``, ``::`` and None mean all addresses of the machine.
 
         Raises:
             OSError: The address is in use, or does not belong to this machine.
         """
-        port = port_for(host, port)
-        self._server = await asyncio.start_server(self._serve, host, port, limit=1 << 14, backlog=1024)
+        place: dict[str, Any] = {"host": host, "port": port}
+        if means_all(host):
+            place = {"sock": listen_on_all(port, BACKLOG)}
+        self._server = await asyncio.start_server(self._serve, **place, limit=1 << 14, backlog=BACKLOG)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -334,5 +338,5 @@ async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 def _request(head: h11.Request, writer: asyncio.StreamWriter) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-    host = (writer.get_extra_info("peername") or ("",))[0]
+    host = host_of(writer.get_extra_info("peername") or ("",))
     return Request(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, host=host)

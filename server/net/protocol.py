@@ -39,6 +39,7 @@ from ..core.client_connection import ClientConnection
 from ..core.light import is_light
 from ..core.server_connection import ConnectionState
 from .connections import LOCAL_PEER, Connections, SansIOConnection
+from .listening import host_of
 from .turns import BUSY, PAUSE
 
 _log = logging.getLogger("zoolet.server")
@@ -124,7 +125,7 @@ class ServerProtocol(asyncio.Protocol):
             # the limit of its host could be enforced, and no peer would read a reply.
             transport.abort()
             return
-        host, port = peer[:2]
+        host, port = host_of(peer), peer[1]
         connections = self._connections
         if connections.stopping:  # the loop accepted the connection before the stop, but would never serve it
             transport.abort()

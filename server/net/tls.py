@@ -35,10 +35,10 @@ from typing import Any, Final
 
 from ..core.client_connection import ClientConnection
 from ..core.ops.session_ops import certificate_login
-from .acceptor import port_for, split_hosts
 from .certificate import subject, valid_until
 from .connections import Connections
 from .lingering import LINGER
+from .listening import host_of, listen_on_all, means_all, port_for, split_hosts
 from .pem import pem_problem
 from .protocol import ServerProtocol
 from .tls_settings import TlsSettings, store_type
@@ -105,7 +105,7 @@ def _password(configured: str | None, path: str | None) -> str | None:
     if path is None:
         return configured
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        return Path(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise TlsError(f"cannot read the password in {path}: {_why(error)}") from None
 
@@ -337,12 +337,26 @@ class SecureAcceptor:
         self.context = context
         self._backlog = backlog
         self._sockets: list[socket.socket] = []
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], socket.socket] = {}
         self._retry: asyncio.TimerHandle | None = None
 
     async def start(self, host: str | None, port: int) -> int:
         """Start listening. The arguments, the result and the errors are the same as for :meth:`Daemon.start_secure`."""
+        try:
+            await self._bind(host, port)
+        except OSError:
+            await self.close()
+            raise
+        for listening in self._sockets:
+            listening.setblocking(False)
+        self._start_accepting()
+        return int(self._sockets[0].getsockname()[1])
+
+    async def _bind(self, host: str | None, port: int) -> None:
         loop = self._connections.loop
+        if host is None or means_all(host):
+            self._sockets.append(listen_on_all(port, self._backlog))
+            return
         hosts = split_hosts(host)
         port = port_for(hosts, port)
         found = [
@@ -350,21 +364,14 @@ class SecureAcceptor:
             for one in (hosts if isinstance(hosts, list) else [hosts])
             for entry in await loop.getaddrinfo(one, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         ]
-        try:
-            for family, kind, protocol, _, address in dict.fromkeys(found):
-                listening = socket.socket(family, kind, protocol)
-                self._sockets.append(listening)
-                listening.setblocking(False)
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                listening.bind(address)
-                listening.listen(self._backlog)
-        except OSError:
-            await self.close()
-            raise
-        self._start_accepting()
-        return int(self._sockets[0].getsockname()[1])
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listening = socket.socket(family, kind, protocol)
+            self._sockets.append(listening)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind(address)
+            listening.listen(self._backlog)
 
     def _start_accepting(self) -> None:
         self._retry = None
@@ -385,14 +392,14 @@ class SecureAcceptor:
                 self._connections.loop.remove_reader(waiting)
             self._retry = self._connections.loop.call_later(1.0, self._start_accepting)
             return
-        host = str(address[0])
+        host = host_of(address)
         if not self._connections.try_accept(host):
             accepted.close()
             return
         accepted.setblocking(False)
         task = self._connections.loop.create_task(self._shake_hands(accepted, host))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+        self._handshakes[task] = accepted
+        task.add_done_callback(self._handshakes.pop)
 
     async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
         server_protocol = ServerProtocol(self._connections, counted=True, identify=self._identify)
@@ -440,6 +447,9 @@ class SecureAcceptor:
         for listening in sockets:
             self._connections.loop.remove_reader(listening)
             listening.close()
-        for task in self._handshakes:
+        handshakes = dict(self._handshakes)
+        for task in handshakes:
             task.cancel()
-        await asyncio.gather(*self._handshakes, return_exceptions=True)
+        await asyncio.gather(*handshakes, return_exceptions=True)
+        for accepted in handshakes.values():
+            accepted.close()  # a task that was cancelled before its first step did not pass the socket to a transport

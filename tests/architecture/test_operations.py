@@ -113,7 +113,7 @@ def test_manifests_pin_image_and_have_headless_service() -> None:
 
 
 def test_compose_file_sets_known_variables() -> None:
-    from zoolet.cli.container import BITNAMI, OFFICIAL
+    from zoolet.cli.images import BITNAMI, OFFICIAL
 
     [compose] = documents("compose.yml")
 

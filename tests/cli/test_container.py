@@ -10,19 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.images import configured
 from support.waiting import DEADLINE_S
 
-from zoolet.cli.container import jaas_file, settings_of, status_words, unknown_variables, users_of, with_files
+from zoolet.cli.container import status_words
+from zoolet.cli.images import unknown_variables, with_files
 from zoolet.client.blocking import Client
-from zoolet.server.config import Config, ConfigError, build
-from zoolet.server.config.jaas import users
+from zoolet.server.config import ConfigError
 
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
-
-
-def configured(**environment: str) -> Config:
-    """Build the configuration for an environment."""
-    return build(settings_of(environment, lambda users: "/dev/null"))
 
 
 def test_container_without_variables_serves_and_keeps_data() -> None:
@@ -68,15 +64,7 @@ def test_variables_of_other_images_have_same_effect(environment: dict[str, str],
 
 
 def test_unknown_variables_are_named() -> None:
-    environment = {
-        "ZOO_TIC_TIME": "1",
-        "ZOO_CFG_x": "",
-        "ZOO_TICK_TIME": "1",
-        "ZOOKEEPER_PORT_2181_TCP": "",
-        "ZOO_SERVICE_HOST": "",
-        "ZOO_PORT_2181_TCP": "",
-        "PATH": "",
-    }
+    environment = {"ZOO_TIC_TIME": "1", "ZOO_CFG_x": "", "ZOO_TICK_TIME": "1", "PATH": ""}
 
     assert unknown_variables(environment) == ["ZOO_TIC_TIME"]
 
@@ -88,28 +76,29 @@ def test_ensemble_is_refused() -> None:
         configured(ZOO_SERVERS=servers)
 
 
-def test_users_have_a_password_each() -> None:
-    assert users_of({"ZOO_SERVER_USERS": "a,b", "ZOO_SERVER_PASSWORDS": "1,2"}) == {"a": "1", "b": "2"}
-    with pytest.raises(ConfigError, match="for each of them"):
-        users_of({"ZOO_SERVER_USERS": "a,b", "ZOO_SERVER_PASSWORDS": "1"})
+def test_variables_of_kubernetes_services_are_not_used() -> None:
+    environment = {
+        "ZOO_PORT": "tcp://10.0.0.1:2182",
+        "ZOOKEEPER_SECURE_CLIENT_PORT": "tcp://10.0.0.1:2281",
+        "ZOO_TLS_SERVICE_HOST": "10.0.0.1",
+        "ZOO_TLS_SERVICE_PORT": "2281",
+        "ZOO_TLS_SERVICE_PORT_CLIENT": "2281",
+        "ZOO_TLS_PORT_2281_TCP": "tcp://10.0.0.1:2281",
+        "ZOO_TLS_PORT_2281_TCP_ADDR": "10.0.0.1",
+    }
 
-
-def test_password_may_have_any_character() -> None:
-    path = jaas_file({"bob": 'a"b\\c;{'})
-
-    assert users(path) == {"bob": 'a"b\\c;{'}
-    Path(path).unlink()
-
-
-def test_variables_of_kubernetes_service_do_not_set_port() -> None:
-    assert configured(ZOO_PORT="tcp://10.0.0.1:2181").port == 2181
+    assert configured(**environment).port == 2181
+    assert with_files(environment) == {}
 
 
 def test_variable_is_read_from_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("s3cret\n")
 
-    assert with_files({"ZOO_SERVER_PASSWORDS_FILE": str(file)})["ZOO_SERVER_PASSWORDS"] == "s3cret"
+    before: dict[str, str]
+    for before in ({}, {"ZOO_SERVER_PASSWORDS": ""}, {"ZOO_SERVER_PASSWORDS": "old"}):
+        environment = before | {"ZOO_SERVER_PASSWORDS_FILE": str(file)}
+        assert with_files(environment)["ZOO_SERVER_PASSWORDS"] == "s3cret"
     with pytest.raises(ConfigError, match="ZOO_SERVER_PASSWORDS_FILE: cannot read /none: No such file"):
         with_files({"ZOO_SERVER_PASSWORDS_FILE": "/none"})
 
@@ -125,6 +114,11 @@ def test_wrong_value_names_its_variable() -> None:
         ({}, ["127.0.0.1:2181"]),
         ({"ZOO_PORT_NUMBER": "9"}, ["127.0.0.1:9"]),
         ({"ZOO_TLS_CLIENT_ENABLE": "yes"}, ["http://127.0.0.1:8080/readyz"]),
+        ({"ZOO_CFG_clientPortAddress": "::"}, ["127.0.0.1:2181"]),
+        ({"ZOO_CFG_clientPortAddress": "::1"}, ["[::1]:2181"]),
+        ({"ZOOKEEPER_CLIENT_PORT": "9", "ZOOKEEPER_CLIENT_PORT_ADDRESS": "10.0.0.7"}, ["10.0.0.7:9"]),
+        ({"JVMFLAGS": "-Dzookeeper.clientPort=9"}, ["127.0.0.1:9"]),
+        ({"ZOOKEEPER_SECURE_CLIENT_PORT": "2281"}, ["http://127.0.0.1:8080/readyz"]),
     ],
 )
 def test_health_check_uses_port_of_container(environment: dict[str, str], words: list[str]) -> None:

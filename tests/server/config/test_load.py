@@ -214,8 +214,19 @@ def test_jaas_file_with_invalid_utf_8_is_refused_by_name(tmp_path: Path) -> None
     path = tmp_path / "jaas.conf"
     path.write_bytes(b"Server { \xff };")
 
-    with pytest.raises(ConfigError, match=r"login\.config: cannot read \S+/jaas\.conf: not valid UTF-8 text$"):
+    with pytest.raises(ConfigError, match=r"login\.config: cannot read .+/jaas\.conf: not valid UTF-8 text$"):
         configured(f"java.security.auth.login.config={path}\n")
+
+
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    jaas = Path(write_jaas_file(tmp_path))
+    jaas.write_bytes(b"\xef\xbb\xbf" + jaas.read_bytes())
+    file = tmp_path / "zoo.cfg"
+    file.write_bytes(b"\xef\xbb\xbfclientPort=2182\r\njava.security.auth.login.config=" + bytes(jaas))
+
+    config = build(read_file(str(file)), strict=True)
+
+    assert (config.port, config.settings.sasl_users) == (2182, {"bob": "y"})
 
 
 def test_missing_jaas_file_is_refused_by_name() -> None:

@@ -1,0 +1,365 @@
+"""The variables of the official, Bitnami and Confluent images of ZooKeeper, as settings.
+
+Every variable about security is applied or refused. A server that starts without a protection that its user has set
+looks exactly like a protected one.
+
+Source: the entry points of zookeeper:3.9, bitnami/zookeeper and confluentinc/cp-zookeeper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..server.config import ConfigError, Setting, find, read_environment
+from ..server.config.messages import suggestion
+from ..server.config.properties import JVM_VARIABLES
+
+_PROMETHEUS: Final = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
+_SASL_PROVIDER: Final = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+# fmt: off
+OFFICIAL: Final = {
+    "ZOO_DATA_DIR": "dataDir", "ZOO_DATA_LOG_DIR": "dataLogDir", "ZOO_TICK_TIME": "tickTime",
+    "ZOO_INIT_LIMIT": "initLimit", "ZOO_SYNC_LIMIT": "syncLimit",
+    "ZOO_AUTOPURGE_SNAPRETAINCOUNT": "autopurge.snapRetainCount",
+    "ZOO_AUTOPURGE_PURGEINTERVAL": "autopurge.purgeInterval", "ZOO_MAX_CLIENT_CNXNS": "maxClientCnxns",
+    "ZOO_STANDALONE_ENABLED": "standaloneEnabled", "ZOO_ADMINSERVER_ENABLED": "admin.enableServer",
+    "ZOO_4LW_COMMANDS_WHITELIST": "4lw.commands.whitelist", "ZOO_PORT": "clientPort",
+}
+"""Variables of the official image, and the key that each sets."""
+BITNAMI: Final = {
+    "ZOO_PORT_NUMBER": "clientPort", "ZOO_MAX_CNXNS": "maxCnxns", "ZOO_MAX_SESSION_TIMEOUT": "maxSessionTimeout",
+    "ZOO_AUTOPURGE_INTERVAL": "autopurge.purgeInterval", "ZOO_AUTOPURGE_RETAIN_COUNT": "autopurge.snapRetainCount",
+    "ZOO_PRE_ALLOC_SIZE": "preAllocSize", "ZOO_SNAPCOUNT": "snapCount",
+    "ZOO_ADMIN_SERVER_ADDRESS": "admin.serverAddress", "ZOO_ADMIN_SERVER_PORT_NUMBER": "admin.serverPort",
+    "ZOO_PROMETHEUS_METRICS_PORT_NUMBER": "metricsProvider.httpPort",
+}
+"""Variables of the Bitnami image, and the key that each sets."""
+BITNAMI_TLS: Final = {
+    "ZOO_TLS_CLIENT_KEYSTORE_FILE": "ssl.keyStore.location", "ZOO_TLS_CLIENT_KEYSTORE_TYPE": "ssl.keyStore.type",
+    "ZOO_TLS_CLIENT_KEYSTORE_PASSWORD": "ssl.keyStore.password",
+    "ZOO_TLS_CLIENT_TRUSTSTORE_FILE": "ssl.trustStore.location",
+    "ZOO_TLS_CLIENT_TRUSTSTORE_TYPE": "ssl.trustStore.type",
+    "ZOO_TLS_CLIENT_TRUSTSTORE_PASSWORD": "ssl.trustStore.password", "ZOO_TLS_CLIENT_AUTH": "ssl.clientAuth",
+    "ZOO_TLS_PORT_NUMBER": "secureClientPort",
+}
+"""Variables of the Bitnami image that are used if ``ZOO_TLS_CLIENT_ENABLE`` is yes, and the key that each sets."""
+CONFLUENT: Final = {
+    "ZOOKEEPER_CLIENT_PORT": "clientPort", "ZOOKEEPER_CLIENT_PORT_ADDRESS": "clientPortAddress",
+    "ZOOKEEPER_TICK_TIME": "tickTime", "ZOOKEEPER_INIT_LIMIT": "initLimit", "ZOOKEEPER_SYNC_LIMIT": "syncLimit",
+    "ZOOKEEPER_MAX_CLIENT_CNXNS": "maxClientCnxns", "ZOOKEEPER_MIN_SESSION_TIMEOUT": "minSessionTimeout",
+    "ZOOKEEPER_MAX_SESSION_TIMEOUT": "maxSessionTimeout", "ZOOKEEPER_SNAP_COUNT": "snapCount",
+    "ZOOKEEPER_PRE_ALLOC_SIZE": "preAllocSize", "ZOOKEEPER_FORCE_SYNC": "forceSync",
+    "ZOOKEEPER_JUTE_MAX_BUFFER": "jute.maxbuffer", "ZOOKEEPER_SKIP_ACL": "skipACL",
+    "ZOOKEEPER_GLOBAL_OUTSTANDING_LIMIT": "globalOutstandingLimit",
+    "ZOOKEEPER_FSYNC_WARNING_THRESHOLDMS": "fsync.warningthresholdms",
+    "ZOOKEEPER_AUTOPURGE_SNAP_RETAIN_COUNT": "autopurge.snapRetainCount",
+    "ZOOKEEPER_AUTOPURGE_PURGE_INTERVAL": "autopurge.purgeInterval",
+    "ZOOKEEPER_SYNC_ENABLED": "syncEnabled", "ZOOKEEPER_LEADER_SERVES": "leaderServes",
+    "ZOOKEEPER_ELECTION_ALG": "electionAlg", "ZOOKEEPER_CNX_TIMEOUT": "cnxTimeout",
+    "ZOOKEEPER_QUORUM_LISTEN_ON_ALL_IPS": "quorumListenOnAllIPs",
+    "ZOOKEEPER_CLIENT_CNXN_SOCKET": "clientCnxnSocket", "ZOOKEEPER_SERVER_CNXN_FACTORY": "serverCnxnFactory",
+    "ZOOKEEPER_TCP_KEEP_ALIVE": "tcpKeepAlive",
+    "ZOOKEEPER_ADMIN_ENABLE_SERVER": "admin.enableServer", "ZOOKEEPER_ADMIN_SERVER_PORT": "admin.serverPort",
+    "ZOOKEEPER_ADMIN_SERVER_ADDRESS": "admin.serverAddress", "ZOOKEEPER_ADMIN_IDLE_TIMEOUT": "admin.idleTimeout",
+    "ZOOKEEPER_ADMIN_COMMAND_URL": "admin.commandURL",
+    "ZOOKEEPER_SECURE_CLIENT_PORT": "secureClientPort",
+    "ZOOKEEPER_CLIENT_PORT_UNIFICATION": "client.portUnification",
+    "ZOOKEEPER_SSL_KEYSTORE_LOCATION": "ssl.keyStore.location",
+    "ZOOKEEPER_SSL_KEYSTORE_PASSWORD": "ssl.keyStore.password", "ZOOKEEPER_SSL_KEYSTORE_TYPE": "ssl.keyStore.type",
+    "ZOOKEEPER_SSL_TRUSTSTORE_LOCATION": "ssl.trustStore.location",
+    "ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD": "ssl.trustStore.password",
+    "ZOOKEEPER_SSL_TRUSTSTORE_TYPE": "ssl.trustStore.type", "ZOOKEEPER_SSL_CLIENT_AUTH": "ssl.clientAuth",
+    "ZOOKEEPER_SSL_AUTH_PROVIDER": "ssl.authProvider", "ZOOKEEPER_SSL_ENABLED_PROTOCOLS": "ssl.enabledProtocols",
+    "ZOOKEEPER_SSL_CIPHER_SUITES": "ssl.ciphersuites", "ZOOKEEPER_SSL_CRL": "ssl.crl",
+    "ZOOKEEPER_SSL_OCPS": "ssl.ocsp", "ZOOKEEPER_SSL_HOSTNAME_VERIFICATION": "ssl.hostnameVerification",
+    "ZOOKEEPER_SSL_CONTEXT_SUPPLIER_CLASS": "ssl.context.supplier.class",
+    "ZOOKEEPER_SSL_HANDSHAKE_DETECTION_TIMEOUT_MILLIS": "ssl.handshakeDetectionTimeoutMillis",
+    "ZOOKEEPER_X509_AUTHENTICATION_PROVIDER_SUPER_USER": "X509AuthenticationProvider.superUser",
+    "ZOOKEEPER_AUTH_PROVIDER_X509": "authProvider.x509", "ZOOKEEPER_AUTH_PROVIDER_SASL": "authProvider.sasl",
+    "ZOOKEEPER_SSL_QUORUM": "sslQuorum",
+    **{f"ZOOKEEPER_SSL_QUORUM_{name}": f"ssl.quorum.{key}" for name, key in (
+        ("CLIENT_AUTH", "clientAuth"), ("KEYSTORE_LOCATION", "keyStore.location"),
+        ("KEYSTORE_PASSWORD", "keyStore.password"), ("KEYSTORE_TYPE", "keyStore.type"),
+        ("TRUSTSTORE_LOCATION", "trustStore.location"), ("TRUSTSTORE_PASSWORD", "trustStore.password"),
+        ("TRUSTSTORE_TYPE", "trustStore.type"), ("ENABLED_PROTOCOLS", "enabledProtocols"),
+        ("CIPHER_SUITES", "ciphersuites"), ("CONTEXT_SUPPLIER_CLASS", "context.supplier.class"),
+        ("HOSTNAME_VERIFICATION", "hostnameVerification"), ("CRL", "crl"), ("OCPS", "ocsp"),
+        ("HANDSHAKE_DETECTION_TIMEOUT_MILLIS", "handshakeDetectionTimeoutMillis"),
+    )},
+}
+"""Variables of the Confluent image, and the key that each sets."""
+SWITCHES: Final = {
+    "ZOO_ENABLE_ADMIN_SERVER": ("admin.enableServer", "true"),
+    "ZOO_ENABLE_PROMETHEUS_METRICS": ("metricsProvider.className", _PROMETHEUS),
+    "ZOO_RECONFIG_ENABLED": ("reconfigEnabled", "true"), "ZOO_LISTEN_ALLIPS_ENABLED": ("quorumListenOnAllIPs", "true"),
+    "ZOO_TLS_QUORUM_ENABLE": ("sslQuorum", "true"), "ZOO_ENABLE_QUORUM_AUTH": ("quorum.auth.enableSasl", "true"),
+}
+"""Variables that are yes or no, and the setting for yes."""
+OTHER_SWITCHES: Final = (
+    "ZOO_ENABLE_AUTH", "ZOO_TLS_CLIENT_ENABLE", "ZOO_FIPS_MODE", "ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN",
+)
+"""More variables that are yes or no. They are handled separately."""
+OTHERS: Final = (
+    "ZOO_CONF_DIR", "ZOO_LOG_DIR", "ZOO_SERVERS", "ZOO_MY_ID", "ZOO_SERVER_ID", "ZOO_PEER_TYPE", "ZOO_SERVER_USERS",
+    "ZOO_SERVER_PASSWORDS", "ZOO_CLIENT_USER", "ZOO_CLIENT_PASSWORD", "ZOO_LOG_LEVEL", "ZOO_HEAP_SIZE",
+    "ZOO_HC_TIMEOUT", "ZOO_USER", "ZOO_DAEMON_USER", "ZOO_DAEMON_GROUP", "ZOO_QUORUM_LEARNER_USER",
+    "ZOO_QUORUM_LEARNER_PASSWORD", "ZOO_QUORUM_SERVER_USERS", "ZOO_QUORUM_SERVER_PASSWORDS",
+    "ZOO_TLS_QUORUM_KEYSTORE_FILE", "ZOO_TLS_QUORUM_KEYSTORE_TYPE", "ZOO_TLS_QUORUM_KEYSTORE_PASSWORD",
+    "ZOO_TLS_QUORUM_TRUSTSTORE_FILE", "ZOO_TLS_QUORUM_TRUSTSTORE_TYPE", "ZOO_TLS_QUORUM_TRUSTSTORE_PASSWORD",
+    "ZOO_TLS_QUORUM_CLIENT_AUTH", "ZOOKEEPER_SERVER_ID", "ZOOKEEPER_SERVERS",
+)
+"""Variables that are handled separately, or that have no meaning for a single server without a JVM."""
+JAVA: Final = (
+    "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "KAFKA_HEAP_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS",
+    "KAFKA_JMX_OPTS", "KAFKA_LOG4J_OPTS", "KAFKA_OPTS", *JVM_VARIABLES, "_JAVA_OPTIONS",
+)
+"""Variables with options of Java, such as ``-Dzookeeper.NAME=VALUE``. As in Java, later variables take precedence."""
+# fmt: on
+_KNOWN: Final = frozenset(
+    (*OFFICIAL, *BITNAMI, *BITNAMI_TLS, *CONFLUENT, *SWITCHES, *OTHER_SWITCHES, *OTHERS, "ZOO_CFG_EXTRA")
+)
+ONLY_BITNAMI: Final = ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN", "ZOO_ENABLE_", "ZOO_SERVER_ID", "ZOO_TLS_")
+"""Prefixes of variables that only the Bitnami image has."""
+DEFAULT: Final = "the default of zoolet container"
+_YES: Final = frozenset({"yes", "true", "1"})
+_NO: Final = frozenset({"no", "false", "0"})
+_SECURITY: Final = (
+    "(?i)ssl|tls|secur|secret|auth|sasl|kerberos|krb5|jaas|acl|passw|user|login|anonymous|digest|cert|keystore"
+    "|truststore|x509|cipher|fips|super"
+)
+_OF_KUBERNETES: Final = r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+
+
+class ImageSettings(NamedTuple):
+    """The settings of a container.
+
+    Args:
+        defaults: Settings that apply unless anything else sets them.
+        variables: The settings of the variables.
+        users: The passwords of the SASL users; None to read them from a JAAS file.
+    """
+
+    defaults: dict[str, Setting]
+    variables: dict[str, Setting]
+    users: dict[str, str] | None
+
+
+def with_files(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without the variables of Kubernetes services, and with the content of the file that each
+    variable ``NAME_FILE`` names as ``NAME``. As in the Bitnami image, the file takes precedence.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    found = {
+        name: value
+        for name, value in environment.items()
+        if not re.fullmatch(_OF_KUBERNETES, name) and not value.startswith(("tcp://", "udp://", "sctp://"))
+    }
+    for name, path in list(found.items()):
+        plain = name.removesuffix("_FILE")
+        if plain != name and (plain in _KNOWN or plain in JAVA) and path:
+            try:
+                found[plain] = Path(path).read_text(encoding="utf-8-sig").rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or error
+                raise ConfigError(f"{name}: cannot read {path}: {reason}") from None
+    return found
+
+
+def java_options(environment: Mapping[str, str]) -> dict[str, Setting]:
+    """Return the settings in the options of Java.
+
+    Raises:
+        ConfigError: A quotation mark is not closed, or an unknown property of ZooKeeper concerns security.
+    """
+    settings = read_environment(environment, JAVA)
+    _refuse_unknown_keys({name: each for name, each in settings.items() if name.startswith("zookeeper.")})
+    return settings
+
+
+def settings_of(environment: Mapping[str, str]) -> ImageSettings:
+    """Return the settings in the variables of any of the three images.
+
+    Raises:
+        ConfigError: A variable about security is unknown, invalid or incomplete.
+    """
+    _refuse_unknown(environment)
+    switches = {name: _switch(environment, name) for name in (*SWITCHES, *OTHER_SWITCHES)}
+    settings: dict[str, Setting] = {}
+
+    def put(key: str, value: str, name: str) -> None:
+        settings[key] = Setting(value, f"environment variable {name}")
+
+    for name, key in (OFFICIAL | BITNAMI | CONFLUENT).items():
+        if value := environment.get(name, "").strip():
+            put(key, value, name)
+    for name, (key, value) in SWITCHES.items():
+        if switches[name]:
+            put(key, value, name)
+    if not switches["ZOO_ENABLE_ADMIN_SERVER"] and "ZOO_ADMIN_SERVER_PORT_NUMBER" in environment:
+        settings.setdefault("admin.enableServer", Setting("false", "environment variable ZOO_ENABLE_ADMIN_SERVER"))
+    elif switches["ZOO_ENABLE_ADMIN_SERVER"] is False:
+        put("admin.enableServer", "false", "ZOO_ENABLE_ADMIN_SERVER")
+    _put_servers(environment, put)
+    tls_only = _put_tls(environment, switches["ZOO_TLS_CLIENT_ENABLE"], settings, put)
+    users = _users(environment, switches)
+    if users is not None:
+        put("authProvider.1", _SASL_PROVIDER, "ZOO_ENABLE_AUTH")
+        put("sessionRequireClientSASLAuth", "true", "ZOO_ENABLE_AUTH")
+    for name, value in environment.items():
+        if name.startswith("ZOO_CFG_") and name != "ZOO_CFG_EXTRA":
+            put(name.removeprefix("ZOO_CFG_").replace("_", "."), value, name)
+    for word in environment.get("ZOO_CFG_EXTRA", "").split():
+        key, _, value = word.partition("=")
+        put(key, value, "ZOO_CFG_EXTRA")
+    _refuse_unknown_keys(settings)
+    return ImageSettings(_defaults(environment, tls_only), settings, users)
+
+
+def _defaults(environment: Mapping[str, str], tls_only: bool) -> dict[str, Setting]:
+    folder = "/data"
+    if any(name in BITNAMI or name.startswith(ONLY_BITNAMI) for name in environment):
+        folder = "/bitnami/zookeeper/data"
+    elif any(name in CONFLUENT for name in environment):
+        folder = "/var/lib/zookeeper/data"
+    words = {"dataDir": folder, "4lw.commands.whitelist": "srvr, ruok, mntr", "admin.serverAddress": "0.0.0.0"}
+    if tls_only:  # the health check uses the admin port, and needs only this address
+        words |= {"admin.serverPort": "8080", "admin.serverAddress": "127.0.0.1"}
+    elif ";" not in environment.get("ZOO_SERVERS", ""):  # in ZOO_SERVERS, a port may follow a semicolon
+        words["clientPort"] = "2181"
+    return {key: Setting(value, DEFAULT) for key, value in words.items()}
+
+
+def _put_tls(
+    environment: Mapping[str, str],
+    enabled: bool | None,
+    settings: dict[str, Setting],
+    put: Callable[[str, str, str], None],
+) -> bool:
+    """Set the TLS port; return whether it replaces the plain port.
+
+    Raises:
+        ConfigError: A variable about TLS is set, but not whether TLS is used.
+    """
+    given = {name: value for name in BITNAMI_TLS if (value := environment.get(name, "").strip())}
+    if not enabled:
+        if given and enabled is None:
+            raise ConfigError(f"environment variable {next(iter(given))} requires ZOO_TLS_CLIENT_ENABLE=yes")
+        return bool(environment.get("ZOOKEEPER_SECURE_CLIENT_PORT")) and "clientPort" not in settings
+    # As in the Bitnami image, clients need a certificate unless ZOO_TLS_CLIENT_AUTH says otherwise.
+    for name, value in ({"ZOO_TLS_PORT_NUMBER": "3181", "ZOO_TLS_CLIENT_AUTH": "need"} | given).items():
+        put(BITNAMI_TLS[name], value, name if name in given else f"ZOO_TLS_CLIENT_ENABLE (default of {name})")
+    settings.pop("clientPort", None)
+    return True
+
+
+def _put_servers(environment: Mapping[str, str], put: Callable[[str, str, str], None]) -> None:
+    """Set the line of each server. The official image has complete lines, the others only addresses."""
+    for number, word in enumerate(re.split(r"[ ,]+", environment.get("ZOO_SERVERS", "").strip()), 1):
+        if word.startswith("server."):
+            key, _, value = word.partition("=")
+            put(key, value, "ZOO_SERVERS")
+        elif word:
+            put(f"server.{number}", word.partition("::")[0], "ZOO_SERVERS")
+    for number, word in enumerate(environment.get("ZOOKEEPER_SERVERS", "").split(";"), 1):
+        if word.strip():
+            put(f"server.{number}", word.strip(), "ZOOKEEPER_SERVERS")
+
+
+def _users(environment: Mapping[str, str], switches: Mapping[str, bool | None]) -> dict[str, str] | None:
+    """Return the password of each SASL user; None without authentication.
+
+    Raises:
+        ConfigError: There are no users, their number and the number of passwords differ, or the variables contradict
+            each other.
+    """
+    if switches["ZOO_FIPS_MODE"]:
+        raise ConfigError("environment variable ZOO_FIPS_MODE: yes is not supported; the cryptography is not certified")
+    if not switches["ZOO_ENABLE_AUTH"]:
+        for name in ("ZOO_SERVER_USERS", "ZOO_SERVER_PASSWORDS"):
+            if switches["ZOO_ENABLE_AUTH"] is None and environment.get(name):
+                raise ConfigError(f"environment variable {name} requires ZOO_ENABLE_AUTH=yes")
+        for name in ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN"):
+            if switches[name] is False:
+                raise ConfigError(f"environment variable {name}: no requires ZOO_ENABLE_AUTH=yes")
+        return None
+    # As in the Bitnami image, several separators count as one, so that no name and no password is empty.
+    users = re.findall(r"[^;,\s]+", environment.get("ZOO_SERVER_USERS", ""))
+    passwords = re.findall(r"[^;,\s]+", environment.get("ZOO_SERVER_PASSWORDS", ""))
+    if not users or len(users) != len(passwords):
+        raise ConfigError(
+            "ZOO_ENABLE_AUTH requires ZOO_SERVER_USERS and one of ZOO_SERVER_PASSWORDS for each of them, "
+            f"not {len(users)} users and {len(passwords)} passwords"
+        )
+    if len(set(users)) < len(users):
+        raise ConfigError("ZOO_SERVER_USERS contains a user twice")
+    return dict(zip(users, passwords, strict=True))
+
+
+def _switch(environment: Mapping[str, str], name: str) -> bool | None:
+    """Return whether a variable is yes; None if it is not set, or empty.
+
+    Raises:
+        ConfigError: The variable is neither yes nor no.
+    """
+    value = environment.get(name, "").strip().lower()
+    if value in _YES or value in _NO:
+        return value in _YES
+    if value:
+        raise ConfigError(f"environment variable {name} must be yes or no, not {environment[name]!r}")
+    return None
+
+
+# --- unknown variables, and variables without effect ---
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables with a prefix of the three images that zoolet does not know."""
+    names = [
+        name for name in environment if name.startswith(("ZOO_", "ZOOKEEPER_")) and not name.startswith("ZOO_CFG_")
+    ]
+    return sorted(name for name in names if name not in _KNOWN and name.removesuffix("_FILE") not in _KNOWN)
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    """Refuse unknown variables that concern security, or that resemble such a variable.
+
+    Raises:
+        ConfigError: There is such a variable.
+    """
+    allowing = (name for name in environment if name.startswith("ALLOW_") and name not in _KNOWN)
+    for name in (*unknown_variables(environment), *allowing):
+        near = _nearest(name, _KNOWN)
+        is_meant = not name.startswith("ALLOW_") and re.search(_SECURITY, name)
+        if environment[name] and (is_meant or (near is not None and re.search(_SECURITY, near))):
+            raise ConfigError(f"unknown environment variable {name}{suggestion(near)}")
+
+
+def _refuse_unknown_keys(settings: Mapping[str, Setting]) -> None:
+    for name, setting in settings.items():
+        if find(name.removeprefix("zookeeper.")) is None and re.search(_SECURITY, name):
+            raise ConfigError(f"{setting.where}: unknown key {name}")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # the import takes 2 ms, and few containers have an unknown variable
+
+    return next(iter(get_close_matches(name, sorted(known), 1, 0.85)), None)
+
+
+def without_effect(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables that ask for security, and that a mounted zoo.cfg leaves without effect."""
+    allowing = ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN")
+    harmless = {"ZOO_CLIENT_USER", "ZOO_CLIENT_PASSWORD", "ZOO_USER", "ZOO_DAEMON_USER", "ZOO_QUORUM_LEARNER_USER"}
+    found = []
+    for name, value in environment.items():
+        is_asking = name.startswith(("ZOO_", "ZOOKEEPER_")) and name not in harmless and value.lower() not in _NO
+        is_forbidding = name in allowing and value.lower() in _NO
+        text = f"{name} {value}" if name.startswith("ZOO_CFG_") else name
+        if value.strip() and ((is_asking and re.search(_SECURITY, text)) or is_forbidding):
+            found.append(name)
+    return sorted(found)

@@ -1,0 +1,241 @@
+"""What a user sets about security in the variables of an image is applied or refused, never ignored."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.images import configured
+
+from zoolet.cli.images import without_effect
+from zoolet.client.blocking import Client
+from zoolet.server.config import ConfigError
+
+CONTAINER: Final = [sys.executable, "-m", "zoolet", "container"]
+TLS: Final = {"ZOO_TLS_CLIENT_ENABLE": "yes", "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem"}
+CONFLUENT_TLS: Final = {"ZOOKEEPER_SECURE_CLIENT_PORT": "2281", "ZOOKEEPER_SSL_KEYSTORE_LOCATION": "/k.pem"}
+AUTH: Final = {"ZOO_ENABLE_AUTH": "yes", "ZOO_SERVER_USERS": "bob", "ZOO_SERVER_PASSWORDS": "secret"}
+
+
+# --- users ---
+
+
+@pytest.mark.parametrize(
+    ("users", "passwords"),
+    [("kafka,other", "1,2"), ("kafka, other", "1, 2"), ("kafka;other", " 1  2 "), ("kafka,,other,", "1;2;")],
+)
+def test_each_user_has_a_name_and_a_password(users: str, passwords: str) -> None:
+    config = configured(ZOO_ENABLE_AUTH="yes", ZOO_SERVER_USERS=users, ZOO_SERVER_PASSWORDS=passwords)
+
+    assert config.settings.sasl_users == {"kafka": "1", "other": "2"}
+    assert config.settings.require_auth == {"sasl"}
+
+
+@pytest.mark.parametrize(
+    ("users", "passwords", "reason"),
+    [
+        ("a", "", "not 1 users and 0 passwords"),
+        ("a,b", "1,", "not 2 users and 1 passwords"),
+        ("a,b", "1,2,3", "not 2 users and 3 passwords"),
+        ("", "", "not 0 users and 0 passwords"),
+        (",", "1,2", "not 0 users and 2 passwords"),
+        ("a,a", "1,2", "contains a user twice"),
+    ],
+)
+def test_users_and_passwords_of_different_number_are_refused(users: str, passwords: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        configured(ZOO_ENABLE_AUTH="yes", ZOO_SERVER_USERS=users, ZOO_SERVER_PASSWORDS=passwords)
+
+
+def test_password_may_have_any_character_but_separators() -> None:
+    config = configured(**AUTH | {"ZOO_SERVER_PASSWORDS": 'a"b\\c:{'})
+
+    assert config.settings.sasl_users == {"bob": 'a"b\\c:{'}
+
+
+@pytest.mark.slow
+def test_passwords_of_killed_container_are_in_no_file(tmp_path: Path) -> None:
+    environ = {**os.environ, **AUTH, "ZOO_PORT": "0", "ZOO_DATA_DIR": str(tmp_path / "data"), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(CONTAINER, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().rpartition(":")[2].strip()
+            with Client(f"127.0.0.1:{port}", login=("bob", "secret")) as zk:
+                assert zk.create("/a", b"") == "/a"
+        finally:
+            process.kill()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+
+    assert files
+    assert [path for path in files if b"secret" in path.read_bytes()] == []
+
+
+# --- TLS ---
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        (TLS | {"ZOO_TLS_CLIENT_TRUSTSTORE_FILE": "/t.pem"}, (None, 3181, "need")),
+        (TLS | {"ZOO_TLS_CLIENT_AUTH": "none", "ZOO_TLS_PORT_NUMBER": "3"}, (None, 3, "none")),
+        (CONFLUENT_TLS, (None, 2281, "none")),
+        (CONFLUENT_TLS | {"ZOOKEEPER_CLIENT_PORT": "2182"}, (2182, 2281, "none")),
+        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_TRUSTSTORE_LOCATION": "/t.pem"}, (None, 2281, "need")),
+        ({"ZOO_CFG_EXTRA": "secureClientPort=2281 ssl.keyStore.location=/k.pem"}, (2181, 2281, "none")),
+        (TLS | {"ZOO_TLS_CLIENT_ENABLE": "no"}, (2181, None, "none")),
+    ],
+)
+def test_tls_of_each_image_opens_its_ports(environment: dict[str, str], expected: tuple[object, ...]) -> None:
+    config = configured(**environment)
+
+    assert (config.port, config.secure_port, config.tls.client_auth) == expected
+
+
+def test_store_of_disabled_tls_does_not_remove_other_store() -> None:
+    extra = "secureClientPort=2281 ssl.keyStore.location=/k.pem"
+
+    config = configured(ZOO_CFG_EXTRA=extra, ZOO_TLS_CLIENT_ENABLE="no", ZOO_TLS_CLIENT_KEYSTORE_FILE="/other.pem")
+
+    assert config.tls.key_store == "/k.pem"
+
+
+# --- what cannot be applied ---
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        # odd booleans
+        ({"ZOO_ENABLE_AUTH": "enabled"}, "ZOO_ENABLE_AUTH must be yes or no, not 'enabled'"),
+        ({"ZOO_ENABLE_AUTH": "on"}, "ZOO_ENABLE_AUTH must be yes or no"),
+        ({"ZOO_TLS_CLIENT_ENABLE": "y"}, "ZOO_TLS_CLIENT_ENABLE must be yes or no"),
+        ({"ALLOW_ANONYMOUS_LOGIN": "never"}, "ALLOW_ANONYMOUS_LOGIN must be yes or no"),
+        ({"ZOO_ENABLE_QUORUM_AUTH": "maybe"}, "ZOO_ENABLE_QUORUM_AUTH must be yes or no"),
+        ({"ZOOKEEPER_SSL_CRL": "on"}, r"ssl\.crl must be true or false"),
+        ({"ZOOKEEPER_SKIP_ACL": "maybe"}, "skipACL must be yes or no"),
+        ({"ZOO_FIPS_MODE": "yes"}, "ZOO_FIPS_MODE: yes is not supported"),
+        # incomplete settings
+        ({"ZOO_SERVER_USERS": "a"}, "ZOO_SERVER_USERS requires ZOO_ENABLE_AUTH=yes"),
+        ({"ZOO_SERVER_PASSWORDS": "a"}, "ZOO_SERVER_PASSWORDS requires ZOO_ENABLE_AUTH=yes"),
+        ({"ALLOW_ANONYMOUS_LOGIN": "no"}, "ALLOW_ANONYMOUS_LOGIN: no requires ZOO_ENABLE_AUTH=yes"),
+        ({"ALLOW_EMPTY_PASSWORD": "no"}, "ALLOW_EMPTY_PASSWORD: no requires ZOO_ENABLE_AUTH=yes"),
+        ({"ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k"}, "ZOO_TLS_CLIENT_KEYSTORE_FILE requires ZOO_TLS_CLIENT_ENABLE=yes"),
+        ({"ZOO_TLS_PORT_NUMBER": "1"}, "ZOO_TLS_PORT_NUMBER requires ZOO_TLS_CLIENT_ENABLE=yes"),
+        ({"ZOO_TLS_CLIENT_ENABLE": "yes"}, r"requires ssl\.(keyStore|trustStore)\.location"),
+        (TLS, r"ssl\.clientAuth requires ssl\.trustStore\.location"),
+        (TLS | {"ZOO_TLS_CLIENT_AUTH": "always"}, r"ssl\.clientAuth must be"),
+        ({"ZOOKEEPER_SECURE_CLIENT_PORT": "2281"}, r"requires ssl\.keyStore\.location"),
+        ({"ZOOKEEPER_SSL_KEYSTORE_LOCATION": "/k.pem"}, "requires secureClientPort"),
+        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_CLIENT_AUTH": "need"}, r"requires ssl\.trustStore\.location"),
+        # features that zoolet does not have
+        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_CRL": "true"}, r"ssl\.crl=true is not supported"),
+        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_OCPS": "true"}, r"ssl\.ocsp=true is not supported"),
+        (CONFLUENT_TLS | {"ZOOKEEPER_SSL_AUTH_PROVIDER": "mine"}, r"ssl\.authProvider=mine is not supported"),
+        ({"ZOOKEEPER_AUTH_PROVIDER_SASL": "a.B"}, r"authProvider\.sasl=a\.B is not supported"),
+        # misspelt names
+        ({"ZOO_ENABLE_AUHT": "yes"}, "unknown environment variable ZOO_ENABLE_AUHT.*ZOO_ENABLE_AUTH"),
+        ({"ZOO_SERVER_USER": "a"}, "unknown environment variable ZOO_SERVER_USER"),
+        ({"ZOO_TLS_ENABLE": "yes"}, "unknown environment variable ZOO_TLS_ENABLE"),
+        ({"ZOOKEEPER_SASL_ENABLED": "true"}, "unknown environment variable ZOOKEEPER_SASL_ENABLED"),
+        ({"ZOOKEEPER_SECURE_PORT": "1"}, "unknown environment variable ZOOKEEPER_SECURE_PORT"),
+        ({"ALLOW_ANONYMUS_LOGIN": "no"}, "unknown environment variable ALLOW_ANONYMUS_LOGIN"),
+        ({"ZOO_CFG_ssl_clientAut": "need"}, r"ZOO_CFG_ssl_clientAut: unknown key ssl\.clientAut"),
+        ({"ZOO_CFG_EXTRA": "sessionRequireClientSASLAut=true"}, "ZOO_CFG_EXTRA: unknown key"),
+        ({"ZOO_CFG_EXTRA": "sessionRequireClientSASLAuth true"}, "sessionRequireClientSASLAuth must be true or false"),
+        ({"JVMFLAGS": "-Dzookeeper.sslClientAuth=need"}, r"JVMFLAGS: unknown key zookeeper\.sslClientAuth"),
+    ],
+)
+def test_security_that_cannot_be_applied_is_refused(environment: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        configured(**environment)
+
+
+@pytest.mark.parametrize("name", ["ZOO_ENABLE_AUTH", "ZOO_SERVER_USERS", "ZOO_TLS_CLIENT_ENABLE", "ZOO_ENABLE_AUHT"])
+def test_empty_variable_is_not_set(name: str) -> None:
+    assert configured(**{name: ""}).settings.require_auth == frozenset()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"ZOO_ENABLE_AUTH": "no", "ZOO_SERVER_USERS": "a", "ZOO_SERVER_PASSWORDS": "b"},
+        {"ALLOW_ANONYMOUS_LOGIN": "yes"},
+        {"ZOO_TLS_QUORUM_ENABLE": "yes", "ZOO_TLS_QUORUM_KEYSTORE_FILE": "/k", "ZOO_ENABLE_QUORUM_AUTH": "yes"},
+        {"ZOOKEEPER_SSL_QUORUM": "true", "ZOOKEEPER_SSL_QUORUM_KEYSTORE_LOCATION": "/k"},
+    ],
+)
+def test_open_server_is_allowed_if_nothing_else_is_set(environment: dict[str, str]) -> None:
+    config = configured(**environment)
+
+    assert (config.port, config.settings.require_auth) == (2181, frozenset())
+
+
+# --- options of Java ---
+
+
+@pytest.mark.parametrize("name", ["KAFKA_OPTS", "KAFKA_JMX_OPTS", "JVMFLAGS", "SERVER_JVMFLAGS", "JAVA_TOOL_OPTIONS"])
+def test_options_of_java_are_applied(name: str) -> None:
+    config = configured(**{name: "-Xmx1g -Dzookeeper.sessionRequireClientSASLAuth=true"})
+
+    assert config.settings.require_auth == {"sasl"}
+
+
+def test_options_of_java_override_defaults_only() -> None:
+    options = "-Dzookeeper.admin.serverAddress=::1 -Dzookeeper.4lw.commands.whitelist=ruok -Dzookeeper.snapCount=7"
+
+    config = configured(JVMFLAGS=options, ZOO_SNAPCOUNT="9")
+
+    assert (config.admin.host, config.whitelist, config.storage.snap_count) == ("::1", ("ruok",), 9)
+
+
+def test_later_options_of_java_take_precedence() -> None:
+    environment = {"JVMFLAGS": "-Dzookeeper.snapCount=8", "KAFKA_OPTS": "-Dzookeeper.snapCount=7"}
+
+    assert configured(**environment).storage.snap_count == 8
+
+
+# --- the admin port, and a mounted file ---
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_open"),
+    [
+        ({"ZOO_ENABLE_ADMIN_SERVER": "no", "ZOO_ADMIN_SERVER_PORT_NUMBER": "8081"}, False),
+        ({"ZOO_ADMIN_SERVER_PORT_NUMBER": "8081"}, False),
+        ({"ZOO_ENABLE_ADMIN_SERVER": "yes"}, True),
+        ({"ZOO_ADMINSERVER_ENABLED": "true", "ZOO_ADMIN_SERVER_PORT_NUMBER": "8081"}, True),
+    ],
+)
+def test_admin_port_is_open_only_if_enabled(environment: dict[str, str], is_open: bool) -> None:
+    assert (configured(**environment).admin.port is not None) is is_open
+
+
+@pytest.mark.parametrize(
+    ("environment", "names"),
+    [
+        (AUTH, ["ZOO_ENABLE_AUTH", "ZOO_SERVER_PASSWORDS", "ZOO_SERVER_USERS"]),
+        (CONFLUENT_TLS, ["ZOOKEEPER_SECURE_CLIENT_PORT", "ZOOKEEPER_SSL_KEYSTORE_LOCATION"]),
+        ({"ZOO_CFG_EXTRA": "ssl.clientAuth=need"}, ["ZOO_CFG_EXTRA"]),
+        ({"ALLOW_ANONYMOUS_LOGIN": "no"}, ["ALLOW_ANONYMOUS_LOGIN"]),
+        ({"ALLOW_ANONYMOUS_LOGIN": "yes", "ZOO_ENABLE_AUTH": "no", "ZOO_TICK_TIME": "1", "ZOO_SERVER_USERS": ""}, []),
+        ({"ZOO_CFG_EXTRA": "tickTime=1", "PATH": "/auth"}, []),
+    ],
+)
+def test_security_variables_have_no_effect_on_mounted_file(environment: dict[str, str], names: list[str]) -> None:
+    assert without_effect(environment) == names
+
+
+@pytest.mark.slow
+def test_security_variable_with_mounted_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_text("clientPort=0\n")
+    environ = {**os.environ, "ZOO_CONF_DIR": str(tmp_path), "ZOO_ENABLE_AUTH": "yes"}
+
+    done = subprocess.run(CONTAINER, env=environ, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("zoolet container: ZOO_ENABLE_AUTH: no effect, because ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,16 @@
+"""The configuration of a container, from its environment."""
+
+from __future__ import annotations
+
+from zoolet.cli.images import java_options, settings_of, with_files
+from zoolet.server.config import Config, build
+
+
+def configured(**environment: str) -> Config:
+    """Build the configuration for an environment, as ``zoolet container`` does without a mounted zoo.cfg."""
+    environment = with_files(environment)
+    settings = settings_of(environment)
+    config = build(settings.defaults, java_options(environment), settings.variables)
+    if settings.users is not None:
+        config.settings.sasl_users = settings.users
+    return config
