@@ -250,7 +250,7 @@ def _put_tls(
         if given and enabled is None:
             raise ConfigError(f"environment variable {next(iter(given))} requires ZOO_TLS_CLIENT_ENABLE=yes")
         return bool(environment.get("ZOOKEEPER_SECURE_CLIENT_PORT")) and "clientPort" not in settings
-    # As in the Bitnami image, clients need a certificate unless ZOO_TLS_CLIENT_AUTH says otherwise.
+    # As in the Bitnami image, clients need a certificate unless ZOO_TLS_CLIENT_AUTH sets a different value.
     for name, value in ({"ZOO_TLS_PORT_NUMBER": "3181", "ZOO_TLS_CLIENT_AUTH": "need"} | given).items():
         put(BITNAMI_TLS[name], value, name if name in given else f"ZOO_TLS_CLIENT_ENABLE (default of {name})")
     settings.pop("clientPort", None)
@@ -274,8 +274,7 @@ def _users(environment: Mapping[str, str], switches: Mapping[str, bool | None]) 
     """Return the password of each SASL user; None without authentication.
 
     Raises:
-        ConfigError: There are no users, their number and the number of passwords differ, or the variables contradict
-            each other.
+        ConfigError: The numbers of users and passwords differ or are 0, or the variables contradict each other.
     """
     if switches["ZOO_FIPS_MODE"]:
         raise ConfigError("environment variable ZOO_FIPS_MODE: yes is not supported; the cryptography is not certified")
@@ -287,7 +286,7 @@ def _users(environment: Mapping[str, str], switches: Mapping[str, bool | None]) 
             if switches[name] is False:
                 raise ConfigError(f"environment variable {name}: no requires ZOO_ENABLE_AUTH=yes")
         return None
-    # As in the Bitnami image, several separators count as one, so that no name and no password is empty.
+    # As in the Bitnami image, several separators count as one. So no name and no password is empty.
     users = re.findall(r"[^;,\s]+", environment.get("ZOO_SERVER_USERS", ""))
     passwords = re.findall(r"[^;,\s]+", environment.get("ZOO_SERVER_PASSWORDS", ""))
     if not users or len(users) != len(passwords):
@@ -329,7 +328,7 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
     """Refuse unknown variables that concern security, or that resemble such a variable.
 
     Raises:
-        ConfigError: There is such a variable.
+        ConfigError: Such a variable is set.
     """
     allowing = (name for name in environment if name.startswith("ALLOW_") and name not in _KNOWN)
     for name in (*unknown_variables(environment), *allowing):
@@ -352,7 +351,7 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def without_effect(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables that ask for security, and that a mounted zoo.cfg leaves without effect."""
+    """Return the variables about security that a mounted zoo.cfg leaves without effect."""
     allowing = ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN")
     harmless = {"ZOO_CLIENT_USER", "ZOO_CLIENT_PASSWORD", "ZOO_USER", "ZOO_DAEMON_USER", "ZOO_QUORUM_LEARNER_USER"}
     found = []

@@ -17,7 +17,7 @@ def means_all(host: str | None) -> bool:
 
 
 def listen_on_all(port: int, backlog: int) -> socket.socket:
-    """Return a socket that listens on all addresses of both families. Without IPv6, it listens on those of IPv4.
+    """Return a socket that listens on all addresses of both families. Without IPv6, it listens on IPv4 only.
 
     Raises:
         OSError: The port is in use, or reserved for privileged users.

@@ -34,7 +34,7 @@ def fake(folder: Path, name: str, version: str) -> Path:
     return path
 
 
-def test_versions_are_those_of_classifiers(pythons: ModuleType) -> None:
+def test_versions_are_read_from_classifiers(pythons: ModuleType) -> None:
     assert pythons.supported((ROOT / "pyproject.toml").read_text()) == MINORS
 
 

@@ -1,4 +1,4 @@
-"""What a user sets about security in the variables of an image is applied or refused, never ignored."""
+"""Variables of images about security are applied or refused, never ignored."""
 
 from __future__ import annotations
 
