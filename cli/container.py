@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ..server.config import ConfigError, read_file
+from ..protocol.addresses import host_and_port
+from ..server.config import ConfigError, build, read_file
 from ..server.net.listening import means_all
 from . import logs, serve
 from .addresses import cannot_connect
-from .images import java_options, settings_of, unknown_variables, with_files, without_effect
+from .images import java_options, refuse_unknown, settings_of, unknown_variables, with_files, without_effect
 from .options import CannotRunError
 from .usage import add_example
 
@@ -53,14 +54,14 @@ def _container(words: list[str], definitions: list[str]) -> int:
         return _status(environment)
     logs.configure(environment.get("ZOO_LOG_LEVEL", "info").lower(), "text")
     if (file := _mounted(environment)) is not None:
+        refuse_unknown(environment)
         if ignored := without_effect(environment):
             raise ConfigError(f"{', '.join(ignored)}: no effect, because {file} is mounted; set this in the file")
         return serve.serve(file, [java_options(environment)], definitions)
     settings = settings_of(environment)
     for name in unknown_variables(environment):
         print(f"zoolet container: ignored unknown variable {name}", file=sys.stderr)
-    sources = [settings.defaults, java_options(environment), settings.variables]
-    return serve.serve(None, sources, definitions, users=settings.users)
+    return serve.serve(None, settings.sources, definitions, users=settings.users)
 
 
 def _mounted(environment: Mapping[str, str]) -> str | None:
@@ -99,19 +100,17 @@ def _status(environment: Mapping[str, str]) -> int:
 def status_words(environment: Mapping[str, str]) -> list[str]:
     """Return the arguments of ``zoolet status`` for the server of this container."""
     if (file := _mounted(environment)) is not None:
-        sources = [java_options(environment), read_file(file)]
+        config = build(java_options(environment), read_file(file))
     else:
-        settings = settings_of(environment)
-        sources = [settings.defaults, java_options(environment), settings.variables]
-    values = {name.removeprefix("zookeeper."): each.value for source in sources for name, each in source.items()}
-
-    def address(key: str) -> str:
-        """Return the first configured address, or loopback if the server listens on all addresses."""
-        host = values.get(key, "::").split(",")[0].strip(" []")
-        return "127.0.0.1" if means_all(host) else f"[{host}]" if ":" in host else host
-
-    if "clientPort" in values:
-        return [f"{address('clientPortAddress')}:{values['clientPort']}"]
-    if "admin.serverPort" in values:
-        return [f"http://{address('admin.serverAddress')}:{values['admin.serverPort']}/readyz"]
+        config = build(*settings_of(environment).sources)
+    if config.port is not None:
+        return [_reachable(config.host, config.port)]
+    if config.admin.port is not None:
+        return [f"http://{_reachable(config.admin.host, config.admin.port)}/readyz"]
     return ["127.0.0.1:2181"]
+
+
+def _reachable(host: str | None, port: int) -> str:
+    """Return the first address that the server listens on, or loopback if it listens on all addresses."""
+    first = (host or "::").split(",")[0]
+    return host_and_port("127.0.0.1" if means_all(first) else first, port)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..server.config import ConfigError, Setting, find, read_environment
+from ..server.config import ConfigError, Setting, Source, find, properties, read_environment
+from ..server.config.keys import is_misspelt, nearest
 from ..server.config.messages import suggestion
 from ..server.config.properties import JVM_VARIABLES
 
@@ -127,9 +128,14 @@ DEFAULT: Final = "the default of zoolet container"
 _YES: Final = frozenset({"yes", "true", "1"})
 _NO: Final = frozenset({"no", "false", "0"})
 _SECURITY: Final = (
-    "(?i)ssl|tls|secur|secret|auth|sasl|kerberos|krb5|jaas|acl|passw|user|login|anonymous|digest|cert|keystore"
-    "|truststore|x509|cipher|fips|super"
+    "(?i)ssl|tls|secur|secret|auth|sasl|kerberos|krb5|jaas|(?<![a-z])acl|skipacl|passw|user|login|anonymous|digest|cert"
+    "|keystore|truststore|x509|cipher|fips|super|whitelist|address|admin"
 )
+"""Part of the name of each variable and key about security."""
+_HARMLESS: Final = frozenset(
+    ("ZOO_CLIENT_USER", "ZOO_CLIENT_PASSWORD", "ZOO_USER", "ZOO_DAEMON_USER", "ZOO_DAEMON_GROUP")
+) | {name for name in _KNOWN if "QUORUM" in name}
+"""Variables with such names that protect nothing in a single server."""
 _OF_KUBERNETES: Final = r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 
 
@@ -137,31 +143,29 @@ class ImageSettings(NamedTuple):
     """The settings of a container.
 
     Args:
-        defaults: Settings that apply unless anything else sets them.
-        variables: The settings of the variables.
+        sources: The defaults of the container, the Java options and the variables. Later ones take precedence.
         users: The passwords of the SASL users; None to read them from a JAAS file.
     """
 
-    defaults: dict[str, Setting]
-    variables: dict[str, Setting]
+    sources: tuple[dict[str, Setting], dict[str, Setting], dict[str, Setting]]
     users: dict[str, str] | None
 
 
 def with_files(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the variables of Kubernetes services, and with the content of the file that each
-    variable ``NAME_FILE`` names as ``NAME``. As in the Bitnami image, the file takes precedence.
+    """Return the environment with the content of the file that each variable ``NAME_FILE`` names as ``NAME``. As in the
+    Bitnami image, the file takes precedence. Variables of Kubernetes services and empty variables are left out.
 
     Raises:
         ConfigError: A file cannot be read.
     """
     found = {
-        name: value
+        name: value if "PASSWORD" in name else value.strip()
         for name, value in environment.items()
-        if not re.fullmatch(_OF_KUBERNETES, name) and not value.startswith(("tcp://", "udp://", "sctp://"))
+        if value.strip() and not _is_of_kubernetes(name, value)
     }
     for name, path in list(found.items()):
         plain = name.removesuffix("_FILE")
-        if plain != name and (plain in _KNOWN or plain in JAVA) and path:
+        if plain != name and (plain in _KNOWN or plain in JAVA):
             try:
                 found[plain] = Path(path).read_text(encoding="utf-8-sig").rstrip("\r\n")
             except (OSError, UnicodeDecodeError) as error:
@@ -170,15 +174,22 @@ def with_files(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def _is_of_kubernetes(name: str, value: str) -> bool:
+    is_url = name.endswith("_PORT") and value.startswith(("tcp://", "udp://", "sctp://"))
+    return is_url or re.fullmatch(_OF_KUBERNETES, name) is not None
+
+
 def java_options(environment: Mapping[str, str]) -> dict[str, Setting]:
     """Return the settings in the options of Java.
 
     Raises:
-        ConfigError: A quotation mark is not closed, or an unknown property of ZooKeeper concerns security.
+        ConfigError: A quotation mark is not closed, or an unknown property concerns security.
     """
-    settings = read_environment(environment, JAVA)
-    _refuse_unknown_keys({name: each for name, each in settings.items() if name.startswith("zookeeper.")})
-    return settings
+    options = read_environment(environment, JAVA)
+    _refuse_unknown_keys(options)
+    if "zookeeper.client.secure" in options:  # the options about TLS may be meant for clients in this container
+        return options
+    return {name: each._replace(source=Source.DEFINITION) for name, each in options.items()}
 
 
 def settings_of(environment: Mapping[str, str]) -> ImageSettings:
@@ -187,16 +198,16 @@ def settings_of(environment: Mapping[str, str]) -> ImageSettings:
     Raises:
         ConfigError: A variable about security is unknown, invalid or incomplete.
     """
-    _refuse_unknown(environment)
+    refuse_unknown(environment)
     switches = {name: _switch(environment, name) for name in (*SWITCHES, *OTHER_SWITCHES)}
-    settings: dict[str, Setting] = {}
+    options, settings = java_options(environment), dict[str, Setting]()
 
     def put(key: str, value: str, name: str) -> None:
-        settings[key] = Setting(value, f"environment variable {name}")
+        properties.put(settings, key, Setting(value, f"environment variable {name}"))
 
     for name, key in (OFFICIAL | BITNAMI | CONFLUENT).items():
-        if value := environment.get(name, "").strip():
-            put(key, value, name)
+        if name in environment:
+            put(key, environment[name], name)
     for name, (key, value) in SWITCHES.items():
         if switches[name]:
             put(key, value, name)
@@ -204,70 +215,87 @@ def settings_of(environment: Mapping[str, str]) -> ImageSettings:
         settings.setdefault("admin.enableServer", Setting("false", "environment variable ZOO_ENABLE_ADMIN_SERVER"))
     elif switches["ZOO_ENABLE_ADMIN_SERVER"] is False:
         put("admin.enableServer", "false", "ZOO_ENABLE_ADMIN_SERVER")
-    _put_servers(environment, put)
-    tls_only = _put_tls(environment, switches["ZOO_TLS_CLIENT_ENABLE"], settings, put)
+    is_secure_only = _put_tls(environment, switches["ZOO_TLS_CLIENT_ENABLE"], put) or (
+        "ZOOKEEPER_SECURE_CLIENT_PORT" in environment and "ZOOKEEPER_CLIENT_PORT" not in environment
+    )
+    if is_secure_only:
+        for key in ("clientPort", "zookeeper.clientPort"):
+            settings.pop(key, None)
+            options.pop(key, None)
+    _put_servers(environment, is_secure_only, put)
     users = _users(environment, switches)
     if users is not None:
         put("authProvider.1", _SASL_PROVIDER, "ZOO_ENABLE_AUTH")
         put("sessionRequireClientSASLAuth", "true", "ZOO_ENABLE_AUTH")
+    _put_keys(environment, put)
+    _refuse_unknown_keys(settings)
+    for name, setting in settings.items() if users is not None else ():
+        if name.removeprefix("zookeeper.") == "sessionRequireClientSASLAuth" and setting.value != "true":
+            raise ConfigError(f"{setting.where}: {name} must be true if ZOO_ENABLE_AUTH is yes")
+    return ImageSettings((_defaults(environment, is_secure_only, options | settings), options, settings), users)
+
+
+def _put_keys(environment: Mapping[str, str], put: Callable[[str, str, str], None]) -> None:
+    """Set the keys in ``ZOO_CFG_EXTRA`` and ``ZOO_CFG_KEY``, where an underscore stands for a dot."""
     for name, value in environment.items():
         if name.startswith("ZOO_CFG_") and name != "ZOO_CFG_EXTRA":
             put(name.removeprefix("ZOO_CFG_").replace("_", "."), value, name)
     for word in environment.get("ZOO_CFG_EXTRA", "").split():
         key, _, value = word.partition("=")
         put(key, value, "ZOO_CFG_EXTRA")
-    _refuse_unknown_keys(settings)
-    return ImageSettings(_defaults(environment, tls_only), settings, users)
 
 
-def _defaults(environment: Mapping[str, str], tls_only: bool) -> dict[str, Setting]:
+def _defaults(
+    environment: Mapping[str, str], is_secure_only: bool, settings: Mapping[str, Setting]
+) -> dict[str, Setting]:
     folder = "/data"
     if any(name in BITNAMI or name.startswith(ONLY_BITNAMI) for name in environment):
         folder = "/bitnami/zookeeper/data"
     elif any(name in CONFLUENT for name in environment):
         folder = "/var/lib/zookeeper/data"
     words = {"dataDir": folder, "4lw.commands.whitelist": "srvr, ruok, mntr", "admin.serverAddress": "0.0.0.0"}
-    if tls_only:  # the health check uses the admin port, and needs only this address
+    names_port = any(name.startswith("server.") and ";" in each.value for name, each in settings.items())
+    if is_secure_only:  # the health check uses the admin port, and needs only this address
         words |= {"admin.serverPort": "8080", "admin.serverAddress": "127.0.0.1"}
-    elif ";" not in environment.get("ZOO_SERVERS", ""):  # in ZOO_SERVERS, a port may follow a semicolon
+    elif not names_port and "dynamicConfigFile" not in settings:  # the line of a server may contain its client port
         words["clientPort"] = "2181"
     return {key: Setting(value, DEFAULT) for key, value in words.items()}
 
 
-def _put_tls(
-    environment: Mapping[str, str],
-    enabled: bool | None,
-    settings: dict[str, Setting],
-    put: Callable[[str, str, str], None],
-) -> bool:
-    """Set the TLS port; return whether it replaces the plain port.
+def _put_tls(environment: Mapping[str, str], enabled: bool | None, put: Callable[[str, str, str], None]) -> bool:
+    """Set the TLS port of the Bitnami image; return whether it replaces the plain port.
 
     Raises:
         ConfigError: A variable about TLS is set, but not whether TLS is used.
     """
-    given = {name: value for name in BITNAMI_TLS if (value := environment.get(name, "").strip())}
+    given = {name: environment[name] for name in BITNAMI_TLS if name in environment}
     if not enabled:
         if given and enabled is None:
             raise ConfigError(f"environment variable {next(iter(given))} requires ZOO_TLS_CLIENT_ENABLE=yes")
-        return bool(environment.get("ZOOKEEPER_SECURE_CLIENT_PORT")) and "clientPort" not in settings
+        return False
     # As in the Bitnami image, clients need a certificate unless ZOO_TLS_CLIENT_AUTH sets a different value.
     for name, value in ({"ZOO_TLS_PORT_NUMBER": "3181", "ZOO_TLS_CLIENT_AUTH": "need"} | given).items():
         put(BITNAMI_TLS[name], value, name if name in given else f"ZOO_TLS_CLIENT_ENABLE (default of {name})")
-    settings.pop("clientPort", None)
     return True
 
 
-def _put_servers(environment: Mapping[str, str], put: Callable[[str, str, str], None]) -> None:
-    """Set the line of each server. The official image has complete lines, the others only addresses."""
-    for number, word in enumerate(re.split(r"[ ,]+", environment.get("ZOO_SERVERS", "").strip()), 1):
+def _put_servers(environment: Mapping[str, str], is_secure_only: bool, put: Callable[[str, str, str], None]) -> None:
+    """Set the line of each server. The official image has complete lines, the others only addresses.
+
+    With *is_secure_only*, the client port after the semicolon of a line is left out.
+    """
+    lines = []
+    for number, word in enumerate(re.split(r"[ ,]+", environment.get("ZOO_SERVERS", "")), 1):
         if word.startswith("server."):
             key, _, value = word.partition("=")
-            put(key, value, "ZOO_SERVERS")
+            lines.append((key, value, "ZOO_SERVERS"))
         elif word:
-            put(f"server.{number}", word.partition("::")[0], "ZOO_SERVERS")
+            lines.append((f"server.{number}", word.partition("::")[0], "ZOO_SERVERS"))
     for number, word in enumerate(environment.get("ZOOKEEPER_SERVERS", "").split(";"), 1):
         if word.strip():
-            put(f"server.{number}", word.strip(), "ZOOKEEPER_SERVERS")
+            lines.append((f"server.{number}", word.strip(), "ZOOKEEPER_SERVERS"))
+    for key, value, name in lines:
+        put(key, value.partition(";")[0] if is_secure_only else value, name)
 
 
 def _users(environment: Mapping[str, str], switches: Mapping[str, bool | None]) -> dict[str, str] | None:
@@ -305,7 +333,7 @@ def _switch(environment: Mapping[str, str], name: str) -> bool | None:
     Raises:
         ConfigError: The variable is neither yes nor no.
     """
-    value = environment.get(name, "").strip().lower()
+    value = environment.get(name, "").lower()
     if value in _YES or value in _NO:
         return value in _YES
     if value:
@@ -324,7 +352,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     return sorted(name for name in names if name not in _KNOWN and name.removesuffix("_FILE") not in _KNOWN)
 
 
-def _refuse_unknown(environment: Mapping[str, str]) -> None:
+def refuse_unknown(environment: Mapping[str, str]) -> None:
     """Refuse unknown variables that concern security, or that resemble such a variable.
 
     Raises:
@@ -334,14 +362,21 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
     for name in (*unknown_variables(environment), *allowing):
         near = _nearest(name, _KNOWN)
         is_meant = not name.startswith("ALLOW_") and re.search(_SECURITY, name)
-        if environment[name] and (is_meant or (near is not None and re.search(_SECURITY, near))):
+        if is_meant or (near is not None and re.search(_SECURITY, near)):
             raise ConfigError(f"unknown environment variable {name}{suggestion(near)}")
 
 
 def _refuse_unknown_keys(settings: Mapping[str, Setting]) -> None:
-    for name, setting in settings.items():
-        if find(name.removeprefix("zookeeper.")) is None and re.search(_SECURITY, name):
-            raise ConfigError(f"{setting.where}: unknown key {name}")
+    """Refuse unknown keys about security. A Java property without ZooKeeper's prefix may be meant for other software.
+
+    Raises:
+        ConfigError: Such a key is set.
+    """
+    for written, setting in settings.items():
+        name = written.removeprefix("zookeeper.")
+        is_for_zookeeper = setting.source is not Source.ENVIRONMENT or name != written or is_misspelt(name)
+        if find(name) is None and is_for_zookeeper and re.search(_SECURITY, f"{name} {nearest(name)}"):
+            raise ConfigError(f"{setting.where}: unknown key {written}{suggestion(nearest(name))}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
@@ -352,13 +387,16 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
 
 def without_effect(environment: Mapping[str, str]) -> list[str]:
     """Return the variables about security that a mounted zoo.cfg leaves without effect."""
-    allowing = ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN")
-    harmless = {"ZOO_CLIENT_USER", "ZOO_CLIENT_PASSWORD", "ZOO_USER", "ZOO_DAEMON_USER", "ZOO_QUORUM_LEARNER_USER"}
     found = []
     for name, value in environment.items():
-        is_asking = name.startswith(("ZOO_", "ZOOKEEPER_")) and name not in harmless and value.lower() not in _NO
-        is_forbidding = name in allowing and value.lower() in _NO
-        text = f"{name} {value}" if name.startswith("ZOO_CFG_") else name
-        if value.strip() and ((is_asking and re.search(_SECURITY, text)) or is_forbidding):
+        is_no = value.lower() in _NO
+        if name in ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN"):
+            is_asking = is_no
+        elif name.startswith("ZOO_CFG_"):
+            is_asking = re.search(_SECURITY, f"{name} {value}") is not None
+        else:
+            is_asking = name in _KNOWN and name not in _HARMLESS and re.search(_SECURITY, name) is not None
+            is_asking = is_asking and not (is_no and name in (*SWITCHES, *OTHER_SWITCHES) and "ADMIN" not in name)
+        if is_asking:
             found.append(name)
     return sorted(found)

@@ -516,6 +516,8 @@ REFUSED: Final[tuple[Key, ...]] = (
     _refused("ssl.clientHostnameVerification", "the host names of clients are not verified",
              False, converter=BOOLEAN),
     _refused("ssl.context.supplier.class", "Java classes cannot be loaded"),
+    *(_refused(f"admin.{name}", "use a proxy in front of the admin port for TLS", False, converter=BOOLEAN)
+      for name in ("forceHttps", "needClientAuth", "portUnification")),
     _refused("electionAlg", "only 3 is supported", "3"),
     _refused("peerType", "remove it: this is a single server",
              "participant", converter=one_of("participant", "observer")),

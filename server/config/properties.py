@@ -62,17 +62,23 @@ def parse_properties(text: str, name: str) -> dict[str, Setting]:
             line = line[:-1] + more.lstrip(" \t\f")
         match = re.match(_LINE, line)
         assert match is not None  # the pattern matches every line
-        settings[_unescape(match[1])] = Setting(_unescape(match[2]).strip(), f"{name}:{number}")
+        put(settings, _unescape(match[1]), Setting(_unescape(match[2]).strip(), f"{name}:{number}"))
     return settings
+
+
+def put(settings: dict[str, Setting], name: str, setting: Setting) -> None:
+    """Set a key after all others. If ``skipACL`` and ``zookeeper.skipACL`` are set, the later one counts."""
+    settings.pop(name, None)
+    settings[name] = setting
 
 
 def parse_definitions(arguments: list[str], where: str, source: Source = Source.DEFINITION) -> dict[str, Setting]:
     """Parse ``-Dname=value`` options and ignore all others."""
-    settings = {}
+    settings: dict[str, Setting] = {}
     for argument in arguments:
         if argument.startswith("-D"):
             name, _, value = argument[2:].partition("=")
-            settings[name] = Setting(value, where, source)
+            put(settings, name, Setting(value, where, source))
     return settings
 
 
@@ -94,9 +100,11 @@ def parse_environment(environ: Mapping[str, str], variables: Sequence[str] = JVM
 
         where = f"environment variable {name}"
         try:
-            settings |= parse_definitions(shlex.split(environ[name]), where, Source.ENVIRONMENT)
+            words = shlex.split(environ[name])
         except ValueError as error:
             raise ValueError(f"{where}: cannot split the value into options: {error}") from None
+        for key, setting in parse_definitions(words, where, Source.ENVIRONMENT).items():
+            put(settings, key, setting)
     return settings
 
 

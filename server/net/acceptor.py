@@ -110,10 +110,10 @@ class Acceptor:
             listening = new_socket(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
             try:
                 listening.bind((host, port))
+                listening.listen(self._backlog)
             except OSError:
                 listening.close()
                 raise
-            listening.listen(self._backlog)
         self._bound = listening.family, listening.getsockname()[0]
         return listening
 

@@ -18,6 +18,7 @@ from zoolet.cli.images import unknown_variables, with_files
 from zoolet.client.blocking import Client
 from zoolet.server.config import ConfigError
 
+TLS: Final = {"ZOO_TLS_CLIENT_ENABLE": "1", "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem", "ZOO_TLS_CLIENT_AUTH": "none"}
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 
 
@@ -113,12 +114,12 @@ def test_wrong_value_names_its_variable() -> None:
     [
         ({}, ["127.0.0.1:2181"]),
         ({"ZOO_PORT_NUMBER": "9"}, ["127.0.0.1:9"]),
-        ({"ZOO_TLS_CLIENT_ENABLE": "yes"}, ["http://127.0.0.1:8080/readyz"]),
+        (TLS, ["http://127.0.0.1:8080/readyz"]),
+        ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2182"}, ["127.0.0.1:2182"]),
         ({"ZOO_CFG_clientPortAddress": "::"}, ["127.0.0.1:2181"]),
         ({"ZOO_CFG_clientPortAddress": "::1"}, ["[::1]:2181"]),
         ({"ZOOKEEPER_CLIENT_PORT": "9", "ZOOKEEPER_CLIENT_PORT_ADDRESS": "10.0.0.7"}, ["10.0.0.7:9"]),
         ({"JVMFLAGS": "-Dzookeeper.clientPort=9"}, ["127.0.0.1:9"]),
-        ({"ZOOKEEPER_SECURE_CLIENT_PORT": "2281"}, ["http://127.0.0.1:8080/readyz"]),
     ],
 )
 def test_health_check_uses_port_of_container(environment: dict[str, str], words: list[str]) -> None:

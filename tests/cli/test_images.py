@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from support.images import configured
 
-from zoolet.cli.images import without_effect
+from zoolet.cli.images import with_files, without_effect
 from zoolet.client.blocking import Client
 from zoolet.server.config import ConfigError
 
@@ -147,6 +147,14 @@ def test_store_of_disabled_tls_does_not_remove_other_store() -> None:
         ({"ZOO_CFG_EXTRA": "sessionRequireClientSASLAut=true"}, "ZOO_CFG_EXTRA: unknown key"),
         ({"ZOO_CFG_EXTRA": "sessionRequireClientSASLAuth true"}, "sessionRequireClientSASLAuth must be true or false"),
         ({"JVMFLAGS": "-Dzookeeper.sslClientAuth=need"}, r"JVMFLAGS: unknown key zookeeper\.sslClientAuth"),
+        ({"JVMFLAGS": "-DsessionRequireClientSASLAuht=true"}, "unknown key sessionRequireClientSASLAuht"),
+        ({"JVMFLAGS": "-Dzookeeper.ssl.keyStore.location=/x"}, "requires secureClientPort"),
+        ({"ZOOKEEPER_4LW_COMMANDS_WHITELIST": "ruok"}, "unknown environment variable ZOOKEEPER_4LW"),
+        ({"ZOO_CLIENT_PORT_ADDRESS": "::1"}, "unknown environment variable ZOO_CLIENT_PORT_ADDRESS"),
+        ({"ZOO_CFG_EXTRA": "clientPortAdress=127.0.0.1"}, "unknown key clientPortAdress"),
+        ({"ZOO_CFG_EXTRA": "admin.forceHttps=true"}, r"admin\.forceHttps=true is not supported"),
+        (AUTH | {"ZOO_CFG_sessionRequireClientSASLAuth": "false"}, "must be true if ZOO_ENABLE_AUTH is yes"),
+        (AUTH | {"ZOO_CFG_EXTRA": "zookeeper.sessionRequireClientSASLAuth=false"}, "must be true if ZOO_ENABLE_AUTH"),
     ],
 )
 def test_security_that_cannot_be_applied_is_refused(environment: dict[str, str], reason: str) -> None:
@@ -174,7 +182,41 @@ def test_open_server_is_allowed_if_nothing_else_is_set(environment: dict[str, st
     assert (config.port, config.settings.require_auth) == (2181, frozenset())
 
 
+@pytest.mark.parametrize(
+    ("environment", "address"),
+    [
+        ({"ZOO_CFG_server_1": "localhost:2888:3888;127.0.0.1:2182"}, ("127.0.0.1", 2182)),
+        ({"ZOO_CFG_EXTRA": "server.1=localhost:2888:3888;127.0.0.1:2182"}, ("127.0.0.1", 2182)),
+        ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2181", **TLS, "ZOO_TLS_CLIENT_AUTH": "none"}, None),
+        ({"JVMFLAGS": "-Dzookeeper.clientPort=2181", **TLS, "ZOO_TLS_CLIENT_AUTH": "none"}, None),
+        ({"ZOO_PORT_NUMBER": "2181", **TLS, "ZOO_TLS_CLIENT_AUTH": "none"}, None),
+        ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2181", **CONFLUENT_TLS}, None),
+        ({"ZOOKEEPER_SECURE_CLIENT_PORT": " "}, (None, 2181)),
+    ],
+)
+def test_default_port_opens_no_address_that_was_not_set(
+    environment: dict[str, str], address: tuple[str | None, int] | None
+) -> None:
+    config = configured(**environment)
+
+    assert config.port is None if address is None else (config.host, config.port) == address
+
+
 # --- options of Java ---
+
+
+def test_last_of_two_spellings_of_a_key_counts() -> None:
+    extra = "skipACL=no zookeeper.skipACL=yes skipACL=no"
+    options = {"KAFKA_OPTS": "-Dzookeeper.skipACL=yes -DskipACL=yes", "JVMFLAGS": "-Dzookeeper.skipACL=no"}
+
+    assert not configured(ZOO_CFG_EXTRA=extra).settings.skip_acl
+    assert not configured(**options).settings.skip_acl
+
+
+def test_tls_options_of_java_may_be_for_clients() -> None:
+    options = "-Dzookeeper.client.secure=true -Dzookeeper.ssl.trustStore.location=/t.pem"
+
+    assert configured(JVMFLAGS=options).secure_port is None
 
 
 @pytest.mark.parametrize("name", ["KAFKA_OPTS", "KAFKA_JMX_OPTS", "JVMFLAGS", "SERVER_JVMFLAGS", "JAVA_TOOL_OPTIONS"])
@@ -223,10 +265,15 @@ def test_admin_port_is_open_only_if_enabled(environment: dict[str, str], is_open
         ({"ALLOW_ANONYMOUS_LOGIN": "no"}, ["ALLOW_ANONYMOUS_LOGIN"]),
         ({"ALLOW_ANONYMOUS_LOGIN": "yes", "ZOO_ENABLE_AUTH": "no", "ZOO_TICK_TIME": "1", "ZOO_SERVER_USERS": ""}, []),
         ({"ZOO_CFG_EXTRA": "tickTime=1", "PATH": "/auth"}, []),
+        ({"ZOO_CFG_DigestAuthenticationProvider_enabled": "false"}, ["ZOO_CFG_DigestAuthenticationProvider_enabled"]),
+        ({"ZOO_4LW_COMMANDS_WHITELIST": "ruok"}, ["ZOO_4LW_COMMANDS_WHITELIST"]),
+        ({"ZOO_ADMINSERVER_ENABLED": "false"}, ["ZOO_ADMINSERVER_ENABLED"]),
+        ({"ALLOW_ANONYMOUS_LOGIN": " no "}, ["ALLOW_ANONYMOUS_LOGIN"]),
+        ({"ZOO_ENABLE_AUTH": " no", "ZOO_QUORUM_LEARNER_PASSWORD": "x", "ZOO_CLIENT_PASSWORD": "y"}, []),
     ],
 )
 def test_security_variables_have_no_effect_on_mounted_file(environment: dict[str, str], names: list[str]) -> None:
-    assert without_effect(environment) == names
+    assert without_effect(with_files(environment)) == names
 
 
 @pytest.mark.slow

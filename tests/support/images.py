@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoolet.cli.images import java_options, settings_of, with_files
+from zoolet.cli.images import settings_of, with_files
 from zoolet.server.config import Config, build
 
 
@@ -10,7 +10,7 @@ def configured(**environment: str) -> Config:
     """Build the configuration for an environment, as ``zoolet container`` does without a mounted zoo.cfg."""
     environment = with_files(environment)
     settings = settings_of(environment)
-    config = build(settings.defaults, java_options(environment), settings.variables)
+    config = build(*settings.sources)
     if settings.users is not None:
         config.settings.sasl_users = settings.users
     return config
