@@ -52,16 +52,30 @@ def _container(words: list[str], definitions: list[str]) -> int:
     environment = with_files(os.environ)
     if words == ["status"]:
         return _status(environment)
+    _refuse_java_env(environment)
     logs.configure(environment.get("ZOO_LOG_LEVEL", "info").lower(), "text")
     if (file := _mounted(environment)) is not None:
         refuse_unknown(environment)
-        if ignored := without_effect(environment):
+        options = java_options(environment)
+        if ignored := without_effect(environment, build(options, read_file(file))):
             raise ConfigError(f"{', '.join(ignored)}: no effect, because {file} is mounted; set this in the file")
-        return serve.serve(file, [java_options(environment)], definitions)
+        return serve.serve(file, [options], definitions)
     settings = settings_of(environment)
     for name in unknown_variables(environment):
         print(f"zoolet container: ignored unknown variable {name}", file=sys.stderr)
     return serve.serve(None, settings.sources, definitions, users=settings.users)
+
+
+def _refuse_java_env(environment: Mapping[str, str]) -> None:
+    """Refuse a mounted java.env with properties. In the other images, a shell reads this file.
+
+    Raises:
+        ConfigError: Such a file exists.
+    """
+    for path in config_files(environment):
+        file = Path(path).with_name("java.env")
+        if file.is_file() and "-D" in file.read_text(encoding="utf-8", errors="replace"):
+            raise ConfigError(f"{file} is not supported; set its options in the environment variable JVMFLAGS")
 
 
 def _mounted(environment: Mapping[str, str]) -> str | None:
@@ -75,8 +89,10 @@ def config_files(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _status(environment: Mapping[str, str]) -> int:
-    """Check the server of this container over its plain port, or over its admin port if it has no plain port."""
+    """Check the server of this container over its plain port, its admin port or its TLS port."""
     words = status_words(environment)
+    if words[0].startswith("tls://"):  # only a client with a certificate could check more
+        return _accepts(words[0].removeprefix("tls://"))
     if words[0].startswith("http://"):
         from http.client import HTTPConnection, HTTPException
         from urllib.parse import urlsplit
@@ -97,6 +113,21 @@ def _status(environment: Mapping[str, str]) -> int:
     return os.spawnv(os.P_WAIT, sys.executable, command)
 
 
+def _accepts(address: str) -> int:
+    import socket
+
+    from ..client.aio.dial import reason_of
+
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except OSError as error:
+        print(cannot_connect(f"{address}: {reason_of(error)}"))
+        return 1
+    print(f"{address} accepts connections")
+    return 0
+
+
 def status_words(environment: Mapping[str, str]) -> list[str]:
     """Return the arguments of ``zoolet status`` for the server of this container."""
     if (file := _mounted(environment)) is not None:
@@ -107,7 +138,7 @@ def status_words(environment: Mapping[str, str]) -> list[str]:
         return [_reachable(config.host, config.port)]
     if config.admin.port is not None:
         return [f"http://{_reachable(config.admin.host, config.admin.port)}/readyz"]
-    return ["127.0.0.1:2181"]
+    return [f"tls://{_reachable(config.secure_host, config.secure_port or 0)}"]
 
 
 def _reachable(host: str | None, port: int) -> str:

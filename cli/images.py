@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..server.config import ConfigError, Setting, Source, find, properties, read_environment
+from ..server.config import Config, ConfigError, Setting, Source, find, properties, read_environment
 from ..server.config.keys import is_misspelt, nearest
 from ..server.config.messages import suggestion
 from ..server.config.properties import JVM_VARIABLES
@@ -101,6 +101,7 @@ SWITCHES: Final = {
 """Variables that are yes or no, and the setting for yes."""
 OTHER_SWITCHES: Final = (
     "ZOO_ENABLE_AUTH", "ZOO_TLS_CLIENT_ENABLE", "ZOO_FIPS_MODE", "ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN",
+    "ZOOKEEPER_SASL_ENABLED",
 )
 """More variables that are yes or no. They are handled separately."""
 OTHERS: Final = (
@@ -119,19 +120,20 @@ JAVA: Final = (
 )
 """Variables with options of Java, such as ``-Dzookeeper.NAME=VALUE``. As in Java, later variables take precedence."""
 # fmt: on
-_KNOWN: Final = frozenset(
-    (*OFFICIAL, *BITNAMI, *BITNAMI_TLS, *CONFLUENT, *SWITCHES, *OTHER_SWITCHES, *OTHERS, "ZOO_CFG_EXTRA")
-)
+_KEYS: Final = OFFICIAL | BITNAMI | CONFLUENT
+_KNOWN: Final = frozenset((*_KEYS, *BITNAMI_TLS, *SWITCHES, *OTHER_SWITCHES, *OTHERS, "ZOO_CFG_EXTRA"))
 ONLY_BITNAMI: Final = ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN", "ZOO_ENABLE_", "ZOO_SERVER_ID", "ZOO_TLS_")
 """Prefixes of variables that only the Bitnami image has."""
 DEFAULT: Final = "the default of zoolet container"
 _YES: Final = frozenset({"yes", "true", "1"})
 _NO: Final = frozenset({"no", "false", "0"})
-_SECURITY: Final = (
+_PROTECTION: Final = (
     "(?i)ssl|tls|secur|secret|auth|sasl|kerberos|krb5|jaas|(?<![a-z])acl|skipacl|passw|user|login|anonymous|digest|cert"
-    "|keystore|truststore|x509|cipher|fips|super|whitelist|address|admin"
+    "|keystore|truststore|x509|cipher|fips|super"
 )
-"""Part of the name of each variable and key about security."""
+"""Part of the name of each variable and key that protects data."""
+_SECURITY: Final = f"{_PROTECTION}|whitelist|address|admin"
+"""The same, with the keys that open the server to others."""
 _HARMLESS: Final = frozenset(
     ("ZOO_CLIENT_USER", "ZOO_CLIENT_PASSWORD", "ZOO_USER", "ZOO_DAEMON_USER", "ZOO_DAEMON_GROUP")
 ) | {name for name in _KNOWN if "QUORUM" in name}
@@ -167,10 +169,12 @@ def with_files(environment: Mapping[str, str]) -> dict[str, str]:
         plain = name.removesuffix("_FILE")
         if plain != name and (plain in _KNOWN or plain in JAVA):
             try:
-                found[plain] = Path(path).read_text(encoding="utf-8-sig").rstrip("\r\n")
+                content = Path(path).read_text(encoding="utf-8-sig").rstrip("\r\n")
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or error
                 raise ConfigError(f"{name}: cannot read {path}: {reason}") from None
+            if content.strip():
+                found[plain] = content if "PASSWORD" in plain else content.strip()
     return found
 
 
@@ -205,7 +209,7 @@ def settings_of(environment: Mapping[str, str]) -> ImageSettings:
     def put(key: str, value: str, name: str) -> None:
         properties.put(settings, key, Setting(value, f"environment variable {name}"))
 
-    for name, key in (OFFICIAL | BITNAMI | CONFLUENT).items():
+    for name, key in _KEYS.items():
         if name in environment:
             put(key, environment[name], name)
     for name, (key, value) in SWITCHES.items():
@@ -219,9 +223,7 @@ def settings_of(environment: Mapping[str, str]) -> ImageSettings:
         "ZOOKEEPER_SECURE_CLIENT_PORT" in environment and "ZOOKEEPER_CLIENT_PORT" not in environment
     )
     if is_secure_only:
-        for key in ("clientPort", "zookeeper.clientPort"):
-            settings.pop(key, None)
-            options.pop(key, None)
+        _close_plain_port(options, settings)
     _put_servers(environment, is_secure_only, put)
     users = _users(environment, switches)
     if users is not None:
@@ -233,6 +235,15 @@ def settings_of(environment: Mapping[str, str]) -> ImageSettings:
         if name.removeprefix("zookeeper.") == "sessionRequireClientSASLAuth" and setting.value != "true":
             raise ConfigError(f"{setting.where}: {name} must be true if ZOO_ENABLE_AUTH is yes")
     return ImageSettings((_defaults(environment, is_secure_only, options | settings), options, settings), users)
+
+
+def _close_plain_port(options: dict[str, Setting], settings: dict[str, Setting]) -> None:
+    """Remove the plain port from the settings, and use its address for TLS unless another address is set for TLS."""
+    for prefix in ("", "zookeeper."):
+        for source in (options, settings):
+            source.pop(f"{prefix}clientPort", None)
+            if (address := source.get(f"{prefix}clientPortAddress")) is not None:
+                source.setdefault("secureClientPortAddress", address._replace(source=Source.DEFINITION))
 
 
 def _put_keys(environment: Mapping[str, str], put: Callable[[str, str, str], None]) -> None:
@@ -254,7 +265,9 @@ def _defaults(
     elif any(name in CONFLUENT for name in environment):
         folder = "/var/lib/zookeeper/data"
     words = {"dataDir": folder, "4lw.commands.whitelist": "srvr, ruok, mntr", "admin.serverAddress": "0.0.0.0"}
-    names_port = any(name.startswith("server.") and ";" in each.value for name, each in settings.items())
+    names_port = any(
+        name.startswith("server.") and re.match(r"[^;|]*;(.*:)?\d", each.value) for name, each in settings.items()
+    )
     if is_secure_only:  # the health check uses the admin port, and needs only this address
         words |= {"admin.serverPort": "8080", "admin.serverAddress": "127.0.0.1"}
     elif not names_port and "dynamicConfigFile" not in settings:  # the line of a server may contain its client port
@@ -285,12 +298,14 @@ def _put_servers(environment: Mapping[str, str], is_secure_only: bool, put: Call
     With *is_secure_only*, the client port after the semicolon of a line is left out.
     """
     lines = []
-    for number, word in enumerate(re.split(r"[ ,]+", environment.get("ZOO_SERVERS", "")), 1):
+    text = environment.get("ZOO_SERVERS", "")
+    between = r"[\s,]+" if re.match(r"server\.\d+=", text) else r"[\s,;]+"  # Bitnami's lines contain no semicolon
+    for number, word in enumerate(re.split(between, text), 1):
         if word.startswith("server."):
             key, _, value = word.partition("=")
             lines.append((key, value, "ZOO_SERVERS"))
         elif word:
-            lines.append((f"server.{number}", word.partition("::")[0], "ZOO_SERVERS"))
+            lines.append((f"server.{number}", re.sub(r"::\d+$", "", word), "ZOO_SERVERS"))
     for number, word in enumerate(environment.get("ZOOKEEPER_SERVERS", "").split(";"), 1):
         if word.strip():
             lines.append((f"server.{number}", word.strip(), "ZOOKEEPER_SERVERS"))
@@ -306,6 +321,8 @@ def _users(environment: Mapping[str, str], switches: Mapping[str, bool | None]) 
     """
     if switches["ZOO_FIPS_MODE"]:
         raise ConfigError("environment variable ZOO_FIPS_MODE: yes is not supported; the cryptography is not certified")
+    if switches["ZOOKEEPER_SASL_ENABLED"]:  # a variable of brokers, which share the files of variables
+        raise ConfigError("environment variable ZOOKEEPER_SASL_ENABLED: yes is not supported; use KAFKA_OPTS")
     if not switches["ZOO_ENABLE_AUTH"]:
         for name in ("ZOO_SERVER_USERS", "ZOO_SERVER_PASSWORDS"):
             if switches["ZOO_ENABLE_AUTH"] is None and environment.get(name):
@@ -361,7 +378,7 @@ def refuse_unknown(environment: Mapping[str, str]) -> None:
     allowing = (name for name in environment if name.startswith("ALLOW_") and name not in _KNOWN)
     for name in (*unknown_variables(environment), *allowing):
         near = _nearest(name, _KNOWN)
-        is_meant = not name.startswith("ALLOW_") and re.search(_SECURITY, name)
+        is_meant = not name.startswith("ALLOW_") and re.search(_PROTECTION, name)
         if is_meant or (near is not None and re.search(_SECURITY, near)):
             raise ConfigError(f"unknown environment variable {name}{suggestion(near)}")
 
@@ -385,18 +402,32 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(name, sorted(known), 1, 0.85)), None)
 
 
-def without_effect(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables about security that a mounted zoo.cfg leaves without effect."""
-    found = []
-    for name, value in environment.items():
-        is_no = value.lower() in _NO
-        if name in ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN"):
-            is_asking = is_no
-        elif name.startswith("ZOO_CFG_"):
-            is_asking = re.search(_SECURITY, f"{name} {value}") is not None
-        else:
-            is_asking = name in _KNOWN and name not in _HARMLESS and re.search(_SECURITY, name) is not None
-            is_asking = is_asking and not (is_no and name in (*SWITCHES, *OTHER_SWITCHES) and "ADMIN" not in name)
-        if is_asking:
-            found.append(name)
-    return sorted(found)
+def without_effect(environment: Mapping[str, str], config: Config) -> list[str]:
+    """Return the variables about security that a mounted zoo.cfg leaves without effect.
+
+    Args:
+        environment: The variables.
+        config: The configuration in the file. A variable that agrees with it is not returned.
+    """
+    return sorted(name for name, value in environment.items() if _is_without_effect(name, value, config))
+
+
+def _is_without_effect(name: str, value: str, config: Config) -> bool:
+    is_no = value.lower() in _NO
+    if name in ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN"):
+        return is_no
+    if name.startswith("ZOO_CFG_"):
+        return re.search(_SECURITY, f"{name} {value}") is not None
+    key = _KEYS.get(name) or SWITCHES.get(name, ("",))[0]
+    if key == "4lw.commands.whitelist":
+        return "*" not in value and not {*config.whitelist} <= {*re.split(r"[\s,]+", value)}
+    if key == "clientPortAddress":
+        return config.port is not None and config.host != value
+    if key.startswith("admin."):
+        is_closing = (
+            is_no if key == "admin.enableServer" else key == "admin.serverAddress" and value != config.admin.host
+        )
+        return is_closing and config.admin.port is not None
+    if is_no and name in (*SWITCHES, *OTHER_SWITCHES):
+        return False
+    return name in _KNOWN and name not in _HARMLESS and re.search(_SECURITY, name) is not None

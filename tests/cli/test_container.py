@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,9 @@ def test_variable_is_read_from_file(tmp_path: Path) -> None:
     file.write_text("s3cret\n")
 
     before: dict[str, str]
+    (tmp_path / "blank").write_text(" \n")
+    blank = {"ZOO_ENABLE_AUTH": "yes", "ZOO_ENABLE_AUTH_FILE": str(tmp_path / "blank")}
+    assert with_files(blank)["ZOO_ENABLE_AUTH"] == "yes"
     for before in ({}, {"ZOO_SERVER_PASSWORDS": ""}, {"ZOO_SERVER_PASSWORDS": "old"}):
         environment = before | {"ZOO_SERVER_PASSWORDS_FILE": str(file)}
         assert with_files(environment)["ZOO_SERVER_PASSWORDS"] == "s3cret"
@@ -115,6 +119,7 @@ def test_wrong_value_names_its_variable() -> None:
         ({}, ["127.0.0.1:2181"]),
         ({"ZOO_PORT_NUMBER": "9"}, ["127.0.0.1:9"]),
         (TLS, ["http://127.0.0.1:8080/readyz"]),
+        (TLS | {"ZOO_ADMIN_SERVER_PORT_NUMBER": "8080"}, ["tls://127.0.0.1:3181"]),
         ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2182"}, ["127.0.0.1:2182"]),
         ({"ZOO_CFG_clientPortAddress": "::"}, ["127.0.0.1:2181"]),
         ({"ZOO_CFG_clientPortAddress": "::1"}, ["[::1]:2181"]),
@@ -124,6 +129,19 @@ def test_wrong_value_names_its_variable() -> None:
 )
 def test_health_check_uses_port_of_container(environment: dict[str, str], words: list[str]) -> None:
     assert status_words(environment) == words
+
+
+@pytest.mark.slow
+def test_health_check_of_tls_alone_connects_to_its_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        environ = {**os.environ, **TLS, "ZOO_TLS_PORT_NUMBER": str(port), "ZOO_ENABLE_ADMIN_SERVER": "no"}
+        command = [*ZOOLET, "container", "status"]
+        healthy = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    closed = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+    assert (healthy.returncode, healthy.stdout) == (0, f"127.0.0.1:{port} accepts connections\n")
+    assert (closed.returncode, closed.stdout) == (1, f"cannot connect to 127.0.0.1:{port}: connection refused\n")
 
 
 @pytest.mark.parametrize("words", [[], ["zkServer.sh", "start-foreground"]])

@@ -13,7 +13,7 @@ from support.images import configured
 
 from zoolet.cli.images import with_files, without_effect
 from zoolet.client.blocking import Client
-from zoolet.server.config import ConfigError
+from zoolet.server.config import ConfigError, Setting, build
 
 CONTAINER: Final = [sys.executable, "-m", "zoolet", "container"]
 TLS: Final = {"ZOO_TLS_CLIENT_ENABLE": "yes", "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem"}
@@ -140,7 +140,7 @@ def test_store_of_disabled_tls_does_not_remove_other_store() -> None:
         ({"ZOO_ENABLE_AUHT": "yes"}, "unknown environment variable ZOO_ENABLE_AUHT.*ZOO_ENABLE_AUTH"),
         ({"ZOO_SERVER_USER": "a"}, "unknown environment variable ZOO_SERVER_USER"),
         ({"ZOO_TLS_ENABLE": "yes"}, "unknown environment variable ZOO_TLS_ENABLE"),
-        ({"ZOOKEEPER_SASL_ENABLED": "true"}, "unknown environment variable ZOOKEEPER_SASL_ENABLED"),
+        ({"ZOOKEEPER_SASL_ENABLED": "true"}, "ZOOKEEPER_SASL_ENABLED: yes is not supported"),
         ({"ZOOKEEPER_SECURE_PORT": "1"}, "unknown environment variable ZOOKEEPER_SECURE_PORT"),
         ({"ALLOW_ANONYMUS_LOGIN": "no"}, "unknown environment variable ALLOW_ANONYMUS_LOGIN"),
         ({"ZOO_CFG_ssl_clientAut": "need"}, r"ZOO_CFG_ssl_clientAut: unknown key ssl\.clientAut"),
@@ -192,6 +192,8 @@ def test_open_server_is_allowed_if_nothing_else_is_set(environment: dict[str, st
         ({"ZOO_PORT_NUMBER": "2181", **TLS, "ZOO_TLS_CLIENT_AUTH": "none"}, None),
         ({"ZOO_SERVERS": "server.1=localhost:2888:3888;2181", **CONFLUENT_TLS}, None),
         ({"ZOOKEEPER_SECURE_CLIENT_PORT": " "}, (None, 2181)),
+        ({"ZOO_SERVERS": "server.1=zoo1:2888:3888;"}, (None, 2181)),
+        ({"ZOO_SERVERS": "[fd00::1]:2888:3888::1"}, (None, 2181)),
     ],
 )
 def test_default_port_opens_no_address_that_was_not_set(
@@ -200,6 +202,23 @@ def test_default_port_opens_no_address_that_was_not_set(
     config = configured(**environment)
 
     assert config.port is None if address is None else (config.host, config.port) == address
+
+
+@pytest.mark.parametrize("servers", ["a:1:2::1;b:1:2::2", "a:1:2;b:1:2", "a:1:2 b:1:2", "a:1:2,b:1:2", "a:1:2\nb:1:2"])
+def test_servers_of_bitnami_have_any_separator(servers: str) -> None:
+    with pytest.raises(ConfigError, match="2 servers are configured"):
+        configured(ZOO_SERVERS=servers)
+
+
+def test_address_without_plain_port_is_used_for_tls() -> None:
+    config = configured(**CONFLUENT_TLS, ZOOKEEPER_CLIENT_PORT_ADDRESS="127.0.0.1")
+
+    assert (config.port, config.secure_host) == (None, "127.0.0.1")
+
+
+@pytest.mark.parametrize("name", ["ZOOKEEPER_ADDRESS", "ZOOKEEPER_SASL_ENABLED", "ZOO_LOG4J_PROP"])
+def test_variable_of_other_software_is_accepted(name: str) -> None:
+    assert configured(**{name: "false"}).port == 2181
 
 
 # --- options of Java ---
@@ -267,13 +286,32 @@ def test_admin_port_is_open_only_if_enabled(environment: dict[str, str], is_open
         ({"ZOO_CFG_EXTRA": "tickTime=1", "PATH": "/auth"}, []),
         ({"ZOO_CFG_DigestAuthenticationProvider_enabled": "false"}, ["ZOO_CFG_DigestAuthenticationProvider_enabled"]),
         ({"ZOO_4LW_COMMANDS_WHITELIST": "ruok"}, ["ZOO_4LW_COMMANDS_WHITELIST"]),
+        ({"ZOO_4LW_COMMANDS_WHITELIST": "srvr, mntr, ruok", "ZOO_ADMIN_SERVER_PORT_NUMBER": "8080"}, []),
+        ({"ZOO_ADMIN_SERVER_ADDRESS": "::1"}, ["ZOO_ADMIN_SERVER_ADDRESS"]),
+        ({"ZOOKEEPER_CLIENT_PORT_ADDRESS": "127.0.0.1"}, ["ZOOKEEPER_CLIENT_PORT_ADDRESS"]),
+        ({"ZOO_ADMINSERVER_ENABLED": "true", "ZOO_ENABLE_ADMIN_SERVER": "yes", "ZOO_MY_ID": "1"}, []),
         ({"ZOO_ADMINSERVER_ENABLED": "false"}, ["ZOO_ADMINSERVER_ENABLED"]),
         ({"ALLOW_ANONYMOUS_LOGIN": " no "}, ["ALLOW_ANONYMOUS_LOGIN"]),
         ({"ZOO_ENABLE_AUTH": " no", "ZOO_QUORUM_LEARNER_PASSWORD": "x", "ZOO_CLIENT_PASSWORD": "y"}, []),
     ],
 )
 def test_security_variables_have_no_effect_on_mounted_file(environment: dict[str, str], names: list[str]) -> None:
-    assert without_effect(with_files(environment)) == names
+    file = {"4lw.commands.whitelist": "ruok, srvr", "admin.serverPort": "8080", "clientPort": "2181"}
+    config = build({key: Setting(value, "zoo.cfg:1") for key, value in file.items()})
+
+    assert without_effect(with_files(environment), config) == names
+
+
+@pytest.mark.slow
+def test_properties_in_java_env_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "java.env").write_text('export JVMFLAGS="-Dzookeeper.sessionRequireClientSASLAuth=true"\n')
+
+    done = subprocess.run(
+        CONTAINER, env={**os.environ, "ZOO_CONF_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "java.env is not supported; set its options in the environment variable JVMFLAGS" in done.stderr
 
 
 @pytest.mark.slow
