@@ -1,38 +1,83 @@
-"""The part of the build that pyproject.toml cannot express: files of earlier builds are not packaged."""
+"""The part of the build that pyproject.toml cannot express.
 
+A build writes to its output and to a temporary folder. Therefore several builds can use one clone, which may be
+read-only. With SOURCE_DATE_EPOCH, the same files give the same bytes, whatever the umask.
+"""
+
+import atexit
+import gzip
+import os
 import shutil
+import tarfile
+import tempfile
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
-BUILD = Path("build")
+TEMPORARY = Path(tempfile.mkdtemp(prefix="zoolet-build-"))
+atexit.register(shutil.rmtree, TEMPORARY, ignore_errors=True)
+# By default, the finder of an editable install comes after sys.path. There, bytecode that pytest wrote for an earlier
+# wheel, or an unrelated folder called zoolet, would hide the clone.
+EDITABLE = "__editable___zoolet"
+FIRST = (
+    f"import sys; sys.meta_path.sort(key=lambda each: not getattr(each, '__module__', '').startswith('{EDITABLE}'))\n"
+)
 
 
-class FreshBuild(build_py):
-    """Copy the modules into empty folders; otherwise a wheel would contain modules that were deleted since."""
+class FirstBuild(build_py):
+    """Copy the modules, or complete an editable install."""
 
     def run(self) -> None:
-        """Remove the files of earlier builds, including failed ones, then copy."""
-        if not self.editable_mode:
-            for left in (self.build_lib, *BUILD.glob("bdist.*")):
-                shutil.rmtree(left, ignore_errors=True)
+        """Copy; in an editable install add the file that orders the finders."""
         super().run()
+        if self.editable_mode:
+            folder = Path(self.get_finalized_command("install").install_purelib)
+            (folder / "zoolet-first.pth").write_text(FIRST)  # read after setuptools' __editable__.zoolet-*.pth
 
 
-class CleanSdist(sdist):
-    """Pack the sources without the metadata in the build folder."""
+class PlainWheel(bdist_wheel):
+    """Pack all files with the modes of a usual umask."""
 
-    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Leave out generated files."""
-        super().make_release_tree(base_dir, [file for file in files if Path(file).parts[0] != BUILD.name])
+    def write_wheelfile(self, *arguments: str) -> None:
+        """Write the last file, then set all modes."""
+        super().write_wheelfile(*arguments)
+        for path in Path(self.bdist_dir).rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-BUILD.mkdir(exist_ok=True)
+class PlainSdist(sdist):
+    """Pack the sources where they are, without a copy in the clone and without the metadata in the temporary folder."""
+
+    def make_distribution(self) -> None:
+        """Write the archive."""
+        name = self.distribution.get_fullname()
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        path = Path(self.dist_dir, f"{name}.tar.gz")
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+        def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mode = 0o755 if member.mode & 0o100 else 0o644
+            member.mtime = int(epoch or member.mtime)
+            return member
+
+        self.distribution.metadata.write_pkg_info(str(TEMPORARY))
+        files = {file.as_posix(): file for file in map(Path, self.filelist.files) if TEMPORARY not in file.parents}
+        with (
+            gzip.GzipFile(path, "wb", mtime=int(epoch) if epoch else None) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
+            for inside, file in sorted({**files, "PKG-INFO": TEMPORARY / "PKG-INFO"}.items()):
+                archive.add(file, f"{name}/{inside}", filter=plain)
+        self.archive_files = [str(path)]
+
+
 setup(
-    cmdclass={"build_py": FreshBuild, "sdist": CleanSdist},
-    # With metadata in the root, pytest would treat the root as an installed distribution and rewrite __main__.py.
-    options={"egg_info": {"egg_base": str(BUILD)}},
+    cmdclass={"bdist_wheel": PlainWheel, "build_py": FirstBuild, "sdist": PlainSdist},
+    options={"egg_info": {"egg_base": str(TEMPORARY)}, "build": {"build_base": str(TEMPORARY / "build")}},
     script_name="setup.py",  # build_py leaves this file out; a build front end runs it under a different name
 )

@@ -14,6 +14,8 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,19 +29,11 @@ import zoolet.testing
 MADE: Final = (".*", "__pycache__", "build", "dist", "*.egg-info", "out", "zkload")
 """Generated and hidden files, which a fresh clone does not contain or a build does not need."""
 PLACES: Final = ("root", "parent", "foreign")
-LEFT_OUT: Final = (
-    "PYTHONPATH",
-    "MAKEFLAGS",
-    "MFLAGS",
-    "MAKELEVEL",
-    "MAKEOVERRIDES",
-    "ARGS",
-    "PORT",
-    "WORKERS",
-    "PYTHON",
-)
-"""Variables that would point to this clone, or pass the options of `make test` on."""
-ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+ENVIRONMENT: Final = {
+    **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")},
+    "SOURCE_DATE_EPOCH": "1800000000",
+}
+"""Without the path of this clone. Some tests need the bytecode that Python writes by default."""
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +47,11 @@ def folders() -> set[Path]:
     return {path.parent.relative_to(ROOT) for part in ROOMS for path in (ROOT / part).rglob("*.py")}
 
 
-def run(folder: Path, *command: str | Path) -> str:
+def run(folder: Path, *command: str | Path, umask: int = -1) -> str:
     """Run a command in a folder; return its output."""
-    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, umask=umask, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -139,6 +135,14 @@ def test_dependencies_are_msgpack_and_uvloop(project: dict[str, Any]) -> None:
     assert needed <= {"msgpack", "uvloop"}
 
 
+def test_uv_builds_again_after_change_of_any_module(project: dict[str, Any]) -> None:
+    files = [key["file"] for key in project["tool"]["uv"]["cache-keys"]]
+    (rooms,) = (re.findall(r"\w+", name.partition("/")[0]) for name in files if name.startswith("{"))
+
+    assert rooms == list(ROOMS)
+    assert {"pyproject.toml", "setup.py", "*.py", "console/static/**"} < set(files)
+
+
 # --- zoolet.testing ---
 
 
@@ -174,7 +178,7 @@ def packaging_changed() -> bool:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone in a folder called ``zoolet``; earlier builds left a module there that has been deleted since."""
+    """A clone in a folder called ``zoolet``; builds of earlier versions left a module that has been deleted since."""
     if not (FULL or packaging_changed()):
         pytest.skip("nothing that is packaged was added, deleted or declared otherwise (ZOOLET_FULL=1 builds)")
     clone = tmp_path_factory.mktemp("parent") / "zoolet"
@@ -198,17 +202,16 @@ def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sdist(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The extracted content of an sdist built in the clone."""
     folder = tmp_path_factory.mktemp("sdist")
-    build(clone, "sdist", folder)
-    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+    with tarfile.open(build(clone, "sdist", folder)) as archive:
         archive.extraction_filter = lambda member, path: member  # Python 3.11.2 has no argument for the filter
         archive.extractall(folder)
     return folder / f"zoolet-{zoolet.__version__}"
 
 
-def build(source: Path, kind: str, folder: Path) -> None:
-    """Build an sdist or a wheel with the installed setuptools."""
-    call = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
-    run(source, sys.executable, "-c", call, folder)
+def build(source: Path, kind: str, folder: Path, umask: int = -1) -> Path:
+    """Build an sdist or a wheel with the installed setuptools; return the file."""
+    call = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
+    return folder / run(source, sys.executable, "-c", call, folder, umask=umask).splitlines()[-1]
 
 
 def pip(command: str, python: str | Path = sys.executable) -> list[str | Path]:
@@ -220,12 +223,11 @@ def pip(command: str, python: str | Path = sys.executable) -> list[str | Path]:
 def files(folder: Path) -> set[str]:
     """List the files below a folder that a clone also contains."""
     ignored = shutil.ignore_patterns(*MADE)
-    return {
-        (Path(path) / name).relative_to(folder).as_posix()
-        for path, _, names in os.walk(folder)
-        for name in set(names) - ignored(path, names)
-        if not ignored(path, Path(path).relative_to(folder).parts)
-    }
+    found = set()
+    for path, folders, names in os.walk(folder):
+        folders[:] = set(folders) - ignored(path, folders)
+        found |= {(Path(path) / name).relative_to(folder).as_posix() for name in set(names) - ignored(path, names)}
+    return found
 
 
 def packed(wheel: Path) -> set[str]:
@@ -264,9 +266,65 @@ def test_sdist_has_no_build_folder(sdist: Path) -> None:
 
 @pytest.mark.slow
 def test_wheel_from_sdist_is_equal(wheel: Path, sdist: Path, tmp_path: Path) -> None:
-    build(sdist, "wheel", tmp_path)
+    built = build(sdist, "wheel", tmp_path)
 
-    assert packed(next(tmp_path.glob("*.whl"))) == packed(wheel)
+    assert packed(built) == packed(wheel)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+def test_build_leaves_clone_as_it_was(clone: Path, tmp_path: Path, kind: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (clone, *clone.rglob("*"))}
+
+    build(clone, kind, tmp_path)
+
+    assert {path: path.stat().st_mtime_ns for path in (clone, *clone.rglob("*"))} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+def test_builds_at_same_time_are_whole_and_equal(clone: Path, tmp_path: Path, kind: str) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    with ThreadPoolExecutor() as threads:
+        for folder in folders:
+            folder.mkdir()
+        built = list(threads.map(partial(build, clone, kind), folders))
+
+    assert built[0].read_bytes() == built[1].read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+def test_umask_does_not_change_bytes_of_build(clone: Path, tmp_path: Path, kind: str) -> None:
+    strict = shutil.copytree(clone, tmp_path / "zoolet")
+    run(strict, "chmod", "-R", "go-rwx", ".")
+    outputs = [tmp_path / name for name in ("strict", "usual")]
+    for folder in outputs:
+        folder.mkdir()
+
+    built = [build(strict, kind, outputs[0], umask=0o077), build(clone, kind, outputs[1], umask=0o022)]
+
+    assert built[0].read_bytes() == built[1].read_bytes()
+
+
+@pytest.mark.slow
+def test_build_of_wheel_prints_no_warning_of_setuptools(clone: Path, tmp_path: Path) -> None:
+    call = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+    done = subprocess.run(
+        [sys.executable, "-c", call, tmp_path], cwd=clone, env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+
+    assert "Warning" not in done.stderr
+
+
+@pytest.mark.slow
+def test_metadata_name_licences_of_bundled_files(wheel: Path) -> None:
+    names = {name.partition("/licenses/")[2] for name in zipfile.ZipFile(wheel).namelist()} - {""}
+    metadata = zipfile.ZipFile(wheel).read(f"zoolet-{zoolet.__version__}.dist-info/METADATA").decode()
+
+    assert names == {"LICENSE", "console/static/vendor/LICENSES"}
+    assert "\nLicense-Expression: Apache-2.0 AND MIT\n" in metadata
 
 
 # --- installs ---
@@ -346,17 +404,33 @@ def test_editable_install_is_clone(editable: Path, places: dict[str, Path], plac
 
 
 @pytest.mark.slow
-def test_unrelated_folder_hides_only_version_of_editable_install(editable: Path, places: dict[str, Path]) -> None:
-    # that folder is a namespace on sys.path, which precedes editable packages; its parts are found in the editable one
-    names = "import zoolet, zoolet.server; print(hasattr(zoolet, '__version__'), zoolet.server.__file__)"
+def test_unrelated_folder_does_not_hide_editable_install(editable: Path, places: dict[str, Path]) -> None:
+    version, file = run(places["foreign"], editable, "-c", WHICH).splitlines()
 
-    assert run(places["foreign"], editable, "-c", names) == f"False {places['root']}/server/__init__.py\n"
+    assert (version, Path(file)) == (zoolet.__version__, places["root"] / "__init__.py")
 
 
 @pytest.mark.slow
-def test_builds_and_installs_leave_one_folder_in_a_clone(clone: Path, sdist: Path, editable: Path, wheel: Path) -> None:
+def test_bytecode_of_pytest_does_not_hide_editable_install(
+    clone: Path, wheel: Path, tmp_path: Path, places: dict[str, Path]
+) -> None:
+    python = environment(tmp_path / "venv")
+    run(tmp_path, *pip("install", python), "--no-compile", wheel)
+    (tmp_path / "test_small.py").write_text("def test_small(zoolet):\n    assert zoolet.port\n")
+    run(tmp_path, python, "-m", "pytest")
+    run(tmp_path, *pip("uninstall", python)[:-2], "--yes", "zoolet")
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    assert list(packages.glob("zoolet/__pycache__/*-pytest-*"))
+
+    run(tmp_path, *pip("install", python), "--no-build-isolation", "--editable", clone)
+
+    assert run(tmp_path, python, "-c", WHICH).splitlines() == [zoolet.__version__, str(clone / "__init__.py")]
+
+
+@pytest.mark.slow
+def test_builds_and_installs_leave_no_metadata_in_clone(clone: Path, sdist: Path, editable: Path, wheel: Path) -> None:
     assert {path.name for path in clone.iterdir()} - {path.name for path in ROOT.iterdir()} <= {"build", "__pycache__"}
-    assert not list(clone.glob("*.egg-info"))
+    assert [*clone.glob("**/*.egg-info"), *clone.glob("**/*.dist-info")] == []
 
 
 @pytest.mark.slow
@@ -396,112 +470,6 @@ def test_declared_python_versions_match_workflow(project: dict[str, Any]) -> Non
     assert project["project"]["requires-python"] == f">={matrix[0]}"
 
 
-# --- make ---
-
-
-PIP: Final = ".venv/bin/pip install --quiet --disable-pip-version-check --editable"
-SERVE: Final = ".venv/bin/zoolet serve --port 2181"
-PYTHON: Final = """#!/bin/sh
-# A stand-in for Python: the programs of the environment that it makes write down how they are called.
-test "$1" = "-c" && echo 3.14.15
-test "$1 $2" = "-m venv" || exit 0
-mkdir -p "$3/bin"
-for name in pip zoolet; do
-    printf '#!/bin/sh\\necho "$0 $*" >> called\\n' > "$3/bin/$name"
-    chmod +x "$3/bin/$name"
-done
-printf '#!/bin/sh\n' > "$3/bin/python"
-chmod +x "$3/bin/python"
-"""
-
-
-class Making:
-    """The parts of a fresh clone that make uses, with an environment that installs nothing."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for name in ("Makefile", "pyproject.toml", "setup.py", "__init__.py"):
-            shutil.copy2(ROOT / name, folder)
-        (folder / "python3").write_text(PYTHON)
-        (folder / "python3").chmod(0o755)
-
-    def make(self, *words: str) -> list[str]:
-        """Run make; return the environment's commands that were called."""
-        called = self.folder / "called"
-        called.write_text("")
-        run(self.folder, "env", f"PATH={self.folder}:{os.environ['PATH']}", "make", *words)
-        return [line.strip() for line in called.read_text().splitlines()]
-
-
-@pytest.fixture
-def making(tmp_path: Path) -> Making:
-    """A fresh clone to run make in."""
-    if not shutil.which("make"):
-        pytest.skip("there is no make")
-    return Making(tmp_path)
-
-
-def test_make_run_installs_daemon_once(making: Making) -> None:
-    assert making.make("run") == [f"{PIP} .", SERVE]
-    assert making.make("run") == [SERVE]
-
-
-def test_make_setup_adds_test_tools_later(making: Making) -> None:
-    making.make("run")
-
-    assert making.make("setup") == [f"{PIP} .[dev]"]
-    assert making.make("setup") == []
-
-
-def test_make_setup_installs_daemon(making: Making) -> None:
-    assert making.make("setup") == [f"{PIP} .[dev]"]
-    assert making.make("run") == [SERVE]
-
-
-def test_documentation_tools_are_installed_separately(making: Making) -> None:
-    assert making.make(".venv/.docs") == [f"{PIP} .[docs]"]
-    assert making.make(".venv/.docs") == []
-    assert making.make("setup") == [f"{PIP} .[dev]"]
-
-
-def test_named_python_gets_its_own_environment(making: Making) -> None:
-    making.make("setup")
-
-    assert making.make("setup", "PYTHON=python3") == [f"{PIP} .[dev]".replace(".venv", ".venv-3.14.15")]
-    assert making.make("setup", "PYTHON=python3") == []
-    assert making.make("setup") == []
-
-
-def test_make_clean_removes_every_environment(making: Making) -> None:
-    making.make("setup")
-    making.make("setup", "PYTHON=python3")
-
-    making.make("clean")
-
-    assert list(making.folder.glob(".venv*")) == []
-
-
-@pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "__init__.py"])
-def test_make_reinstalls_after_change_of_package(making: Making, name: str) -> None:
-    making.make("setup")
-    stamp = (making.folder / ".venv" / ".daemon").stat().st_mtime
-    os.utime(making.folder / name, (stamp + 1, stamp + 1))
-
-    assert making.make("run") == [f"{PIP} .", SERVE]
-
-
-def test_mypy_reads_root_by_one_link(making: Making) -> None:
-    making.make("build/typing/zoolet")
-
-    assert [path.resolve() for path in (making.folder / "build/typing").iterdir()] == [making.folder]
-
-
 def test_mypy_and_pyright_read_every_room(project: dict[str, Any]) -> None:
     assert project["tool"]["mypy"]["packages"] == [f"zoolet.{room}" for room in ROOMS]
     assert project["tool"]["pyright"]["include"] == ["*.py", *ROOMS]
-
-
-def test_make_compiles_every_room() -> None:
-    (compiled,) = re.findall(r"compileall -q (.*)", (ROOT / "Makefile").read_text())
-
-    assert compiled.split() == ["__init__.py", "__main__.py", *ROOMS]
