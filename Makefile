@@ -7,6 +7,8 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 VERSION = $(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
 VENV := $(if $(filter file,$(origin PYTHON)),.venv,.venv-$(VERSION))
 BIN := $(VENV)/bin
+# A user's pip.conf may contain "user = true", which pip refuses in an environment.
+export PIP_USER := 0
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
 # A command that runs pytest, such as .ci/retry.py.
 RETRY ?=
@@ -16,36 +18,27 @@ REAL := ZOOLET_REQUIRE_APACHE=1 ZOOLET_REQUIRE_APACHE_3_9=1
 # Python may not write bytecode itself.
 COMPILE = $(BIN)/python -m compileall -q __init__.py __main__.py protocol server client console testing cli
 
+.NOTPARALLEL:  # with -j, benchmarks would measure one another
 .PHONY: pythons faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
 
-setup: $(VENV)/.tools  ## create a virtual environment with zoolet (editable) and its test tools
+setup: $(VENV)/.dev  ## create a virtual environment with zoolet (editable) and its test tools
 
-$(BIN)/pip:
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zoolet needs Python 3.11 or newer, this is " + sys.version)'
-	$(PYTHON) -m venv $(VENV)
+# An environment contains the paths of its folder and of its Python, so after a change of either it is made again.
+$(VENV)/.origin: FORCE
+	@origin="$$($(PYTHON) -c 'import os, sys; sys.version_info >= (3, 11) or sys.exit("zoolet needs Python 3.11 or newer, this is " + sys.version); print(sys.version, sys.base_prefix, os.getcwd())')" && \
+	if test "$$origin" != "$$(cat $@ 2>/dev/null)"; then \
+	    test ! -e $(VENV) || echo "$(VENV) is from a different Python or folder, so it is made again" >&2; \
+	    $(PYTHON) -m venv --clear $(VENV) && echo "$$origin" > $@; \
+	fi
+FORCE:
 
-# .daemon: what `make run` needs is installed; .tools: the rest too. The metadata hold the version, hence __init__.py.
-$(VENV)/.daemon: pyproject.toml setup.py __init__.py | $(BIN)/pip
-	$(INSTALL) --editable .
+# .daemon: what `make run` needs is installed; .dev, .docs, .jks: that extra, too. The metadata hold the version, hence __init__.py.
+$(VENV)/.%: pyproject.toml setup.py __init__.py $(VENV)/.origin
+	$(INSTALL) --editable '.$(patsubst %,[%],$(filter-out daemon,$*))'
 	$(COMPILE)
-	touch $@
-
-$(VENV)/.tools: pyproject.toml setup.py __init__.py | $(BIN)/pip
-	$(INSTALL) --editable '.[dev]'
-	$(COMPILE)
-	touch $(VENV)/.daemon $@
-
-# What the documentation site needs; the tests that build it skip without it.
-$(VENV)/.docs: pyproject.toml setup.py __init__.py | $(BIN)/pip
-	$(INSTALL) --editable '.[docs]'
-	touch $(VENV)/.daemon $@
-
-# Java key stores of type JKS: a dependency has to be compiled; the tests that read them skip without it.
-$(VENV)/.jks: pyproject.toml setup.py __init__.py | $(BIN)/pip
-	$(INSTALL) --editable '.[jks]'
 	touch $(VENV)/.daemon $@
 
 # The root is the package `zoolet`; mypy looks for a folder of that name.
@@ -80,7 +73,7 @@ bench-server: setup  ## measure the cost of a request in process, and the server
 	$(BIN)/python benchmarks/load.py $(ARGS)
 
 bench-disk: setup  ## measure writes with a data directory in FOLDER (default: here), compared with Apache ZooKeeper with forceSync
-	$(BIN)/python benchmarks/disk.py --folder $(or $(FOLDER),$(CURDIR)) $(ARGS)
+	$(BIN)/python benchmarks/disk.py --folder "$(or $(FOLDER),$(CURDIR))" $(ARGS)
 
 bench-clients: setup  ## measure clients and locks (pip install aiozk redis; apt-get install redis-server memcached)
 	$(BIN)/python benchmarks/clients.py
@@ -140,9 +133,9 @@ kills: setup  ## kill a daemon under load 1,000 times and at each step, with 7,2
 
 kazoo-suite: setup  ## run kazoo's own tests against the daemon, and against a Cluster of three
 	$(INSTALL) pyopenssl pyjks pure-sasl gevent eventlet objgraph
-	cd /tmp && PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter --pyargs kazoo.tests \
+	cd /tmp && PYTHONPATH="$(CURDIR)/tests" "$(CURDIR)/$(BIN)/python" -m pytest -p kazoo_suite.adapter --pyargs kazoo.tests \
 	    -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
-	cd /tmp && ZOOKEEPER_CLUSTER_SIZE=3 PYTHONPATH=$(CURDIR)/tests $(CURDIR)/$(BIN)/python -m pytest -p kazoo_suite.adapter \
+	cd /tmp && ZOOKEEPER_CLUSTER_SIZE=3 PYTHONPATH="$(CURDIR)/tests" "$(CURDIR)/$(BIN)/python" -m pytest -p kazoo_suite.adapter \
 	    --pyargs kazoo.tests -q -rs -p no:cacheprovider -p no:asyncio $(ARGS)
 
 mutations: setup  ## plant 300 defects, one at a time, and count those that the tests find: about an hour (COUNT=, SEED=, JOBS=, AGAIN=)
@@ -155,7 +148,7 @@ soak: setup  ## run a daemon with 2,000 changing sessions for half an hour: memo
 
 go-suite: setup  ## run go-zookeeper's cluster tests, unchanged, on a Cluster of three (SOURCES=a checkout of go-zookeeper/zk)
 	@test -f "$(SOURCES)/go.mod" || { echo 'SOURCES must be a checkout of go-zookeeper/zk' >&2; exit 2; }
-	cd $(SOURCES) && ZOOKEEPER_BIN_PATH=$(CURDIR)/tests/go_suite/bin go test -count=1 -run 'Cluster|Quorum|WaitForClose|BadSession' -v .
+	cd "$(SOURCES)" && ZOOKEEPER_BIN_PATH="$(CURDIR)/tests/go_suite/bin" go test -count=1 -run 'Cluster|Quorum|WaitForClose|BadSession' -v .
 
 fuzz: setup  ## send 10,000,000 broken frames in process, and more for 5 minutes over sockets and 9 by coverage (FRAMES=, MINUTES=, SEED=)
 	$(INSTALL) atheris

@@ -138,7 +138,7 @@ def _make_environment(folder: Path, python: Python, how: Mapping[str, object]) -
     # -k: key stores of type JKS need a C compiler. Without it, their tests are skipped.
     targets = ["setup", f"{venv}/.docs", f"{venv}/.jks"]
     done = subprocess.run(["make", "-k", *targets, f"PYTHON={python.path}"], cwd=folder, check=False, **how)  # type: ignore[call-overload]
-    return 0 if (folder / venv / ".tools").exists() else int(done.returncode) or 1
+    return 0 if (folder / venv / ".dev").exists() else int(done.returncode) or 1
 
 
 def _run(label: str, folder: Path, python: Python, arguments: list[str], how: Mapping[str, object]) -> Outcome:
