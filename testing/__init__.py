@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     )
     from .frames.faults import Fault
     from .frames.requests import OpView
-    from .plugin import zoolet_fixture
     from .proxy import Proxy
-    from .pytest.factories import ClientFactory, KazooFactory, ServerFactory
+    from .pytest.factories import ClientFactory, KazooFactory, ServerFactory, zoolet_fixture
     from .recording.recording import Recording
     from .server import Server
     from .sim import Simulation
@@ -83,7 +82,7 @@ _HOMES = {
     "Proxy": "proxy",
     "Recording": "recording.recording",
     "OpView": "frames.requests",
-    "zoolet_fixture": "plugin",
+    "zoolet_fixture": "pytest.factories",
     "zoolet_schedules": "sim.schedules",
     "AttemptCancelledError": "sim.chaos",
     "Chaos": "sim.chaos",

@@ -1,4 +1,4 @@
-"""The fixtures with asyncio clients. :mod:`zoolet.testing.plugin` registers them if pytest-asyncio or anyio's plugin
+"""The fixtures with asyncio clients. :mod:`.fixtures` registers them if pytest-asyncio or anyio's plugin
 is installed.
 
 The plugin whose event loop runs a test must also run its fixtures. That is anyio's plugin if the test uses the fixture

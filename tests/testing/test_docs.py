@@ -13,10 +13,11 @@ import pytest
 
 import zoolet.testing.state.report  # noqa: F401
 from zoolet.protocol.operations import OPERATIONS
-from zoolet.testing import Server, plugin
+from zoolet.testing import Server
 from zoolet.testing.frames import actions
 from zoolet.testing.frames.actions import Action
 from zoolet.testing.frames.faults import ops_named
+from zoolet.testing.pytest import fixtures
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = DOCS / "testing.md"
@@ -150,7 +151,7 @@ def test_every_how_to_has_an_example() -> None:
 
 
 def test_option_table_lists_every_ini_option() -> None:
-    source = inspect.getsource(plugin)
+    source = inspect.getsource(fixtures)
 
     assert {row.strip("`") for row in table_under("ini option")} == set(re.findall(r'addini\(\s*"(\w+)"', source))
 

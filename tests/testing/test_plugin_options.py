@@ -414,4 +414,4 @@ def test_missing_kazoo_is_reported_in_one_sentence(project: pytest.Pytester, fix
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["zoolet_kazoo and zoolet_kazoo_factory need kazoo: pip install kazoo"])
-    result.stdout.no_fnmatch_line("*plugin.py*")
+    result.stdout.no_fnmatch_line("*fixtures.py*")
