@@ -1,10 +1,11 @@
-"""Shared setup of all tests: pytester for testing plugins, Ctrl-C, and a fast garbage collector."""
+"""Shared setup of all tests: Ctrl-C, and a fast garbage collector."""
 
 import contextlib
 import gc
 import importlib
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,13 @@ for name in ("msgpack", "cryptography.hazmat.primitives.asymmetric.ec"):
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
 
-pytest_plugins = ["pytester"]
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started this run in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+    """Leave these tests out of the run of a project that contains a clone: they need the clone's settings."""
+    return None if config.rootpath == Path(__file__).parents[1] else True
 
 
 def pytest_collection_finish() -> None:
