@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, overload
 from ..protocol.acl import ACL
 from ..protocol.enums import MAX_FRAME
 from ..protocol.errors import ClosedError, ConnectionLossError
+from ..protocol.recipe_names import Namings
 from . import serializers
 from .aio.core import ClientCore
 from .aio.hooks import RequestHook
@@ -31,9 +32,10 @@ from .wire.kazoo_names import no_such_attribute
 from .wire.states import State
 
 if TYPE_CHECKING:
-    from ..protocol.recipe_names import Namings
     from .recipes._lock_base import OnLost
     from .recipes.lock import Lock, Release
+else:
+    Lock = OnLost = Release = Any  # for get_type_hints
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Client[Any]")

@@ -50,13 +50,17 @@ class LoopThread:
         """Start the thread, and return when its loop is running.
 
         Raises:
-            RuntimeError: The thread was started before.
+            RuntimeError: The thread was started before, or Python cannot start a thread.
         """
         if self._thread is not None:
             raise RuntimeError("this Client has already been started; create a new one")
         started = threading.Event()
-        self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
-        self._thread.start()
+        try:
+            self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
+            self._thread.start()
+        except RuntimeError as refused:  # for example because subinterpreters have no daemon threads
+            self._thread = None
+            raise RuntimeError(f"{refused}; use zoolet.client.Client, which needs no thread") from None
         started.wait()
 
     def _serve(self, started: threading.Event) -> None:

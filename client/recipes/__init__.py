@@ -3,9 +3,11 @@
 A recipe is a class that uses a client and the znodes at a path. Its docstring lists the znodes, guarantees and limits.
 """
 
-from typing import Any as Any  # get_type_hints(Instance) looks it up in the module of the class
+# get_type_hints looks names up in the module of the class: Any for Instance, Rule for Lock
+from typing import Any as Any
 
 from ...protocol.deadlocks import LockEntry, LockStatus, Wait
+from ._contender import Rule as Rule
 from ._lease import Lease, LockLostError
 from ._lock_base import DeadlockError
 from ._queue_entry import QueueEntry

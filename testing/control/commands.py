@@ -79,7 +79,11 @@ def _command(
 
 
 def _summary(method: Callable[..., Any]) -> str:
-    """Return the first clause of a docstring, without markup and without "as :meth:`...`" at its end."""
-    text = re.split(r"[.:;](?: |$)", " ".join((inspect.getdoc(method) or "").split()))[0]
+    """Return the first clause of a docstring, without markup and without "as :meth:`...`" at its end.
+
+    ``python -OO`` has no docstrings; then it is the method's name.
+    """
+    doc = inspect.getdoc(method) or method.__name__.capitalize().replace("_", " ")
+    text = re.split(r"[.:;](?: |$)", " ".join(doc.split()))[0]
     text = re.sub(r", as :meth:`[^`]*`$", "", text)
     return re.sub(r":meth:|[`*]", "", text) + "."

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from operator import eq
-from typing import TYPE_CHECKING, Any, Final, Self, overload
+from typing import Any, Final, Self, overload
 
 from ...protocol.operations import OpCode
 from ..frames.requests import (
@@ -20,9 +20,7 @@ from ..frames.requests import (
     RecordedRequest,
     view_of,
 )
-
-if TYPE_CHECKING:
-    from .canned import CannedServer
+from .canned import CannedServer, replay
 
 FORMAT: Final = "zoolet recording"
 VERSION: Final = 1
@@ -214,8 +212,6 @@ class Recording(Sequence[OpView]):
             OSError: The server does not answer, or sends an invalid reply.
             TimeoutError: A reply did not arrive in time.
         """
-        from .canned import replay
-
         return Recording(replay(self.entries, hosts, timeout))
 
     def serve(self, host: str = "127.0.0.1", port: int = 0, *, strict: bool = True) -> CannedServer:
@@ -231,8 +227,6 @@ class Recording(Sequence[OpView]):
             strict: Raise an AssertionError at the end of the block if a request was not recorded. The connection of
                 such a request is always closed.
         """
-        from .canned import CannedServer
-
         return CannedServer(self.entries, host, port, strict=strict)
 
 

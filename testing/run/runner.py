@@ -148,16 +148,19 @@ class Runner:
 
         Raises:
             OSError: The address is in use, or does not belong to this machine.
-            RuntimeError: The server is already running.
+            RuntimeError: The server is already running, or Python cannot start a thread.
         """
         self._check_not_running()
         opened: Future[None] = Future()
-        thread = threading.Thread(target=self._run, args=(opened,), name="zoolet-server", daemon=True)
-        self._thread = thread
-        thread.start()
+        try:
+            self._thread = threading.Thread(target=self._run, args=(opened,), name="zoolet-server", daemon=True)
+            self._thread.start()
+        except RuntimeError as refused:  # for example because subinterpreters have no daemon threads
+            self._thread = None
+            raise RuntimeError(f"{refused}; start the server with `async with`, which needs no thread") from None
         error = opened.exception()
         if error is not None:
-            thread.join()
+            self._thread.join()
             self._thread = None
             self.state = RunnerState.FAILED
             raise error
