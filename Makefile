@@ -19,7 +19,7 @@ REAL := ZOOLET_REQUIRE_APACHE=1 ZOOLET_REQUIRE_APACHE_3_9=1
 COMPILE = $(BIN)/python -m compileall -q __init__.py __main__.py protocol server client console testing cli
 
 .NOTPARALLEL:  # with -j, benchmarks would measure one another
-.PHONY: pythons faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
+.PHONY: pythons installs faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -52,8 +52,11 @@ run: $(VENV)/.daemon  ## run the daemon on 127.0.0.1:2181 (PORT=... for another 
 test: setup  ## run all tests, in two processes more than there are cores (WORKERS=0 for one process; ARGS=... for pytest; ZOOLET_FULL=1 for more cases; PYTHON=python3.13 for another Python)
 	$(RETRY) $(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-pythons:  ## run the suite on every supported Python that is installed, and as an ordinary user: 6 minutes each (ARGS="--only 3.13")
+pythons:  ## run the suite on every supported Python that is installed, and as an ordinary user: 6 minutes each (ARGS="--only 3.13"; ARGS=--lowest for the oldest dependencies)
 	$(PYTHON) .ci/pythons.py $(ARGS)
+
+installs:  ## install zoolet in every way on every supported Python that is installed, and try each: 15 minutes (ARGS="--ways uv,pipx")
+	$(PYTHON) .ci/installs.py $(ARGS)
 
 types: setup build/typing/zoolet  ## check types with mypy and pyright
 	$(BIN)/mypy
