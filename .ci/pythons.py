@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Run the suite on every supported Python of this machine; print a table of the results:
 
-    make pythons        make pythons ARGS="--only 3.13 -- tests/protocol"
+    make pythons        make pythons ARGS="--only 3.13 -- tests/protocol"        make pythons ARGS=--lowest
 
 It looks for the versions of pyenv and for python3.N in the PATH and in /usr/bin. Each Python gets its own environment,
 such as .venv-3.13.0. If this script runs as root, one Python also runs the committed code as an ordinary user, in
 a new clone, with conditions that a developer's machine does not have: LANG=C, umask 077, 1,024 file descriptors, a
 different time zone, and a space in the path of the temporary folder. If you are not root, these conditions apply to
-one of the runs.
+one of the runs. --lowest makes only one run: of the committed code, on the oldest Python, with the lowest version of
+each dependency that pyproject.toml admits.
 
 It fails if a test fails, if pytest stops early, or if no Python is found. The logs are in build/pythons.
 """
@@ -74,6 +75,12 @@ class Outcome(NamedTuple):
 def supported(pyproject: str) -> tuple[str, ...]:
     """Return the minor versions in the classifiers of pyproject.toml, such as ``3.11``."""
     return tuple(re.findall(r'"Programming Language :: Python :: (3\.\d+)"', pyproject))
+
+
+def lowest(pyproject: str) -> str:
+    """Return constraints for pip: the lower bound of each requirement in pyproject.toml."""
+    bounds = re.findall(r'"([A-Za-z][\w.-]*)(?:\[[\w,-]+\])?[>=]=([\d.]+)', pyproject)
+    return "".join(sorted({f"{name}=={version}\n" for name, version in bounds}))
 
 
 def candidates(minors: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[Path]:
@@ -169,6 +176,16 @@ def _odd_conditions(home: Path) -> dict[str, object]:
     return {"env": environ, "umask": 0o077, "preexec_fn": _limit_descriptors}
 
 
+def _run_with_lowest_versions(python: Python, arguments: list[str]) -> Outcome:
+    """Run the committed code with the oldest dependencies."""
+    with tempfile.TemporaryDirectory(prefix="py") as home:
+        folder, constraints = Path(home, "clone"), Path(home, "constraints.txt")
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
+        constraints.write_text(lowest((folder / "pyproject.toml").read_text(encoding="utf-8")))
+        conditions = {"env": {**os.environ, "PIP_CONSTRAINT": str(constraints)}}
+        return _run(f"{python.version} lowest versions", folder, python, arguments, conditions)
+
+
 def _run_as_plain_user(pythons: list[Python], arguments: list[str]) -> Outcome | None:
     """Run the committed code as an ordinary user; None if that user cannot run any of the interpreters."""
     user = pwd.getpwnam(PLAIN_USER)
@@ -199,6 +216,7 @@ def main(arguments: list[str]) -> int:
     """Run all; return the exit code."""
     parser = argparse.ArgumentParser(prog="make pythons", description="Run the suite on every supported Python.")
     parser.add_argument("--only", default="", help="versions that start with this, such as 3.13")
+    parser.add_argument("--lowest", action="store_true", help="run with the lowest version of each dependency")
     parser.add_argument("pytest", nargs="*", help="arguments of pytest, after --")
     given = parser.parse_args(arguments)
     minors = supported((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -207,6 +225,10 @@ def main(arguments: list[str]) -> int:
         print(f"no Python {given.only or ' or '.join(minors)} was found", file=sys.stderr)
         return 1
     LOGS.mkdir(parents=True, exist_ok=True)
+    if given.lowest:
+        outcome = _run_with_lowest_versions(pythons[0], given.pytest)
+        print(table([outcome]))
+        return outcome.exit_code
     is_root = os.geteuid() == 0
     missing = [minor for minor in minors if not any(each.version.startswith(f"{minor}.") for each in pythons)]
     absent = f"; not found: {', '.join(missing)}" if missing and not given.only else ""

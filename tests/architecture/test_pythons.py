@@ -84,3 +84,20 @@ def test_run_that_ended_early_is_shown(pythons: ModuleType) -> None:
     outcome = pythons.outcome_of("3.13.0", "make: *** no compiler", 2, 0.0)
 
     assert "ended early (exit code 2)" in pythons.table([outcome])
+
+
+def test_lowest_versions_are_lower_bounds_of_requirements(pythons: ModuleType) -> None:
+    project = """
+    requires = ["setuptools>=77.0.1"]
+    dependencies = ["msgpack>=1.0.5", "uvloop>=0.19; sys_platform != 'win32'"]
+    dev = ["zoolet[tls,shell]", "kazoo==2.11.0", "mkdocs>=1.6,<2", "mkdocstrings[python]>=1.0", "msgpack>=1.0.5"]
+    """
+
+    assert pythons.lowest(project).splitlines() == [
+        "kazoo==2.11.0",
+        "mkdocs==1.6",
+        "mkdocstrings==1.0",
+        "msgpack==1.0.5",
+        "setuptools==77.0.1",
+        "uvloop==0.19",
+    ]
