@@ -7,6 +7,7 @@ read-only. With SOURCE_DATE_EPOCH, the same files give the same bytes, whatever 
 import atexit
 import gzip
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -76,7 +77,11 @@ class PlainSdist(sdist):
         self.archive_files = [str(path)]
 
 
+# A page on PyPI cannot follow a relative link, so only the text of the link stays.
+README = re.sub(r"\[([^]]+)\]\((?!https?:)[^)]+\)", r"\1", Path("README.md").read_text(encoding="utf-8"))
 setup(
+    long_description=README,
+    long_description_content_type="text/markdown",
     cmdclass={"bdist_wheel": PlainWheel, "build_py": FirstBuild, "sdist": PlainSdist},
     options={"egg_info": {"egg_base": str(TEMPORARY)}, "build": {"build_base": str(TEMPORARY / "build")}},
     script_name="setup.py",  # build_py leaves this file out; a build front end runs it under a different name

@@ -79,6 +79,8 @@ def test_setuptools_finds_every_room_below_root(project: dict[str, Any]) -> None
 
 
 def test_root_is_package_without_package_folder() -> None:
+    if "site-packages" in zoolet.__file__:
+        pytest.skip("zoolet is installed, so these tests do not use the root")
     assert Path(zoolet.__file__).resolve().parent == ROOT
     assert not (ROOT / "zoolet").exists()
 
@@ -115,13 +117,22 @@ def test_room_is_importable_by_name(part: str) -> None:
     module = importlib.import_module(f"zoolet.{part}")
 
     assert module.__file__ is not None
-    assert Path(module.__file__).resolve().parent == ROOT / part
+    assert Path(module.__file__).parent == Path(zoolet.__file__).parent / part
 
 
 def test_command_is_installed() -> None:
     (command,) = (one for one in importlib.metadata.entry_points(group="console_scripts") if one.name == "zoolet")
 
     assert callable(command.load())
+
+
+def test_pyinstaller_finds_hook() -> None:
+    (point,) = (
+        one for one in importlib.metadata.entry_points(group="pyinstaller40") if one.value.startswith("zoolet.")
+    )
+    (folder,) = point.load()()
+
+    assert Path(folder, "hook-zoolet.py").is_file()
 
 
 def test_version_has_one_source(project: dict[str, Any]) -> None:
@@ -246,6 +257,14 @@ def test_wheel_contains_only_modules(wheel: Path) -> None:
     pages = {name for name in packed(wheel) if "/data/share/man/man1/" in name}
     assert packed(wheel) - pages == {f"zoolet/{path}" for path in {"__init__.py", "__main__.py", "py.typed", *parts}}
     assert {Path(name).name for name in pages} == {file.name for file in (ROOT / "docs" / "man").iterdir()}
+
+
+@pytest.mark.slow
+def test_description_has_no_relative_links(wheel: Path) -> None:
+    metadata = zipfile.ZipFile(wheel).read(f"zoolet-{zoolet.__version__}.dist-info/METADATA").decode()
+
+    assert "You want to" in metadata
+    assert re.findall(r"\]\((?!https?:)", metadata) == []
 
 
 @pytest.mark.slow

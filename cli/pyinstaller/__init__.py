@@ -1,0 +1,12 @@
+"""What PyInstaller needs to know to put zoolet into a program: see ``hook-zoolet.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["hook_dirs"]
+
+
+def hook_dirs() -> list[str]:
+    """Return the folder with the hook. PyInstaller finds this function by the entry point ``pyinstaller40``."""
+    return [str(Path(__file__).parent)]
