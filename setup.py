@@ -20,27 +20,41 @@ from setuptools.command.sdist import sdist
 
 TEMPORARY = Path(tempfile.mkdtemp(prefix="zoolet-build-"))
 atexit.register(shutil.rmtree, TEMPORARY, ignore_errors=True)
-# By default, the finder of an editable install comes after sys.path. There, bytecode that pytest wrote for an earlier
-# wheel, or an unrelated folder called zoolet, would hide the clone.
-EDITABLE = "__editable___zoolet"
-FIRST = (
-    f"import sys; sys.meta_path.sort(key=lambda each: not getattr(each, '__module__', '').startswith('{EDITABLE}'))\n"
-)
+# By default, the finder of an editable install comes after sys.path. There, a folder without modules would hide the
+# clone: bytecode that pytest wrote for an earlier wheel, or an unrelated folder called zoolet.
+FIRST = "__editable___zoolet_first"
+FINDER = f"""
+import sys
+from importlib.machinery import PathFinder
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "zoolet" and getattr(PathFinder.find_spec(name), "origin", None) is None:
+            for finder in sys.meta_path:
+                module = getattr(finder, "__module__", None) or ""
+                if module.startswith("__editable___zoolet_") and module != "{FIRST}":
+                    return finder.find_spec(name, path, target)
+        return None
+
+sys.meta_path.insert(0, Finder)
+"""
 
 
 class FirstBuild(build_py):
-    """Copy the modules, or complete an editable install."""
+    """Copy the modules; an editable install gets one more finder."""
 
     def run(self) -> None:
-        """Copy; in an editable install add the file that orders the finders."""
+        """Copy, or add the finder."""
         super().run()
         if self.editable_mode:
             folder = Path(self.get_finalized_command("install").install_purelib)
-            (folder / "zoolet-first.pth").write_text(FIRST)  # read after setuptools' __editable__.zoolet-*.pth
+            (folder / f"{FIRST}.py").write_text(FINDER)
+            (folder / f"{FIRST}.pth").write_text(f"import {FIRST}\n")
 
 
 class PlainWheel(bdist_wheel):
-    """Pack all files with the modes of a usual umask."""
+    """Pack all files with the modes 0644 and 0755, whatever the umask."""
 
     def write_wheelfile(self, *arguments: str) -> None:
         """Write the last file, then set all modes."""
@@ -70,7 +84,7 @@ class PlainSdist(sdist):
         files = {file.as_posix(): file for file in map(Path, self.filelist.files) if TEMPORARY not in file.parents}
         with (
             gzip.GzipFile(path, "wb", mtime=int(epoch) if epoch else None) as packed,
-            tarfile.open(fileobj=packed, mode="w") as archive,
+            tarfile.open(fileobj=packed, mode="w", dereference=True) as archive,
         ):
             for inside, file in sorted({**files, "PKG-INFO": TEMPORARY / "PKG-INFO"}.items()):
                 archive.add(file, f"{name}/{inside}", filter=plain)

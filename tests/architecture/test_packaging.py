@@ -334,7 +334,7 @@ def test_build_of_wheel_prints_no_warning_of_setuptools(clone: Path, tmp_path: P
         [sys.executable, "-c", call, tmp_path], cwd=clone, env=ENVIRONMENT, capture_output=True, text=True, check=True
     )
 
-    assert "Warning" not in done.stderr
+    assert "is absent from the `packages` configuration" not in done.stderr
 
 
 @pytest.mark.slow
@@ -427,6 +427,14 @@ def test_unrelated_folder_does_not_hide_editable_install(editable: Path, places:
     version, file = run(places["foreign"], editable, "-c", WHICH).splitlines()
 
     assert (version, Path(file)) == (zoolet.__version__, places["root"] / "__init__.py")
+
+
+@pytest.mark.slow
+def test_package_on_pythonpath_comes_before_editable_install(editable: Path, tmp_path: Path) -> None:
+    (tmp_path / "zoolet").mkdir()
+    (tmp_path / "zoolet" / "__init__.py").write_text('__version__ = "other"\n')
+
+    assert run(tmp_path, "env", f"PYTHONPATH={tmp_path}", editable, "-c", WHICH).startswith("other\n")
 
 
 @pytest.mark.slow
