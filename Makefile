@@ -28,10 +28,13 @@ setup: $(VENV)/.dev  ## create a virtual environment with zoolet (editable) and 
 
 # An environment contains the paths of its folder and of its Python, so after a change of either it is made again.
 $(VENV)/.origin: FORCE
-	@origin="$$($(PYTHON) -c 'import os, sys; sys.version_info >= (3, 11) or sys.exit("zoolet needs Python 3.11 or newer, this is " + sys.version); print(sys.version, sys.base_prefix, os.getcwd())')" && \
+	@origin="$$($(PYTHON) -c 'import os, sys; sys.version_info >= (3, 11) or sys.exit("zoolet needs Python 3.11 or newer, this is " + sys.version); print(*sys.version_info[:3], sys.base_prefix, os.getcwd())')" && \
 	if test "$$origin" != "$$(cat $@ 2>/dev/null)"; then \
+	    if test -L $(VENV) || { test -e $(VENV) && ! test -e $@ && ! test -e $(VENV)/.daemon; }; then \
+	        echo "$(VENV) was not created by make: move it to another place, so that make can create its own" >&2; exit 1; \
+	    fi; \
 	    test ! -e $(VENV) || echo "$(VENV) is from a different Python or folder, so it is made again" >&2; \
-	    $(PYTHON) -m venv --clear $(VENV) && echo "$$origin" > $@; \
+	    rm -rf $(VENV) && mkdir $(VENV) && touch $@ && $(PYTHON) -m venv $(VENV) && printf '%s\n' "$$origin" > $@; \
 	fi
 FORCE:
 
@@ -55,7 +58,7 @@ test: setup  ## run all tests, in two processes more than there are cores (WORKE
 pythons:  ## run the suite on every supported Python that is installed, and as an ordinary user: 6 minutes each (ARGS="--only 3.13"; ARGS=--lowest for the oldest dependencies)
 	$(PYTHON) .ci/pythons.py $(ARGS)
 
-installs:  ## install zoolet in every way on every supported Python that is installed, and try each: 15 minutes (ARGS="--ways uv,pipx")
+installs:  ## install zoolet in every way on every supported Python that is installed, and try each: ten minutes (ARGS="--ways uv,pipx")
 	$(PYTHON) .ci/installs.py $(ARGS)
 
 types: setup build/typing/zoolet  ## check types with mypy and pyright

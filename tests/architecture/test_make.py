@@ -22,7 +22,6 @@ case "$1 $2" in
 "-c "*) echo "${RELEASE:-3.14.15} $PWD" ;;
 "-m venv")
     for folder; do :; done
-    rm -rf "$folder"
     mkdir -p "$folder/bin"
     for name in pip zoolet; do
         printf '#!/bin/sh\\necho "$0 $*" >> called\\necho "$PIP_USER" > user\\n' > "$folder/bin/$name"
@@ -47,7 +46,7 @@ class Making:
         (folder / "python3").write_text(PYTHON)
         (folder / "python3").chmod(0o755)
 
-    def make(self, *words: str, **variables: str) -> list[str]:
+    def make(self, *words: str, exit_code: int = 0, **variables: str) -> list[str]:
         """Run make; return the environment's commands that were called, except Python."""
         called = self.folder / "called"
         called.write_text("")
@@ -56,7 +55,7 @@ class Making:
         done = subprocess.run(
             ["make", *words], cwd=self.folder, env=environ, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == exit_code, done.stderr
         self.errors = done.stderr
         return [line.strip() for line in called.read_text().splitlines()]
 
@@ -127,6 +126,27 @@ def test_environment_of_copied_clone_is_made_again(making: Making) -> None:
     assert making.make("run") == [f"{PIP} .", SERVE]
     making.folder = original
     assert making.make("run") == [SERVE]
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_environment_that_make_did_not_create_is_kept(making: Making, link: bool) -> None:
+    own = making.folder / ("own" if link else ".venv")
+    own.mkdir()
+    (own / "precious").touch()
+    if link:
+        (making.folder / ".venv").symlink_to("own")
+
+    making.make("setup", exit_code=2)
+
+    assert ".venv was not created by make: move it to another place" in making.errors
+    assert (own / "precious").exists()
+
+
+def test_environment_that_was_interrupted_is_made_again(making: Making) -> None:
+    (making.folder / ".venv").mkdir()
+    (making.folder / ".venv" / ".origin").touch()
+
+    assert making.make("setup") == [f"{PIP} .[dev]"]
 
 
 def test_pip_ignores_user_option_of_its_configuration(making: Making) -> None:
