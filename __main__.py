@@ -18,9 +18,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(50_000)  # imports leave no garbage, and searching for it would take 4 % of a daemon's start
     try:
         command = _command(sys.argv[1:]) if arguments is None else _import(arguments)
-        return command()
+        return _flushed(command()) if arguments is None else command()
     except KeyboardInterrupt:  # the command does not handle Ctrl-C yet
         return 130
+
+
+def _flushed(code: int) -> int:
+    """Write the rest of the output; return the exit code. Python itself would exit with code 120."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # the reader of the output, such as head, closed it
+            print(f"zoolet: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 1
+    return code
 
 
 def _command(words: Sequence[str]) -> Callable[[], int]:

@@ -119,8 +119,7 @@ def _run(options: argparse.Namespace) -> int:
         return _execute(options, settings, out)
     except KeyboardInterrupt:  # the interrupt came before the loop, or at a terminal
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the output, such as head, closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:  # the output cannot be written; zoolet.__main__ explains why
         return 1
 
 
