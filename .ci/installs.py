@@ -3,15 +3,16 @@
 
     make installs        make installs ARGS="--only 3.13 --ways wheel,uv"
 
-In each installation, it imports every module, runs the command, opens the console, and runs the test of a user. Before
-that, it looks for a wheel of every dependency, and builds 20 times two wheels at the same time. The path of the clone
-contains a space. pip, uv, pipx and PyInstaller come from the network.
+In each installation, it runs the command and opens the console. If the installation has a Python, it also imports every
+module and runs the test of a user. Before that, it looks for a wheel of every dependency, and builds two wheels at the
+same time, 20 times. The path of the clone contains a space. uv, pipx and PyInstaller come from the network.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).parent))
 from pythons import ROOT, find, supported
@@ -53,7 +55,7 @@ STATUS: Final = f'''
 set -e
 "$@" status "$ZOOLET_HOSTS"
 "$@" shell -server "$ZOOLET_HOSTS" ls /
-{sys.executable} -c "{PAGE}"
+{shlex.quote(sys.executable)} -c "{PAGE}"
 '''
 Command = Sequence[str | Path]
 
@@ -65,7 +67,7 @@ class Place(NamedTuple):
         clone: The clone of the committed code.
         folder: An empty folder.
         python: The interpreter.
-        tools: The folder with the programs uv, pipx and pyinstaller.
+        tools: The folder with the programs uv and pipx, and a Python with setuptools.
     """
 
     clone: Path
@@ -97,11 +99,11 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> None:
         raise RuntimeError(f"exit code {done.returncode} of {words}\n{done.stdout[-3000:].decode(errors='replace')}")
 
 
-def environment(place: Place, *packages: str | Path) -> Installed:
+def environment(place: Place, *packages: str | Path, tests: Sequence[str] = TESTS) -> Installed:
     """Create a virtual environment with packages; pip must not need a compiler."""
     run(place.python, "-m", "venv", place.folder / "venv", cwd=place.folder)
     bin = place.folder / "venv" / "bin"
-    run(bin / "pip", "install", "-q", "--only-binary", ":all:", *packages, *TESTS, cwd=place.folder)
+    run(bin / "pip", "install", "-q", "--only-binary", ":all:", *packages, *tests, cwd=place.folder)
     return Installed([bin / "zoolet"], bin / "python")
 
 
@@ -137,7 +139,7 @@ def by_pipx(place: Place) -> Installed:
 
 
 def by_zipapp(place: Place) -> Installed:
-    """Put zoolet and its dependencies into one file, except cryptography, whose compiled module a zip file hides."""
+    """Put zoolet and its dependencies into one file, except cryptography, which must be a folder."""
     app, file = place.folder / "app", place.folder / "zoolet.pyz"
     run(place.python, "-m", "pip", "install", "-q", "--target", app, f"{place.clone}[admin,shell]", cwd=place.folder)
     run(place.python, "-m", "zipapp", app, "-m", "zoolet.__main__:main", "-o", file, cwd=place.folder)
@@ -155,16 +157,30 @@ def by_pyinstaller(place: Place) -> Installed:
     return Installed([place.folder / "dist" / "frozen" / "frozen"], None)
 
 
+def by_old_pytest(place: Place) -> Installed:
+    """Install pytest 7. The fixtures work with pluggy 1.2, and are off with pluggy 1.0."""
+    python = environment(place, f"{place.clone}{EXTRAS}", tests=("pytest==7.4.4", "pluggy==1.2.0", "kazoo")).python
+    assert python is not None
+    test = place.folder / "test_user.py"
+    test.write_text(TEST)
+    run(python, "-m", "pytest", "-q", cwd=place.folder)
+    run(python, "-m", "pip", "install", "-q", "pluggy==1.0.0", cwd=place.folder)
+    test.write_text("def test_nothing():\n    pass\n")
+    run(python, "-m", "pytest", "-q", cwd=place.folder)
+    return Installed([python.with_name("zoolet")], None)
+
+
 WAYS: Final[dict[str, Callable[[Place], Installed]]] = {
     "path": lambda place: environment(place, f"{place.clone}{EXTRAS}"),
     "editable": lambda place: environment(place, "--editable", f"{place.clone}{EXTRAS}"),
-    "git+file": lambda place: environment(place, f"git+{place.clone.as_uri()}#egg=zoolet{EXTRAS}"),
+    "git+file": lambda place: environment(place, f"zoolet{EXTRAS} @ git+file://localhost{quote(str(place.clone))}"),
     "sdist": by_sdist,
     "wheel": by_wheel,
     "uv": by_uv,
     "pipx": by_pipx,
     "zipapp": by_zipapp,
     "pyinstaller": by_pyinstaller,
+    "old pytest": by_old_pytest,
 }
 
 
@@ -211,7 +227,7 @@ def by_backend(place: Place) -> Path:
 
 
 def resolve_wheels(place: Place, minors: Sequence[str]) -> None:
-    """Look for a wheel of every dependency, except for Java key stores: no promised Python needs a compiler."""
+    """Look for a wheel of every dependency, except for Java key stores: no supported Python needs a compiler."""
     project = tomllib.loads((place.clone / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [word for extra in project["optional-dependencies"] if extra != "jks" for word in ("--extra", extra)]
     for minor in minors:
@@ -229,6 +245,9 @@ def main(arguments: list[str]) -> int:
     minors = supported((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     pythons = [each for each in find(minors, os.environ) if each.version.startswith(given.only)]
     ways = given.ways.split(",")
+    if not pythons or not WAYS.keys() >= set(ways):
+        print(f"no Python was found, or a way is not one of {', '.join(WAYS)}", file=sys.stderr)
+        return 1
     print(f"{len(pythons) * len(ways)} installations, about half a minute each", flush=True)
     results: dict[str, list[str]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory(prefix="zoolet installs ") as name:

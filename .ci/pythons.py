@@ -182,7 +182,8 @@ def _run_with_lowest_versions(python: Python, arguments: list[str]) -> Outcome:
         folder, constraints = Path(home, "clone"), Path(home, "constraints.txt")
         subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
         constraints.write_text(lowest((folder / "pyproject.toml").read_text(encoding="utf-8")))
-        conditions = {"env": {**os.environ, "PIP_CONSTRAINT": str(constraints)}}
+        names = ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")
+        conditions = {"env": {**os.environ, **dict.fromkeys(names, str(constraints))}}
         return _run(f"{python.version} lowest versions", folder, python, arguments, conditions)
 
 

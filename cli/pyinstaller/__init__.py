@@ -1,4 +1,4 @@
-"""What PyInstaller needs to know to put zoolet into a program: see ``hook-zoolet.py``."""
+"""The hook of zoolet for PyInstaller, ``hook-zoolet.py``: with it, a program contains all of zoolet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The modules of zoolet that are imported by name, and the pages of the console. PyInstaller runs this file."""
+"""List for PyInstaller the modules of zoolet, because most are imported by name, and the pages of the console."""
 
 from PyInstaller.utils.hooks import collect_data_files, collect_submodules  # pyright: ignore[reportMissingModuleSource, reportMissingImports]
 
 datas = collect_data_files("zoolet", includes=["console/static/**"])
-hiddenimports = collect_submodules("zoolet", filter=lambda name: not name.startswith("zoolet.testing.pytest"))
+unused = ("zoolet.cli.pyinstaller", "zoolet.testing.pytest")
+hiddenimports = collect_submodules("zoolet", filter=lambda name: not name.startswith(unused))
