@@ -21,7 +21,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started this ru
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     """Leave these tests out of the run of a project that contains a clone: they need the clone's settings."""
-    return None if config.rootpath == Path(__file__).parents[1] else True
+    clone = Path(__file__).resolve().parents[1]
+    is_inside = config.rootpath.resolve() in clone.parents
+    return True if is_inside and not config.invocation_params.dir.resolve().is_relative_to(clone) else None
 
 
 def pytest_collection_finish() -> None:

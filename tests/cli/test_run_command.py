@@ -23,10 +23,10 @@ from zoolet.client.blocking import Client
 
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 UNTIL_SIGNALLED: Final = """
-import signal, sys
+import os, signal, sys
 
 def caught(number, frame):
-    print("got", signal.Signals(number).name, flush=True)
+    os.write(1, f"got {signal.Signals(number).name}\\n".encode())  # print() may be running
     sys.exit(7)
 
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
