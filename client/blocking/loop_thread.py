@@ -60,7 +60,7 @@ class LoopThread:
             self._thread.start()
         except RuntimeError as refused:  # for example because subinterpreters have no daemon threads
             self._thread = None
-            raise RuntimeError(f"{refused}; use zoolet.client.Client, which needs no thread") from None
+            raise RuntimeError(f"{refused}; zoolet.client.Client needs no thread") from None
         started.wait()
 
     def _serve(self, started: threading.Event) -> None:
