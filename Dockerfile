@@ -11,7 +11,7 @@ LABEL org.opencontainers.image.title="zoolet" \
       org.opencontainers.image.description="A ZooKeeper-compatible coordination server" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.source="$SOURCE" \
-      org.opencontainers.image.licenses="Apache-2.0"
+      org.opencontainers.image.licenses="Apache-2.0 AND MIT"
 # The data folders of the three images, and the user of the official one.
 RUN groupadd --gid 1000 zookeeper \
     && useradd --uid 1000 --gid 1000 --no-create-home --shell /usr/sbin/nologin zookeeper \

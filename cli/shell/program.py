@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -119,7 +120,12 @@ def _run(options: argparse.Namespace) -> int:
         return _execute(options, settings, out)
     except KeyboardInterrupt:  # the interrupt came before the loop, or at a terminal
         return INTERRUPTED
-    except OSError:  # the output cannot be written; zoolet.__main__ explains why
+    except BrokenPipeError:  # the reader of the output, such as head, closed it
+        return 1
+    except OSError as error:
+        with contextlib.suppress(OSError):  # zoolet.__main__ explains why the output cannot be written
+            sys.stdout.flush()
+            print(f"zoolet shell: {error.strerror or error}", file=sys.stderr)
         return 1
 
 

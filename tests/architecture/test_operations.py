@@ -45,7 +45,7 @@ def test_image_has_labels_pinned_dependencies_and_ports() -> None:
 
     assert f'org.opencontainers.image.version="{__version__}"' in text
     assert 'org.opencontainers.image.source="$SOURCE"' in text
-    assert 'org.opencontainers.image.licenses="Apache-2.0"' in text
+    assert 'org.opencontainers.image.licenses="Apache-2.0 AND MIT"' in text
     assert "-c /src/constraints.txt" in text
     assert "EXPOSE 2181 2281 7000 8080" in text
 
