@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .aio.dial import dial_streams, failed
 from .wire.diagnosis import CLOSED, TLS_ALERT, closed_early, foreign
+from .wire.hosts import Address, Endpoint
 
 if TYPE_CHECKING:
     import ssl
-
-    from .wire.hosts import Address
 
 MAX_ANSWER: Final = 4 << 20
 """Maximum number of bytes that are read of an answer."""
@@ -47,7 +46,7 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
     """
     try:
         async with asyncio.timeout(timeout):
-            reader, writer = await dial_streams(address, tls)
+            reader, writer = await dial_streams(Endpoint(address, address.host), tls)
             try:
                 writer.write(command.encode())
                 answer = bytearray()

@@ -11,7 +11,8 @@ import contextlib
 import logging
 import ssl
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from enum import Enum
 from random import Random
 from typing import Any, Final
 
@@ -19,11 +20,13 @@ from ...protocol.errors import ZooKeeperError
 from ...protocol.operations import OpCode
 from ..wire.backoff import Backoff
 from ..wire.diagnosis import CLOSED, RESET, closed_early
-from ..wire.hosts import Address, Hosts
-from ..wire.session import ConnectionBroken, Phase, Session
+from ..wire.hosts import Address, Endpoint, Hosts, one_round
+from ..wire.phases import ConnectionBroken, Phase
+from ..wire.session import Session
 from ..wire.states import State
 from .call import RequestCall
 from .dial import dial, dial_streams, failed, reason_of
+from .lookup import Lookups
 from .suspension import Suspensions
 
 _log = logging.getLogger("zoolet.client")
@@ -38,6 +41,24 @@ granted a shorter session timeout, but not if the client itself requested a shor
 """
 CLOSE_TIMEOUT: Final = 1.0
 """Maximum time in seconds for closing."""
+PART_OF_SESSION: Final = (0.1, 0.3)
+"""Minimum and maximum of the longest delay between two rounds, as a part of the time that is left for the session."""
+MIN_DELAY: Final = 0.05
+"""Delay in seconds that this limit never shortens."""
+SPREAD: Final = 0.1
+"""Maximum delay before the clients of a lost server move to others, as a part of the session timeout, up to a second.
+It is random, because thousands of clients may move together.
+"""
+
+
+class _Outcome(Enum):
+    """The result of one attempt to connect."""
+
+    FAILED = 0
+    SERVED = 1
+    """The connection became ready, and was lost."""
+    ENDED = 2
+    """The former session is over, so the next attempt opens a new one."""
 
 
 class ClientProtocol(asyncio.Protocol):
@@ -47,6 +68,7 @@ class ClientProtocol(asyncio.Protocol):
         self._connection = connection
         self.transport: asyncio.Transport | None = None
         self.reason = CLOSED
+        self.closed_by_server = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -78,6 +100,7 @@ class ClientProtocol(asyncio.Protocol):
         if exc is not None:
             self.reason = reason_of(exc)
         if not self.ended.done():
+            self.closed_by_server = True
             self.ended.set_result(None)
 
     def abort(self, reason: str) -> None:
@@ -123,8 +146,11 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
-        self._next: Iterator[Address] = hosts.in_turn(rng)
-        self._preferred: Address | None = None
+        self._lookups = Lookups(hosts.addresses, loop)
+        self._last: Endpoint | None = None  # the server of the latest attempt
+        self._preferred: Endpoint | None = None
+        self._servers: list[Endpoint] = []
+        self._closed_by_server = False  # how the latest connection ended
         self.round_failed: asyncio.Future[None] = loop.create_future()
         """Done once all servers have been tried without success."""
         self._ended = False
@@ -244,7 +270,7 @@ class Connection:
             del out[:]
         if self._timer is None:
             self._schedule()
-        elif session.waiting and session.phase is not Phase.READY:
+        elif session.phase is not Phase.READY:
             self.reschedule()  # a new call may have an earlier deadline than all others
 
     def write(self) -> None:
@@ -284,53 +310,77 @@ class Connection:
             raise
 
     async def _stay_connected(self) -> None:
-        count = len(self._hosts.addresses)
         delays = self._backoff.delays(self._rng)
-        failed = 0
-        while self.session.terminal_error is None:
-            address, self._preferred = self._preferred or next(self._next), None
-            began = self.now()
-            served = await self._supervised(address)
-            now = self.now()
-            if served and now - began > STABLE_AFTER:
-                delays, failed = self._backoff.delays(self._rng), 0
-                continue
-            failed += 1
-            if not served and self.session.overdue(now):
-                self._advance(self._expire)
-            if failed >= count and not self.round_failed.done():
-                self.round_failed.set_result(None)
-            if failed % count == 0 and not (served and failed <= count):
-                await asyncio.sleep(next(delays, self._backoff.longest))
+        retried = False  # whether a connection that broke early has been replaced without a delay
+        while True:
+            outcome, began = _Outcome.FAILED, 0.0
+            for server in await self._next_round():
+                self._last, began = server, self.now()
+                outcome = await self._supervised(server)
+                if self.session.terminal_error is not None:
+                    return
+                if outcome is not _Outcome.FAILED:
+                    break
+                self.session.tried = True
+                self.reschedule()
+            if outcome is _Outcome.ENDED:
+                self._preferred = self._last
+            elif outcome is _Outcome.SERVED and self.now() - began > STABLE_AFTER:
+                delays, retried = self._backoff.delays(self._rng), False
+                if self._closed_by_server and len(self._servers) > 1 and self._preferred is None:
+                    await asyncio.sleep(self._rng.uniform(0, min(1.0, self.session.timeout_ms / 1000 * SPREAD)))
+            elif outcome is _Outcome.SERVED and not retried:
+                retried = True
+            else:
+                if outcome is _Outcome.FAILED and not self.round_failed.done():
+                    self.round_failed.set_result(None)
+                await asyncio.sleep(self._limited(next(delays, self._backoff.longest)))
 
-    def _expire(self) -> None:
-        self.session.expired("no server was reached within the session timeout")
+    def _limited(self, delay: float) -> float:
+        """Limit a delay, because the session must not end before a server has been tried often enough."""
+        if not self.session.id:
+            return delay
+        left = self.session.given_up_at() - self.now()
+        return min(delay, max(left * self._rng.uniform(*PART_OF_SESSION), MIN_DELAY))
 
-    async def _supervised(self, address: Address) -> bool:
-        """Connect to one host and stay connected. An unexpected error is logged and counts as a failure of the host."""
-        try:
-            return await self._serve(address)
-        except Exception as error:  # a bug in zoolet must not stop the client silently
-            _log.exception("the connection to %s failed unexpectedly", address)
-            self._failed(address, f"{type(error).__name__}: {error}")
-            return False
+    async def _next_round(self) -> list[Endpoint]:
+        """Look up the names, and return the servers to try, in order."""
+        self._servers = await self._lookups.refresh(self._seconds_for(1))
+        for address, failure in self._lookups.failures.items():
+            self._failed(address, reason_of(failure))
+        order = one_round(self._servers, self._rng, self._last)
+        preferred, self._preferred = self._preferred, None
+        if preferred is not None:
+            order = [preferred, *(server for server in order if server != preferred)]
+        return order
 
-    async def _serve(self, address: Address) -> bool:
-        """Connect to one server and stay connected as long as possible.
+    def _seconds_for(self, servers: int) -> float:
+        """Return the time limit of an attempt to connect to one of several servers.
 
-        Returns:
-            Whether the connection became ready, or the server reported that the session has expired.
+        All servers share two thirds of the session timeout, as after silence: the last third is for another server.
         """
-        session = self.session
-        shortest = min(MIN_ATTEMPT, session.wanted_ms / 1500)
-        # All hosts share two thirds of the session timeout, as after silence: the last third is for another server.
-        attempt = max(shortest, session.timeout_ms / 1500 / len(self._hosts.addresses))
-        session_id = session.id
+        shortest = min(MIN_ATTEMPT, self.session.wanted_ms / 1500)
+        return max(shortest, self.session.timeout_ms / 1500 / servers)
+
+    async def _supervised(self, server: Endpoint) -> _Outcome:
+        """Connect to a server and stay connected. An unexpected error is logged, and the attempt counts as failed."""
         try:
-            protocol = await self._connect(address, attempt)
+            return await self._serve(server)
+        except Exception as error:  # a bug in zoolet must not stop the client silently
+            _log.exception("the connection to %s failed unexpectedly", server)
+            self._failed(server, f"{type(error).__name__}: {error}")
+            return _Outcome.FAILED
+
+    async def _serve(self, server: Endpoint) -> _Outcome:
+        """Connect to one server and stay connected as long as possible."""
+        session = self.session
+        attempt = self._seconds_for(len(self._servers))
+        had_session = session.has_session
+        try:
+            protocol = await self._connect(server, attempt)
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            self._failed(address, failed(error, attempt, self._tls is not None))
-            return False
+            self._failed(server, failed(error, attempt, self._tls is not None))
+            return _Outcome.FAILED
         ready = False
         try:
             # A server that does not answer in this time is treated like one that cannot be reached.
@@ -344,21 +394,24 @@ class Connection:
         finally:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)
             self.protocol = None
+            self._closed_by_server = protocol.closed_by_server
             if session.phase is Phase.HANDSHAKE and protocol.reason in (CLOSED, RESET):
                 protocol.reason = closed_early(protocol.reason, self._tls is not None)
             protocol.abort(protocol.reason)
-            session.lost(f"{address}: {protocol.reason}", self.now())
+            session.lost(f"{server}: {protocol.reason}", self.now(), by_server=protocol.closed_by_server)
             self.reschedule()
-        self._failed(address, protocol.reason)
-        return ready or (session_id != 0 and session.id == 0)
+        self._failed(server, protocol.reason)
+        if ready:
+            return _Outcome.SERVED
+        return _Outcome.ENDED if had_session and not session.has_session else _Outcome.FAILED
 
-    async def _connect(self, address: Address, seconds: float) -> ClientProtocol:
+    async def _connect(self, server: Endpoint, seconds: float) -> ClientProtocol:
         async with asyncio.timeout(seconds):
-            return await dial(address, lambda: ClientProtocol(self), self._tls)
+            return await dial(server, lambda: ClientProtocol(self), self._tls)
 
-    def _failed(self, address: Address, reason: str) -> None:
-        self.session.last_reason = f"{address}: {reason}"
-        _log.debug("connection to %s ended: %s", address, reason)
+    def _failed(self, server: Endpoint | Address, reason: str) -> None:
+        self.session.last_reason = f"{server}: {reason}"
+        _log.debug("connection to %s ended: %s", server, reason)
 
     async def _look_for_a_writable_server(self) -> None:
         """While a read-only server serves the client, query the others, and move to the first that accepts writes."""
@@ -366,18 +419,18 @@ class Connection:
             await asyncio.sleep(delay)
             if not self.session.read_only_now:
                 break
-            for address in self._hosts.addresses:
-                if await self._takes_writes(address) and self.protocol is not None and self.session.read_only_now:
-                    self._preferred = address
-                    self.protocol.abort(f"{address} accepts writes")
+            for server in self._servers:
+                if await self._takes_writes(server) and self.protocol is not None and self.session.read_only_now:
+                    self._preferred = server
+                    self.protocol.abort(f"{server} accepts writes")
                     self._probe = None
                     return
         self._probe = None
 
-    async def _takes_writes(self, address: Address) -> bool:
+    async def _takes_writes(self, server: Endpoint) -> bool:
         try:
             async with asyncio.timeout(1.0):
-                reader, writer = await dial_streams(address, self._tls)
+                reader, writer = await dial_streams(server, self._tls)
                 try:
                     writer.write(b"isro")
                     return await reader.readexactly(2) == b"rw"
@@ -386,5 +439,5 @@ class Connection:
         except (OSError, EOFError, TimeoutError):
             return False
         except Exception:  # the search must not stop silently, because the client would stay read-only
-            _log.exception("unexpected error while checking whether %s accepts writes", address)
+            _log.exception("unexpected error while checking whether %s accepts writes", server)
             return False

@@ -168,7 +168,8 @@ class ClientCore:
         return left if left > 0.0 else 0.0
 
     def _on_state(self, state: State, reason: str) -> None:
-        level = logging.WARNING if state in (State.SUSPENDED, State.LOST) else logging.INFO
+        bad = state in (State.SUSPENDED, State.LOST) or (state is State.CONNECTED and reason)
+        level = logging.WARNING if bad else logging.INFO
         _log.log(level, "%r is %s%s", self, state.value, f": {reason}" if reason else "")
         if state is State.CONNECTED and (granted := self.session.timeout_ms / 1000) <= self._seems_milliseconds / 10:
             text = (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..wire.diagnosis import CLOSED, RESET, closed_early
-from ..wire.hosts import Address
+from ..wire.hosts import Endpoint
 
 if TYPE_CHECKING:
     import ssl
@@ -18,29 +18,34 @@ P = TypeVar("P", bound=asyncio.Protocol)
 _CODE: Final = re.compile(r"\[Errno (\d+)\]")
 
 
-async def dial(address: Address, make: Callable[[], P], tls: ssl.SSLContext | None) -> P:
-    """Connect to an address and return the protocol.
+async def dial(server: Endpoint, make: Callable[[], P], tls: ssl.SSLContext | None) -> P:
+    """Connect to a server and return the protocol.
 
     Raises:
         OSError: No server listens on the address, or the TLS handshake failed.
     """
     loop = asyncio.get_running_loop()
-    if address.path:
-        _, protocol = await loop.create_unix_connection(make, address.path)
+    if server.address.path:
+        _, protocol = await loop.create_unix_connection(make, server.address.path)
     else:
-        name = address.host if tls is not None else None
-        _, protocol = await loop.create_connection(make, address.host, address.port, ssl=tls, server_hostname=name)
+        name = _tls_name(server) if tls is not None else None
+        _, protocol = await loop.create_connection(make, server.ip, server.address.port, ssl=tls, server_hostname=name)
     return protocol
 
 
 async def dial_streams(
-    address: Address, tls: ssl.SSLContext | None
+    server: Endpoint, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to an address and return the streams; raises as :func:`dial` does."""
-    if address.path:
-        return await asyncio.open_unix_connection(address.path)
-    name = address.host if tls is not None else None
-    return await asyncio.open_connection(address.host, address.port, ssl=tls, server_hostname=name)
+    """Connect to a server and return the streams; raises as :func:`dial` does."""
+    if server.address.path:
+        return await asyncio.open_unix_connection(server.address.path)
+    name = _tls_name(server) if tls is not None else None
+    return await asyncio.open_connection(server.ip, server.address.port, ssl=tls, server_hostname=name)
+
+
+def _tls_name(server: Endpoint) -> str:
+    """Return the name for the certificate. The dot at the end of a complete host name does not belong to it."""
+    return server.address.host.removesuffix(".")
 
 
 def reason_of(error: Exception) -> str:

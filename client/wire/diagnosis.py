@@ -19,6 +19,11 @@ def closed_early(reason: str, tls: bool) -> str:
     )
 
 
+def resumed_late(seconds: float) -> str:
+    """Return the warning about a session that was resumed *seconds* after the deadline of its leases."""
+    return f"the session was resumed {seconds:.3f} s after its deadline; its leases are lost"
+
+
 def foreign(answer: bytes) -> str:
     """Return the reason for a first answer that does not follow the ZooKeeper protocol."""
     if answer.startswith(TLS_ALERT):

@@ -8,8 +8,9 @@ Source: ConnectStringParser.
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from random import Random
 from typing import Final, NamedTuple
 
@@ -37,8 +38,34 @@ class Address(NamedTuple):
         """The path of a unix socket; empty for a host."""
         return self.host.removeprefix(UNIX) if self.host.startswith(UNIX) else ""
 
+    @property
+    def is_name(self) -> bool:
+        """Whether the host is a name, which has to be looked up."""
+        if self.path or ":" in self.host:  # an IPv6 address may have a zone that only the system knows
+            return False
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return True
+        return False
+
     def __str__(self) -> str:
         return self.host if self.path else host_and_port(self.host, self.port)
+
+
+class Endpoint(NamedTuple):
+    """One server: an address of a connect string, or one of the IP addresses that its host name stands for.
+
+    Args:
+        address: The address in the connect string. Its host is the name for TLS.
+        ip: IP address to connect to; empty for a socket path.
+    """
+
+    address: Address
+    ip: str
+
+    def __str__(self) -> str:
+        return str(self.address) if self.ip in ("", self.address.host) else f"{self.address} ({self.ip})"
 
 
 class Hosts(NamedTuple):
@@ -76,12 +103,14 @@ class Hosts(NamedTuple):
             raise ValueError(f"invalid chroot {chroot!r} in {text!r}: {why}")
         return cls(addresses, chroot)
 
-    def in_turn(self, rng: Random) -> Iterator[Address]:
-        """Yield the servers forever, in a random order that is chosen once and then repeated."""
-        order = list(self.addresses)
-        rng.shuffle(order)
-        while True:
-            yield from order
+
+def one_round(endpoints: Iterable[Endpoint], rng: Random, last: Endpoint | None) -> list[Endpoint]:
+    """Return all endpoints once, in random order, but not first the one that was tried last."""
+    order = list(dict.fromkeys(endpoints))
+    rng.shuffle(order)
+    if order and order[0] == last:
+        order.append(order.pop(0))
+    return order
 
 
 def _address(text: str, connect_string: str) -> Address:

@@ -1,15 +1,7 @@
 """A client session without I/O: requests to send, the meaning of replies, and the fate of calls on a lost connection.
 
-Phases of a connection, and transitions::
-
-    OFF --start--> HANDSHAKE --> SASL --> AUTH --> PROBE --> READY
-     ^                |            |        |        |         |
-     +----------------+--- lost ---+--------+--------+---------+
-
-SASL is skipped without a login. PROBE is skipped unless a new session has watches of an earlier one: the reply to a
-ping then shows whether the zxids of the server started over, as after a restart without data.
-
-The user's states (:class:`~zoolet.client.wire.states.State`) follow from the phases. Invariants:
+:mod:`~zoolet.client.wire.phases` describes the phases of a connection, which determine the user's states
+(:class:`~zoolet.client.wire.states.State`), and the end of a session. Invariants:
 
 - ``inflight`` is in the order of xids, and replies arrive in that order. A reply out of order breaks the connection.
 - A call is in ``waiting`` or in ``inflight`` or done, never in two of them.
@@ -26,9 +18,6 @@ When the connection is lost, a call that was not sent waits for the next connect
 idempotent is sent again. Any other call fails with ConnectionLossError, because it may have been applied. No call waits
 for a connection longer than its deadline. It waits for a reply until the server has been silent for too long.
 
-A ping is sent after a third of the session timeout without a request. After two thirds without a reply the connection
-is closed: the last third is for finding another server before the session expires.
-
 Source: ClientCnxn.
 """
 
@@ -36,7 +25,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
 from random import Random
 from typing import Final
 
@@ -57,6 +45,7 @@ from ...protocol.operations import OpCode
 from ...protocol.sasl import SaslFailure
 from . import diagnosis
 from .authentication import Credentials, SaslLogin
+from .phases import ConnectionBroken, Phase
 from .requests import (
     HEADER,
     Request,
@@ -78,21 +67,6 @@ _PING = request_frame(Xid.PING, OpCode.PING)
 _LAST_XID: Final = 0x7FFFFFFF
 
 
-class ConnectionBroken(Exception):
-    """The server violated the protocol or is silent, so the connection must be closed. The message is the reason."""
-
-
-class Phase(Enum):
-    """The phases of a connection."""
-
-    OFF = 0
-    HANDSHAKE = 1
-    SASL = 2
-    AUTH = 3
-    PROBE = 4
-    READY = 5
-
-
 _READY: Final = Phase.READY  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
 
 
@@ -111,6 +85,7 @@ class Session:
         out: Frames to send, in order. The caller sends and removes them.
         last_zxid: The highest zxid that was seen in this session.
         last_confirmed: Time when the newest answered request was sent.
+        tried: Whether an attempt to connect has failed since the connection was lost.
         last_reason: Reason why the last connection failed or was lost, for error messages.
         terminal_error: The error that all calls raise once the client cannot be used any more; None before.
     """
@@ -135,6 +110,7 @@ class Session:
         self.read_only_now = False
         self.last_confirmed = 0.0
         self.received_at = self.sent_at = 0.0
+        self.tried = False
         self.last_reason = ""
         self.out: list[bytes] = []
         self._credentials = Credentials()
@@ -150,12 +126,21 @@ class Session:
         self._since_in_doubt = False  # True in a new session: the server's zxids may have started over
         self._accepts_read_only = read_only
         self._resumable_elsewhere = False  # whether a server with a quorum knows the session
+        self._heard_at = 0.0  # time when a server was last heard from; while READY it is received_at
+        self._former: tuple[int, bytes | None] | None = None  # id and password of a session that was given up
+        self._ending: tuple[int, bytes | None] | None = None  # the same, on the connection that closes it
         self._login = SaslLogin(*login, rng) if login is not None else None
         self._on_state = on_state
         self._postpone = postpone
         self.last_xid = 0
         self._began = 0.0
+        self._warning = ""  # text for the log if the session was resumed after the deadline of its leases
         self._frames = Frames(MAX_REPLY)
+
+    @property
+    def has_session(self) -> bool:
+        """Whether there is a session to resume, or a former one to close."""
+        return self.id != 0 or self._former is not None
 
     @property
     def requests_sent(self) -> int:
@@ -233,14 +218,11 @@ class Session:
         if self._since is None:
             self._since = self.last_zxid
         self.received_at = self.sent_at = self._began = now
-        session_id = self.id if self._resumable_elsewhere else 0
-        request = ConnectRequest(
-            self.last_zxid,
-            self.wanted_ms,
-            session_id,
-            self.password if session_id else NO_PASSWORD,
-            self._accepts_read_only,
-        )
+        session_id, password = (self.id, self.password) if self._resumable_elsewhere else (0, NO_PASSWORD)
+        self._ending, self._former = self._former, None  # tried only once, because the server may not answer this
+        if self._ending is not None:
+            session_id, password = self._ending
+        request = ConnectRequest(self.last_zxid, self.wanted_ms, session_id, password, self._accepts_read_only)
         self.out.append(frame(request.encode()))
 
     def receive(self, data: bytes, now: float) -> None:
@@ -258,6 +240,8 @@ class Session:
                     self._reply(payload, now)
                 elif self.phase is Phase.HANDSHAKE:
                     self._on_connect_response(ConnectResponse.decode(payload), now)
+                elif self.phase is Phase.ENDING:
+                    raise ConnectionBroken("the former session is closed")
                 elif self.phase is not Phase.OFF:
                     self._reply(payload, now)
         except MarshallingError as error:
@@ -267,8 +251,17 @@ class Session:
 
     def _on_connect_response(self, answer: ConnectResponse, now: float) -> None:
         if answer.timeout_ms <= 0 or answer.session_id == 0:
-            self.expired("the server reports that the session has expired")
+            if self._ending is None:
+                self.expired("the server reports that the session has expired")
             raise ConnectionBroken("the session has expired")
+        if self._ending is not None and answer.session_id == self._ending[0]:
+            self.phase = Phase.ENDING
+            self.out.append(request_frame(0, OpCode.CLOSE_SESSION))
+            return
+        late = now - self.last_confirmed - self.timeout_ms / 1000
+        is_late = late > 0 and self.last_confirmed > 0 and answer.session_id == self.id
+        self._warning = diagnosis.resumed_late(late) if is_late else ""
+        self._heard_at = now
         if answer.session_id != self.id:
             self._since_in_doubt = True
             had_session = self.id != 0
@@ -314,13 +307,19 @@ class Session:
         self._since_in_doubt = False
         since = self._since or 0
         self._register_watches(since)
-        self._set_state(State.READ_ONLY if self.read_only_now else State.CONNECTED, "")
+        self._set_state(State.READ_ONLY if self.read_only_now else State.CONNECTED, self._warning)
         self.watches.resync(since)
         self.flush(now)
 
-    def lost(self, reason: str, now: float) -> None:
-        """Record that the connection is lost: idempotent calls wait for the next one, other sent calls fail."""
+    def lost(self, reason: str, now: float, *, by_server: bool = False) -> None:
+        """Record that the connection is lost: idempotent calls wait for the next one, other sent calls fail.
+
+        If *by_server*, the server has closed it, and was alive until now.
+        """
         was, self.phase = self.phase, Phase.OFF
+        if was is Phase.READY:
+            self._heard_at = now if by_server else self.received_at
+            self.tried = False
         self.out.clear()
         self.read_only_now = False
         self._credentials.start()
@@ -337,6 +336,12 @@ class Session:
         self.waiting.extendleft(reversed(unanswered))
         if was is Phase.READY and self.state in (State.CONNECTED, State.READ_ONLY):
             self._set_state(State.SUSPENDED, reason)
+
+    def give_up(self) -> None:
+        """End the session, because no server was heard from within its timeout. The next connection closes it."""
+        former = (self.id, self.password) if self._resumable_elsewhere else None
+        self.expired("no server was reached within the session timeout")
+        self._former = former
 
     def expired(self, reason: str) -> None:
         """Record the end of the session: its calls fail, and later calls belong to the next session."""
@@ -397,13 +402,19 @@ class Session:
             moments = [self.sent_at + third, self.received_at + 2 * third]
         else:
             moments = [*(call.deadline for call in self.waiting), *self._credentials.deadlines()]
+            if self.id and self.tried and self.terminal_error is None:
+                moments.append(self.given_up_at())
         return min(moments, default=None)
 
+    def given_up_at(self) -> float:
+        """Return the time when the client gives the session up, unless a server answers before."""
+        return self._heard_at + (self.timeout_ms / 1000 if self._resumable_elsewhere else 0.0)
+
     def tick(self, now: float) -> None:
-        """Send a ping if it is due, or fail calls whose deadline has passed.
+        """Send a ping if it is due, or fail calls whose deadline has passed, and give up a session without a server.
 
         Raises:
-            ConnectionBroken: No complete message was received for two thirds of the session timeout.
+            ConnectionBroken: The server was silent for two thirds of the session timeout, or the session was given up.
         """
         third = self.timeout_ms / 3000
         if self.phase is Phase.READY:
@@ -423,10 +434,9 @@ class Session:
                     why = f"no connection in time; the request was not applied{last}"
                     fail(call, connection_loss(call.path, why, maybe=False))
             self._credentials.fail_overdue(now)
-
-    def overdue(self, now: float) -> bool:
-        """Return whether the server may have expired the session by now, as far as the client knows."""
-        return self.id != 0 and now >= self.last_confirmed + self.timeout_ms / 1000
+            if self.id and self.tried and self.terminal_error is None and now >= self.given_up_at():
+                self.give_up()
+                raise ConnectionBroken("the session was given up")
 
     # --- replies ---
 

@@ -27,8 +27,8 @@ class State(Enum):
     SUSPENDED = "suspended"
     """The connection is lost. Whether the session still exists is unknown until the client has reconnected."""
     LOST = "lost"
-    """A server reported that the session has expired, or an attempt to connect failed after the session timeout. The
-    client continues with a new session."""
+    """A server reported that the session has expired, or no server was heard from for the session timeout. The client
+    continues with a new session."""
     CLOSED = "closed"
     """The client was closed, or its credentials were rejected. It cannot be used any more."""
 

@@ -12,7 +12,8 @@ import pytest
 from support.simulation import client_of, simulate, with_client
 
 from zoolet.client import Backoff, Client, ConnectionLossError, State
-from zoolet.client.wire.session import Phase, Session
+from zoolet.client.wire.phases import Phase
+from zoolet.client.wire.session import Session
 from zoolet.testing import Server, Simulation
 
 DEFECT: Final = "TypeError: a defect"

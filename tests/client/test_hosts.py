@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zoolet.client.wire.hosts import Address, Hosts
+from zoolet.client.wire.hosts import Address, Endpoint, Hosts, one_round
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,31 @@ def test_addresses_are_shown_as_they_are_written() -> None:
     assert [str(one) for one in Hosts.parse("a,[::1]:5").addresses] == ["a:2181", "[::1]:5"]
 
 
-def test_host_order_is_drawn_once() -> None:
-    hosts = Hosts.parse("a,b,c,d,e")
-    turn = hosts.in_turn(Random(1))
-
-    first, second = ([next(turn) for _ in range(5)] for _ in range(2))
-
-    assert first == second
-    assert sorted(first) == list(hosts.addresses)
+FIVE = tuple(Endpoint(address, "") for address in Hosts.parse("a,b,c,d,e").addresses)
 
 
-def test_clients_start_with_different_hosts() -> None:
-    hosts = Hosts.parse("a,b,c,d,e")
+def test_round_tries_each_server_once() -> None:
+    assert sorted(one_round([*FIVE, FIVE[0]], Random(1), None)) == list(FIVE)
 
-    assert {next(hosts.in_turn(Random(seed))).host for seed in range(50)} == set("abcde")
+
+def test_clients_start_with_different_servers() -> None:
+    assert {one_round(FIVE, Random(seed), None)[0] for seed in range(50)} == set(FIVE)
+
+
+def test_round_does_not_start_with_last_server() -> None:
+    assert FIVE[2] not in {one_round(FIVE, Random(seed), FIVE[2])[0] for seed in range(50)}
+
+
+@pytest.mark.parametrize(
+    ("host", "is_name"),
+    [("zk.example", True), ("localhost", True), ("127.0.0.1", False), ("[::1]", False), ("[fe80::1%eth0]", False)],
+)
+def test_only_names_are_looked_up(host: str, is_name: bool) -> None:
+    assert Hosts.parse(host).addresses[0].is_name is is_name
+
+
+def test_server_of_name_is_shown_with_its_address() -> None:
+    (address,) = Hosts.parse("zk.example:7").addresses
+
+    assert str(Endpoint(address, "10.0.0.1")) == "zk.example:7 (10.0.0.1)"
+    assert [str(endpoint) for endpoint in FIVE[:1]] == ["a:2181"]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from typing import Any
+import contextlib
+from random import Random
 
 import pytest
 import uvloop
 from support.apache import free_port
-from support.simulation import Connect, with_client
+from support.simulation import Connect, simulate, with_client
 from support.states import until
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, State
-from zoolet.testing import Server
+from zoolet.testing import Server, Simulation
 
 # --- which server ---
 
@@ -39,28 +39,6 @@ async def test_next_server_takes_over_with_new_session(connect: Connect) -> None
         await until(states, State.CONNECTED)
 
         assert list(other.sessions()) == [zk.session_id]
-        await zk.aclose()
-
-
-async def test_names_are_resolved_at_every_attempt(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Server() as first, Server() as second:
-        loop, here, asked = asyncio.get_running_loop(), [first], []
-
-        async def resolve(host: str, port: int, **options: Any) -> list[Any]:
-            asked.append(host)
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", here[0].port))]
-
-        monkeypatch.setattr(loop, "getaddrinfo", resolve)
-        zk = await connect("zk.example:2181")
-        states = zk.states()
-        here[0] = second
-        first.refuse_connections()
-        first.drop(zk)
-        await until(states, State.LOST)
-        await until(states, State.CONNECTED)
-
-        assert set(asked) == {"zk.example"}
-        assert list(second.sessions()) == [zk.session_id]
         await zk.aclose()
 
 
@@ -90,6 +68,81 @@ def test_backoff_with_last_try_keeps_client_connecting() -> None:
             await zk.wait_for(State.CONNECTED)
 
     with_client(main, backoff=Backoff(first=0.001, longest=0.001, tries=2))
+
+
+# --- when ---
+
+
+def away(seconds: float, clients: int, addresses: int = 1) -> tuple[int, list[float]]:
+    """Refuse and drop all clients of a server for some time.
+
+    Returns:
+        The number of lost sessions, and the seconds until each client is back, in order.
+    """
+
+    async def main(sim: Simulation, server: Server) -> tuple[int, list[float]]:
+        async with contextlib.AsyncExitStack() as stack:
+            # In a simulation each address of this machine is the same server.
+            hosts = ",".join(f"127.0.0.{number}:{server.port}" for number in range(1, addresses + 1))
+            zks = [await stack.enter_async_context(Client(hosts, rng=Random(seed))) for seed in range(clients)]
+            await asyncio.sleep(1.5)  # each connection is stable
+            await asyncio.gather(*[zk.exists("/") for zk in zks])
+            before = [zk.session_id for zk in zks]
+
+            async def back(zk: Client) -> float:
+                await zk.wait_for(State.SUSPENDED)
+                await zk.wait_for(State.CONNECTED)
+                return asyncio.get_running_loop().time()
+
+            backs = [asyncio.create_task(back(zk)) for zk in zks]
+            await asyncio.sleep(0)
+            if seconds:
+                server.refuse_connections()
+            server.drop("all")
+            await asyncio.sleep(seconds)
+            server.accept_connections()
+            began = asyncio.get_running_loop().time()
+            times = [time - began for time in await asyncio.gather(*backs)]
+            return sum(zk.session_id != one for zk, one in zip(zks, before, strict=True)), sorted(times)
+
+    result: tuple[int, list[float]] = simulate(main)
+    return result
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(3, 0), (5, 0), (7, 0), (8.5, 2)])
+def test_session_is_kept_while_there_is_time(seconds: float, most: int) -> None:
+    lost, times = away(seconds, 40)
+
+    assert lost <= most
+    assert times[-1] <= 3.0
+
+
+def test_clients_of_absent_server_come_back_one_by_one() -> None:
+    _, times = away(5.0, 200)
+
+    assert max(sum(begin <= time < begin + 0.1 for time in times) for begin in times) < 50
+
+
+def test_clients_of_lost_server_move_to_others_one_by_one() -> None:
+    _, times = away(0, 200, addresses=3)
+
+    assert max(sum(begin <= time < begin + 0.1 for time in times) for begin in times) < 50
+    assert times[-1] < 1.1
+
+
+def test_new_session_follows_expired_one_without_delay() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.refuse_connections()
+        server.drop(zk)
+        await asyncio.sleep(9)
+        server.expire(zk)
+        server.accept_connections()
+        await zk.wait_for(State.LOST)
+
+        async with asyncio.timeout(0.05):
+            await zk.wait_for(State.CONNECTED)
+
+    with_client(main, backoff=Backoff(first=1.0))
 
 
 # --- forks, and loops ---

@@ -6,7 +6,7 @@ import pytest
 from support.client_session import Asked, SessionDriver
 
 from zoolet.client import ConnectionLossError, NoNodeError
-from zoolet.client.wire.session import ConnectionBroken
+from zoolet.client.wire.phases import ConnectionBroken
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ from support.client_session import Asked, SessionDriver, event
 from support.registrations import watch
 
 from zoolet.client import AuthFailedError, ClosedError, Event, EventType, SessionExpiredError, State
-from zoolet.client.wire.session import ConnectionBroken, Phase
+from zoolet.client.wire.phases import ConnectionBroken, Phase
 from zoolet.client.wire.watches import Kind
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
@@ -49,6 +49,103 @@ def test_expired_session_fails_calls_and_restarts() -> None:
     assert isinstance(call.outcome, SessionExpiredError)
     assert again.session_id == 0
     assert driver.states == [State.CONNECTED, State.SUSPENDED, State.LOST, State.CONNECTED]
+
+
+def lose(driver: SessionDriver) -> None:
+    """Lose the connection, and let the session timeout pass."""
+    driver.session.lost("x", 3.0)
+    driver.session.tried = True
+    assert driver.session.next_due() == 10.0
+    driver.session.tick(9.9)
+    assert driver.states[-1] is State.SUSPENDED
+    with pytest.raises(ConnectionBroken, match="given up"):
+        driver.session.tick(10.0)
+
+
+def test_session_without_server_is_given_up_after_timeout() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    call = Asked()
+    driver.session.lost("x", 3.0)
+    driver.session.tried = True
+    driver.session.submit(call)
+
+    with pytest.raises(ConnectionBroken, match="given up"):
+        driver.session.tick(10.0)
+
+    assert isinstance(call.outcome, SessionExpiredError)
+    assert driver.states == [State.CONNECTED, State.SUSPENDED, State.LOST]
+
+
+def test_session_is_not_given_up_before_an_attempt_fails() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    driver.session.lost("x", 3.0)
+
+    driver.session.tick(100.0)
+
+    assert driver.session.next_due() is None
+    assert driver.states[-1] is State.SUSPENDED
+
+
+def test_close_by_server_shows_that_it_was_alive() -> None:
+    driver = SessionDriver()
+    driver.shake()
+
+    driver.session.lost("x", 3.0, by_server=True)
+
+    assert driver.session.given_up_at() == 13.0
+
+
+def test_session_given_up_is_closed_once_before_new_one() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    lose(driver)
+
+    former = driver.shake(11.0)
+    assert driver.heads() == [(0, OpCode.CLOSE_SESSION)]
+    with pytest.raises(ConnectionBroken, match="the former session is closed"):
+        driver.reply(0)
+    driver.session.lost("x", 11.0)
+    new = driver.shake(11.0, session_id=10)
+
+    assert (former.session_id, former.password, new.session_id) == (9, b"p" * 16, 0)
+    assert driver.states[-2:] == [State.LOST, State.CONNECTED]
+
+
+def test_end_of_former_session_is_requested_only_once() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    lose(driver)
+    driver.session.start(11.0)
+    driver.sent()
+    driver.session.lost("no answer", 12.0)
+
+    assert not driver.session.has_session
+    assert driver.shake(13.0, session_id=10).session_id == 0
+
+
+def test_new_session_of_read_only_server_is_accepted_for_former() -> None:
+    driver = SessionDriver(read_only=True)
+    driver.shake()
+    lose(driver)
+
+    driver.shake(11.0, session_id=10, read_only=True)
+
+    assert driver.states[-1] is State.READ_ONLY
+
+
+def test_closed_client_gives_nothing_up() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    driver.session.close("over")
+    driver.session.lost("x", 3.0)
+    driver.session.tried = True
+
+    driver.session.tick(100.0)
+
+    assert driver.session.next_due() is None
+    assert driver.states[-1] is State.CLOSED
 
 
 def test_read_only_session_is_not_resumed_elsewhere() -> None:

@@ -22,8 +22,9 @@ from typing import Any, Final
 
 from fuzz import engines, frames
 
+from zoolet.client.wire.phases import ConnectionBroken, Phase
 from zoolet.client.wire.resync import SubtreeResync
-from zoolet.client.wire.session import ConnectionBroken, Phase, Session
+from zoolet.client.wire.session import Session
 from zoolet.client.wire.watches import Kind, Registration
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -196,8 +197,8 @@ class Shell:
     def _lost(self, reason: str) -> None:
         self.connection.connection_lost()
         self.session.lost(reason, self.now)
-        if self.session.overdue(self.now):
-            self.session.expired("nobody could be reached")
+        if self.session.id and self.now >= self.session.given_up_at():
+            self.session.give_up()
         if self.session.terminal_error is not None or self.rng.random() < 0.02:
             self.session.close("over")
             engines.fail_unless(not self.session.inflight and not self.session.waiting, "a closed session has calls")

@@ -31,7 +31,8 @@ with atheris.instrument_imports(include=["zoolet", "h11"]):
     from zoolet.cli.shell import flags, words
     from zoolet.cli.transfer import files as dumps
     from zoolet.client.blocking import Client
-    from zoolet.client.wire.session import ConnectionBroken, Session
+    from zoolet.client.wire.phases import ConnectionBroken
+    from zoolet.client.wire.session import Session
     from zoolet.protocol.errors import ZooKeeperError
     from zoolet.server.admin.http import HttpError, check_browser, shows_token
     from zoolet.server.config import ConfigError

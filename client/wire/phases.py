@@ -1,0 +1,45 @@
+"""The phases of a client's connection, and transitions::
+
+    OFF --start--> HANDSHAKE --> SASL --> AUTH --> PROBE --> READY
+     ^                |            |        |        |         |
+     +----------------+--- lost ---+--------+--------+---------+
+     ^                |
+     +-----lost--- ENDING
+
+SASL is skipped without a login. PROBE is skipped unless a new session has watches of an earlier one: the reply to a
+ping then shows whether the zxids of the server started over, as after a restart without data. ENDING closes a session
+that the client has given up.
+
+Two deadlines follow from the session timeout. A lease is lost when the timeout has passed since ``last_confirmed``:
+a server may have expired the session. The client gives the session up when the timeout has passed since it
+last heard from a server, which is up to a third of the timeout later. In between, it resumes the session if the server
+still knows it, because a restarted server gives all its sessions their whole timeout again. For the same reason, the
+server may still know a session that the client has given up. So before it opens a new session, the client resumes the
+former one and closes it, which deletes its ephemeral nodes. It tries this once.
+
+No session is given up before an attempt to connect has failed: if a debugger has stopped this process, for example, a
+server in the same process was stopped too.
+
+A ping is sent after a third of the session timeout without a request. After two thirds without a reply the connection
+is closed: the last third is for finding another server before the session expires.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ConnectionBroken(Exception):
+    """The server violated the protocol or is silent, so the connection must be closed. The message is the reason."""
+
+
+class Phase(Enum):
+    """The phases of a connection."""
+
+    OFF = 0
+    HANDSHAKE = 1
+    SASL = 2
+    AUTH = 3
+    PROBE = 4
+    READY = 5
+    ENDING = 6

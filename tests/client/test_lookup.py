@@ -1,0 +1,198 @@
+"""Host names: each of their IP addresses is a server, and a slow resolver delays nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from support.simulation import Connect
+from support.states import until
+from support.tls_clients import trusting
+from support.waiting import DEADLINE_S, PROMPT_S
+
+from zoolet.client import Backoff, Client, ConnectionLossError, State
+from zoolet.testing import Server
+
+ONE, TWO = "127.0.0.1", "127.0.0.2"
+"""Two addresses of this machine. Linux accepts connections to all addresses that start with 127."""
+Resolve = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Resolve], list[str]]]:
+    """A function that replaces the resolver of the system, and returns the list of the names that it is given."""
+    real = socket.getaddrinfo
+
+    def install(resolve: Resolve) -> list[str]:
+        asked: list[str] = []
+
+        def getaddrinfo(host: Any, port: Any, *args: Any, **options: Any) -> list[Any]:
+            if host in (ONE, TWO):
+                return list(real(host, port, *args, **options))
+            asked.append(host)
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in resolve(host)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        return asked
+
+    return install
+
+
+@pytest.fixture
+def never() -> Iterator[Resolve]:
+    """A resolver that answers only when the test is over."""
+    over = threading.Event()
+
+    def resolve(host: str) -> list[str]:
+        over.wait(DEADLINE_S)
+        return []
+
+    yield resolve
+    over.set()
+
+
+# --- servers that fail in different ways ---
+
+
+@asynccontextmanager
+async def _closed(port: int) -> AsyncIterator[None]:
+    yield
+
+
+@asynccontextmanager
+async def _deaf(port: int) -> AsyncIterator[None]:
+    with socket.create_server((TWO, port)):
+        yield
+
+
+@asynccontextmanager
+async def _closing(port: int) -> AsyncIterator[None]:
+    async with await asyncio.start_server(lambda reader, writer: writer.close(), TWO, port):
+        yield
+
+
+@pytest.mark.parametrize("broken", [_closed, _deaf, _closing])
+async def test_other_address_of_name_is_tried(broken: Any, resolver: Any, connect: Connect) -> None:
+    resolver(lambda host: [TWO, ONE])
+    async with Server() as server, broken(server.port):
+        clients = [Client(f"zk.example:{server.port}", 2.0) for _ in range(4)]
+        async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as starting:
+            for client in clients:
+                starting.create_task(client.start())
+
+        assert len(server.sessions()) == 4
+        for client in clients:
+            await client.aclose()
+
+
+async def test_clients_use_all_addresses_of_name(resolver: Any) -> None:
+    resolver(lambda host: [ONE, TWO])
+    async with Server(host=ONE) as one, Server(host=TWO, port=one.port) as two:
+        clients = [Client(f"zk.example:{one.port}") for _ in range(16)]
+        for client in clients:
+            await client.start()
+
+        assert len(one.sessions()) + len(two.sessions()) == 16
+        assert one.sessions()
+        assert two.sessions()
+        for client in clients:
+            await client.aclose()
+
+
+async def test_name_is_looked_up_for_each_round(resolver: Any, connect: Connect) -> None:
+    async with Server(host=ONE) as first, Server(host=TWO, port=first.port) as second:
+        here = [ONE]
+        asked = resolver(lambda host: list(here))
+        zk = await connect(f"zk.example:{first.port}", backoff=Backoff(first=0.001, longest=0.01), timeout=1.0)
+        here[0] = TWO
+        first.refuse_connections()
+        states = zk.states()
+        first.drop(zk)
+        await until(states, State.LOST)
+        await until(states, State.CONNECTED)
+
+        assert set(asked) == {"zk.example"}
+        assert list(second.sessions()) == [zk.session_id]
+        await zk.aclose()
+
+
+# --- slow resolvers ---
+
+
+async def test_name_without_answer_does_not_delay_other_server(resolver: Any, never: Resolve) -> None:
+    asked = resolver(never)
+    async with Server() as server, asyncio.timeout(PROMPT_S), Client(f"zk.example:1,{server.hosts}"):
+        assert asked == ["zk.example"]
+
+
+async def test_name_without_answer_is_named_in_error(resolver: Any, never: Resolve) -> None:
+    resolver(never)
+
+    with pytest.raises(ConnectionLossError, match=r"zk\.example:2181: the host name was not resolved within"):
+        await Client("zk.example", 0.3).start()
+
+
+async def test_name_is_not_looked_up_twice_at_a_time(resolver: Any, never: Resolve) -> None:
+    asked = resolver(never)
+
+    with pytest.raises(ConnectionLossError):
+        await Client("zk.example", 0.3, backoff=Backoff(first=0.001, longest=0.001)).start()
+
+    assert asked == ["zk.example"]
+
+
+async def test_addresses_of_former_answer_are_kept(resolver: Any, never: Resolve, connect: Connect) -> None:
+    async with Server() as server:
+        answers: list[Resolve] = [lambda host: [ONE]]
+        resolver(lambda host: answers[0](host))
+        zk = await connect(f"zk.example:{server.port}")
+        states = zk.states()
+        answers[0] = never
+
+        server.drop(zk)
+
+        await until(states, State.SUSPENDED)
+        await until(states, State.CONNECTED)
+        await zk.aclose()
+
+
+def test_loop_ends_during_look_up(resolver: Any, never: Resolve) -> None:
+    resolver(never)
+
+    async def main() -> None:
+        client = Client("zk.example")
+        await client.start(wait=False)
+        await asyncio.sleep(0)
+        await client.aclose()
+
+    asyncio.run(main())
+
+    assert any(thread.name == "zoolet-lookup" for thread in threading.enumerate())
+
+
+async def test_unknown_name_is_named_in_error(resolver: Any) -> None:
+    def resolve(host: str) -> list[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    resolver(resolve)
+
+    with pytest.raises(ConnectionLossError, match=r"zk\.example:2181: Name or service not known"):
+        await Client("zk.example", 0.2).start()
+
+
+# --- TLS ---
+
+
+async def test_certificate_is_checked_against_name(resolver: Any) -> None:
+    resolver(lambda host: [ONE])
+    async with Server(tls=True) as server:
+        port = server.hosts.rpartition(":")[2]
+        async with Client(f"localhost.:{port}", tls=trusting(server.tls_ca)) as zk:
+            assert zk.state is State.CONNECTED
+        with pytest.raises(ConnectionLossError, match="certificate"):
+            await Client(f"zk.example:{port}", 1.0, tls=trusting(server.tls_ca)).start()
