@@ -16,6 +16,7 @@ class OneShotEvent:
 
     def __init__(self) -> None:
         self._happened = False
+        self._noticed = False  # whether the program has seen that it happened
         self._event: asyncio.Event | None = None  # created by the first wait, because most events are never awaited
         self.reason = ""
 
@@ -31,10 +32,11 @@ class OneShotEvent:
         return f"<{type(self).__name__} {'set: ' + self.reason if self._happened else 'not set'}>"
 
     def __bool__(self) -> bool:
-        return self._happened
+        return self.is_set()
 
     def is_set(self) -> bool:
         """Return whether the event has happened."""
+        self._noticed = self._happened
         return self._happened
 
     async def wait(self) -> str:
@@ -42,6 +44,7 @@ class OneShotEvent:
         if not self._happened:
             self._event = self._event or asyncio.Event()
             await self._event.wait()
+        self._noticed = True
         return self.reason
 
     def __await__(self) -> Generator[Any, None, str]:

@@ -13,6 +13,8 @@ Three detectors run while a lease is held, and call :meth:`Lease._mark_lost`: th
 (:meth:`Lease.on_state`), a timer for the deadline (``_check_deadline``), and a task for each node (``_monitor``).
 SUSPENDED alone changes nothing: the session may still exist, until the deadline.
 
+A lost lease deletes its nodes, unless they ended with the session: the session may live on, and would keep them.
+
 The invariant: while a lease counts as held, no server can have expired its session, if clocks run at the same rate on
 both machines. This holds because the time is counted from before the server can have received anything, and keeps
 counting while the machine is suspended. A server in read-only mode confirms nothing. A process that is stopped
@@ -103,7 +105,8 @@ class Lease:
 
     Keep a reference to the lease while it is held: nothing else refers to it. Dropping a held lease causes a
     ResourceWarning and a warning in the log, because nothing can release it any more or learn of its loss. It then
-    stays held until the session ends.
+    stays held until the session ends. Dropping a lost lease causes the same warnings, because its holder may not have
+    noticed the loss, unless it was released, raised LockLostError, or ``lost`` was read.
     """
 
     _outlives_sessions = False
@@ -143,6 +146,7 @@ class Lease:
         self._session_id = core.session.id
         self.nodes: list[tuple[str, int]] = [(path, czxid), *more_nodes]
         self._released = False
+        self._deletions: list[asyncio.Future[None]] | None = None  # the lost lease's own; None before
         self._revocable = revocable
         self._exchanging = False
         self._monitors: list[asyncio.Task[Any]] = []
@@ -150,22 +154,24 @@ class Lease:
         # Start with one timer: most leases are released before it fires.
         left = self._time_left()
         first = 0.0 if revocable else GUARD_AFTER if left > GUARD_AFTER else left
-        assert core.loop is not None
-        self._timer = core.loop.call_later(first, _start_monitors, ref_to(self))
+        self._timer = self._loop().call_later(first, _start_monitors, ref_to(self))
         core.add_listener(self)
         if left <= 0:  # this process was suspended when it acquired the lease
             self._mark_lost(self._expired)
 
     def __repr__(self) -> str:
-        state = "lost" if self.lost.is_set() else "released" if self._released else "held"
+        state = "lost" if self.lost._happened else "released" if self._released else "held"
         return f"<{type(self).__name__} {self.path} token {self.token} {state}>"
 
     def __del__(self) -> None:
-        if not self._released and not self.lost.is_set():
-            message = (
-                f"{self!r} was dropped while held, and stays held until {self._ends}; "
-                "keep a reference and call release(), or use a with block"
-            )
+        if not self._released and not self.lost._noticed:
+            advice = "keep a reference and call release(), or use a with block"
+            message = f"{self!r} was dropped while held, and stays held until {self._ends}; {advice}"
+            if self.lost._happened:
+                why = f"it was lost before ({self.lost.reason}), which the program may not have noticed"
+                message = (
+                    f"{self!r} was dropped without release(), and {why}; call raise_if_lost(), or use a with block"
+                )
             _log.warning("%s", message)
             warnings.warn(message, ResourceWarning, source=self, stacklevel=1)
 
@@ -185,18 +191,28 @@ class Lease:
         Raises:
             LockLostError: The lease was lost or released, or may have been lost.
         """
-        if not self.lost.is_set() and not self._released and self._time_left() <= 0:
+        if not self.lost._happened and not self._released and self._time_left() <= 0:
             self._mark_lost(self._expired)
-        if self.lost.is_set() or self._released:
-            raise LockLostError(self.path, self.lost.reason or "already released")
+        if self.lost._happened or self._released:
+            raise self._lost_error(self.lost.reason or "already released")
+
+    def _lost_error(self, reason: str) -> LockLostError:
+        """Return the error for the holder, and record that the holder knows of the loss."""
+        self.lost._noticed = True
+        return LockLostError(self.path, reason)
 
     def valid_for(self) -> float:
         """Return how many seconds the lease is certainly still held if the server sends nothing more."""
-        return 0.0 if self.lost.is_set() or self._released or self._session_over() else self._time_left()
+        return 0.0 if self.lost._happened or self._released or self._session_over() else self._time_left()
 
     def _time_left(self) -> float:
         """Return how many seconds remain until a server can end the lease."""
         return self._client._core.valid_for()
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        loop = self._client._core.loop
+        assert loop is not None
+        return loop
 
     def _session_over(self) -> bool:
         return not self._outlives_sessions and self._client._core.session.id != self._session_id
@@ -211,7 +227,7 @@ class Lease:
 
         def proof_missing() -> LockLostError:
             self._mark_lost(NODE_GONE)
-            return LockLostError(self.path, f"{NODE_GONE}; nothing was applied")
+            return self._lost_error(f"{NODE_GONE}; nothing was applied")
 
         return self._client.transaction(guards=self.proof_nodes(), guard_failed=proof_missing)
 
@@ -226,17 +242,25 @@ class Lease:
         if state is State.LOST and not self._outlives_sessions:
             self._mark_lost("the session ended")
         elif state is State.CLOSED:
+            self.lost._noticed = True
             self._mark_lost(self._closed)
 
     def _mark_lost(self, reason: str) -> None:
         """Record that the lease is lost, unless it was released or lost before."""
-        if self._released or self.lost.is_set():
+        if self._released or self.lost._happened:
             return
         self.lost.set(reason)
         _log.warning("lost the lock %s: %s", self.path, reason)
         self._stop_monitors()
+        if self._client._core.terminal_error is None and not (loop := self._loop()).is_closed():
+            loop.call_soon(self._give_up)  # later, because the constructor may not have completed the lease yet
         if self._block is not None:
             self._block.cancel(f"lost the lock {self.path}: {reason}")
+
+    def _give_up(self) -> None:
+        """Delete the nodes of the lost lease, unless they ended with the session."""
+        if self._deletions is None and self._client._core.terminal_error is None:
+            self._deletions = [] if self._session_over() else self._delete_nodes()
 
     def _mark_gone(self) -> None:
         """Record that the node of the lease no longer exists."""
@@ -257,9 +281,9 @@ class Lease:
         """
         if not self._cancels_block or self._block is not None:
             return False
-        if self.lost.is_set():
+        if self.lost._happened:
             self.release_nowait()
-            raise LockLostError(self.path, self.lost.reason)
+            raise self._lost_error(self.lost.reason)
         self._block = CancelledBlock(task)
         return True
 
@@ -272,7 +296,7 @@ class Lease:
         lease = self if self._successor is None else self._current()
         block, lease._block = lease._block, None
         if block is not None and block.uncancelled(kind):
-            raise LockLostError(lease.path, lease.lost.reason) from error
+            raise lease._lost_error(lease.lost.reason) from error
 
     def _check_deadline(self) -> None:
         """Check whether the lease may be lost, and schedule the next check."""
@@ -287,7 +311,7 @@ class Lease:
     def _start_monitors(self) -> None:
         """Start to watch the deadline and the nodes."""
         self._check_deadline()
-        if not self._released and not self.lost.is_set() and not self._exchanging:
+        if not self._released and not self.lost._happened and not self._exchanging:
             lease = ref_to(self)
             self._monitors = [
                 self._client._core.spawn(
@@ -321,14 +345,19 @@ class Lease:
             self.depth -= 1
             return []
         self._mark_released()
-        client = self._client
-        core = client._core
-        session = core.session
-        if session.terminal_error is not None:
+        if self._client._core.terminal_error is not None:
             return []  # the client is closed, or the parent of this forked child still holds the lease
-        if session.id != self._session_id and self.lost.is_set() and self._session_over():
-            return []  # the node ended with the session
-        # All requests are sent before the return, because the process may exit right after the block.
+        if self.lost._happened:
+            self._give_up()
+            return self._deletions or []
+        return self._delete_nodes()
+
+    def _delete_nodes(self) -> list[asyncio.Future[None]]:
+        """Delete all nodes, and return the requests.
+
+        They are sent before the return, because the process may exit right after the block.
+        """
+        client = self._client
         call = self._delete()
         call.add_done_callback(partial(self._on_deleted, self._delete_guaranteed))
         calls = [call]
@@ -336,7 +365,7 @@ class Lease:
             call = client._delete_own(path)
             call.add_done_callback(partial(self._on_deleted, partial(delete_guaranteed, client, path)))
             calls.append(call)
-        core.flush()
+        client._core.flush()
         return calls
 
     def _on_deleted(self, repeat_delete: Callable[[], Coroutine[Any, Any, None]], call: asyncio.Future[None]) -> None:

@@ -103,7 +103,7 @@ class LockBase(Generic[L]):
                 lease.raise_if_lost()
                 lease.depth += 1
                 return cast("L", lease)
-            if self.excludes(lease._held_as) and not lease.lost.is_set():
+            if self.excludes(lease._held_as) and not lease.lost._happened:
                 who = "task" if isinstance(owner, asyncio.Task) else "thread"
                 hint = "" if self.reentrant else " (use reentrant=True to allow this)"
                 raise DeadlockError(f"this {who} already holds {lease._held_as!r}; waiting for it would deadlock{hint}")

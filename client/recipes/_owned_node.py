@@ -36,7 +36,7 @@ class OwnedNode(Lease):
         self.proof_node = proof_node
 
     def _delete(self) -> asyncio.Future[None]:
-        if self.lost.is_set():
+        if self.lost._happened:
             return asyncio.ensure_future(self._delete_own())
         return asyncio.ensure_future(delete_both(self._client, self.path, self.proof_node, self.czxid))
 

@@ -94,7 +94,7 @@ class QueueEntry(Generic[V]):
         """Put the entry back for another consumer, after the delay of the queue's *retry*. After its last attempt, move
         it to the dead entries.
         """
-        if not self.lease.lost.is_set() and not self.lease.released:
+        if not self.lease.lost._happened and not self.lease.released:
             self.lease._begin_exchange()  # the deletion of the node must not count as a loss
             try:
                 await self._fail()

@@ -106,7 +106,7 @@ class DurableLease(Lease):
         self._renewing: asyncio.Task[Any] | None = None
         super().__init__(client, holder.proof_node(path), proof.czxid)
         self.path = path
-        if not self.lost.is_set():
+        if not self.lost._happened:
             self._renewing = client._core.spawn(_renew(weakref.ref(self), client, path, holder, clock))
 
     def _time_left(self) -> float:

@@ -59,6 +59,9 @@ class MultiLease(Lease):
         for follower in self._followers:
             follower.cancel()
         self._mark_released()
+        return self._delete_nodes()
+
+    def _delete_nodes(self) -> list[asyncio.Future[None]]:
         return [call for part in reversed(self.parts) for call in part.release_nowait()]
 
 

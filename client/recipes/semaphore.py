@@ -202,9 +202,9 @@ class Semaphore(LockBase[Lease]):
                     await first_event_or(turn.lost.wait(), *watches)
             except NoNodeError:
                 await self._create_parent(self._parent)
-            if turn.lost.is_set() and client.state is State.CLOSED:
+            if turn.lost._happened and client.state is State.CLOSED:
                 raise ClosedError(self._path)
-            if turn.lost.is_set():
+            if turn.lost._happened:
                 raise SessionExpiredError(self._path, f"the place in line was lost: {turn.lost.reason}")
 
     async def _create_lease(self, turn: Lease, count: int) -> Lease:

@@ -4,37 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from support.lock_kinds import KINDS
 from support.simulation import Connect, simulate_clients
 
 from zoolet.client import Client
-from zoolet.client.recipes import (
-    DurableLock,
-    Election,
-    Lock,
-    MultiLock,
-    NodeElection,
-    ReadWriteLock,
-    Semaphore,
-    TryLock,
-)
+from zoolet.client.recipes import Lock
 from zoolet.testing import Server, Simulation
-
-KINDS: dict[str, Callable[[Client], Any]] = {
-    "Lock": lambda zk: Lock(zk, "/l"),
-    "Lock of both": lambda zk: Lock(zk, "/l", naming="both"),
-    "MultiLock": lambda zk: MultiLock(zk, ["/k", "/l"]),
-    "ReadWriteLock": lambda zk: ReadWriteLock(zk, "/l").write(),
-    "Semaphore": lambda zk: Semaphore(zk, "/l"),
-    "Semaphore of Curator": lambda zk: Semaphore(zk, "/l", naming="curator"),
-    "TryLock": lambda zk: TryLock(zk, "/l"),
-    "DurableLock": lambda zk: DurableLock(zk, "/l", "me"),
-    "Election": lambda zk: Election(zk, "/l"),
-    "NodeElection": lambda zk: NodeElection(zk, "/l"),
-}
 
 
 @pytest.fixture(autouse=True)
