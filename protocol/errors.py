@@ -135,9 +135,11 @@ class ConnectionLossError(ZooKeeperError, code=ErrorCode.CONNECTION_LOSS):
 
     Attributes:
         maybe_applied: False if the request was certainly not sent.
+        refusals: Number of times that the server closed the connection, probably because of this request.
     """
 
     maybe_applied: bool = True
+    refusals: int = 0
 
 
 class MarshallingError(ZooKeeperError, code=ErrorCode.MARSHALLING_ERROR):

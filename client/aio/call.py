@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
@@ -57,13 +57,18 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
         val: BaseException | object = None,
         tb: TracebackType | None = None,
     ) -> Any:
-        """Raise an exception at the point where the coroutine waits."""
+        """Raise an exception at the point where the coroutine waits. Before its first step, this cancels the call."""
         if self._steps is None:
+            self._abandon()
             self._steps = self.__await__()
         return self._steps.throw(typ) if val is None else self._steps.throw(typ, val, tb)
 
     def close(self) -> None:
         """Cancel the call, if it is not done."""
+        self.cancel()
+
+    def _abandon(self) -> None:
+        """Cancel the call, because its caller was cancelled before it awaited the call."""
         self.cancel()
 
     def error(self) -> BaseException | None:
@@ -140,16 +145,37 @@ class CompoundCall(Call[T]):
         loop: The client's loop.
         steps: Coroutine that awaits the first request and makes the others.
         first: The first request, which was already submitted; None if there is none.
+        undo: Function that is called with the result if the caller is cancelled before it receives the result.
     """
 
-    __slots__ = ("_coroutine", "_first", "_task")
+    __slots__ = ("_coroutine", "_first", "_task", "_undo")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Coroutine[Any, Any, T], first: Call[Any] | None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        steps: Coroutine[Any, Any, T],
+        first: Call[Any] | None,
+        undo: Callable[[T], None] | None = None,
+    ) -> None:
         super().__init__(loop)
         self._coroutine = steps
         self._first = first
+        self._undo = undo
         self._task = loop.create_task(steps, name="zoolet-client-call")
         self._task.add_done_callback(self._complete)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        try:
+            return (yield from super().__await__())
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        if not self.done():
+            self.cancel()
+        elif self._undo is not None and not self.cancelled() and self.error() is None:
+            self._undo(self.result())
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the current request. The call is done only after its steps have cleaned up."""

@@ -91,7 +91,7 @@ class ClientCore:
         self.session.watches.forget = self.remove_watches
         self.session_timeout = session_timeout
         # 1000 or more are probably milliseconds, because servers grant at most 40 s by default.
-        self._seems_milliseconds = session_timeout if session_timeout >= 1000 else 0.0
+        self._seems_milliseconds = session_timeout >= 1000
         self._tls = tls
         self._backoff = backoff
         self._max_request = max_request
@@ -171,12 +171,11 @@ class ClientCore:
         bad = state in (State.SUSPENDED, State.LOST) or (state is State.CONNECTED and reason)
         level = logging.WARNING if bad else logging.INFO
         _log.log(level, "%r is %s%s", self, state.value, f": {reason}" if reason else "")
-        if state is State.CONNECTED and (granted := self.session.timeout_ms / 1000) <= self._seems_milliseconds / 10:
-            text = (
-                "timeout=%g is in seconds, but the server granted only %g s; if you meant milliseconds, use timeout=%g"
-            )
-            _log.warning(text, self.session_timeout, granted, self.session_timeout / 1000)
-            self._seems_milliseconds = 0.0
+        if state is State.CONNECTED and self._seems_milliseconds:
+            text = "timeout=%g is in seconds, and the server granted %g s; if you meant milliseconds, use timeout=%g"
+            granted, wanted = self.session.timeout_ms / 1000, self.session_timeout
+            _log.warning(text, wanted, granted, wanted / 1000)
+            self._seems_milliseconds = False
         for ref in list(self._listeners):
             try:
                 if (listener := ref()) is not None:
@@ -395,6 +394,17 @@ class ClientCore:
         if not is_ours:  # inlined, because a function call for each request would be slower
             self._check_loop()
         return self.connection, self.loop
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client was started and not closed."""
+        return self.loop is not None and self.terminal_error is None
+
+    def check_open(self) -> None:
+        """Raise the error of a client that was not started, is closed, or belongs to a different event loop."""
+        self.connected_loop()
+        if self.terminal_error is not None:
+            raise self.terminal_error.with_traceback(None)
 
     def _check_loop(self) -> None:
         try:

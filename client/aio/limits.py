@@ -5,9 +5,60 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...protocol.errors import ConnectionLossError
 from ..wire.arguments import checked_timeout
+from ..wire.states import State
+
+if TYPE_CHECKING:
+    from .operations import BaseClient
+
+
+class _OutageTimer:
+    """Ends a block when the client has been disconnected for some seconds."""
+
+    def __init__(self, block: asyncio.Timeout, seconds: float) -> None:
+        self._block = block
+        self._seconds = seconds
+
+    def on_state(self, state: State) -> None:
+        """Receive the client's state."""
+        if state in (State.CONNECTED, State.READ_ONLY):
+            self._block.reschedule(None)
+        elif self._block.when() is None:
+            self._block.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+
+@contextlib.asynccontextmanager
+async def limited_outage(client: BaseClient[Any], seconds: float) -> AsyncIterator[None]:
+    """Limit the time that a block may be disconnected.
+
+    Raises:
+        ConnectionLossError: The client was disconnected for *seconds*.
+    """
+    limit = asyncio.timeout(None)
+    timer = _OutageTimer(limit, seconds)
+    try:
+        async with limit:
+            client._core.add_listener(timer)
+            timer.on_state(client.state)
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise ConnectionLossError(None, f"no connection in time; {client._core.session.last_reason}") from None
+
+
+async def wait_for_cleanup(task: asyncio.Task[Any], seconds: float) -> None:
+    """Wait for a background task that cleans up after a block, but not long. If this is cancelled, it continues too.
+
+    Raises:
+        Exception: The task failed within *seconds*.
+    """
+    await asyncio.wait((task,), timeout=seconds)
+    if task.done() and not task.cancelled():  # a closing client cancels the task
+        task.result()
 
 
 class Limit(NamedTuple):

@@ -196,7 +196,7 @@ class BaseClient(View[V]):
                 create_parent=client.ensure_path if parents else None,
                 ephemeral=ephemeral,
             )
-            return self._compound(steps, first)
+            return self._compound(steps, first, partial(reliable.delete_in_background, client))
         return self._compound(compound.create_with_parents(client, path, attempt), first)
 
     def _creation(

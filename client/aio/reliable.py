@@ -40,13 +40,45 @@ T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
 PAUSE: Final = 0.05
 """Seconds between two attempts of a repeated request."""
+MAX_REFUSALS: Final = 3
+"""Number of attempts to make if the server answers each by closing the connection, for example because the request is
+larger than it accepts. Each attempt breaks the connection of all other calls.
+"""
+
+
+class Refusals:
+    """Counts the attempts of one request that the server has answered by closing the connection."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def check(self, error: Exception) -> None:
+        """Count an attempt that failed with *error*.
+
+        Raises:
+            ConnectionLossError: The attempt was the last of :data:`MAX_REFUSALS`; this raises *error*.
+        """
+        if isinstance(error, ConnectionLossError) and error.refusals:
+            self._count += error.refusals
+            error.refusals = self._count
+            if are_too_many(error):
+                raise error
+
+
+def are_too_many(error: ConnectionLossError) -> bool:
+    """Return whether the request must not be repeated, because the server closed the connection each time."""
+    return error.refusals >= MAX_REFUSALS
 
 
 # --- one request, even if replies are lost ---
 
 
 async def repeat(
-    do: Callable[[], Awaitable[T]], *, done: tuple[type[Exception], ...] = (), while_expired: bool = True
+    do: Callable[[], Awaitable[T]],
+    *,
+    done: tuple[type[Exception], ...] = (),
+    while_expired: bool = True,
+    of_many: bool = False,
 ) -> T | None:
     """Repeat a request until the server answers. Use this only for requests that may be applied twice.
 
@@ -54,14 +86,17 @@ async def repeat(
         do: Function that makes the request. It is called for each attempt.
         done: Error classes that mean that nothing is left to do; the result is then None.
         while_expired: Continue in the next session when the session ends.
+        of_many: Whether *do* makes many different requests: only the repetition of one request counts as such.
 
     Returns:
         The result of the request.
 
     Raises:
         ClosedError: The client was closed.
+        ConnectionLossError: The server closed the connection at each attempt.
         SessionExpiredError: The session ended, if *while_expired* is False.
     """
+    refusals = Refusals()
     while True:
         try:
             return await do()
@@ -70,6 +105,8 @@ async def repeat(
         except (ConnectionLossError, SessionExpiredError) as error:
             if isinstance(error, SessionExpiredError) and not while_expired:
                 raise
+            if isinstance(error, ConnectionLossError) and (not of_many or are_too_many(error)):
+                refusals.check(error)
             await asyncio.sleep(PAUSE)
 
 
@@ -137,7 +174,7 @@ async def until_gone(client: BaseClient[Any], delete: Callable[[], Awaitable[obj
 
 def delete_in_background(client: BaseClient[Any], path: str) -> None:
     """Start a guaranteed delete of a node in the background, unless the client is closed."""
-    if client.terminal_error is None:
+    if client._core.is_open:
         client._core.spawn(delete_guaranteed(client, path))
 
 
@@ -191,8 +228,8 @@ async def create_protected(
         The path of the node.
 
     Raises:
-        ConnectionLossError: The client was not connected in time. If the node may have been created
-            (``maybe_applied``), it is deleted later.
+        ConnectionLossError: The client was not connected in time, or the server closed the connection at each attempt.
+            If the node may have been created (``maybe_applied``), it is deleted later.
         SessionExpiredError: The session ended. An ephemeral node is deleted with it.
         NoNodeError: The parent does not exist, and *create_parent* is None.
 
@@ -202,6 +239,7 @@ async def create_protected(
     session_id = session.id
     sent = False
     lost: ConnectionLossError | None = None  # the error of the last attempt whose reply was lost
+    refusals = Refusals()
     try:
         while True:
             try:
@@ -216,6 +254,7 @@ async def create_protected(
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     sent = False
                     raise
+                refusals.check(error)
                 lost = error if isinstance(error, ConnectionLossError) else lost
                 try:
                     path = await find_protected(client, parent, protection_id)
@@ -227,7 +266,7 @@ async def create_protected(
                     raise SessionExpiredError(parent, "the session ended while the node was created") from None
     except BaseException as error:  # a cancellation also has to clean up
         gone = ephemeral and isinstance(error, SessionExpiredError | ClosedError)
-        if sent and not gone and client.terminal_error is None:
+        if sent and not gone and client._core.is_open:
             client._core.spawn(delete_protected(client, parent, protection_id))
         raise
 

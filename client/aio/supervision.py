@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from ...protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
 from ..wire.states import State, WatchOverflowError
+from .limits import limited_outage
 from .operations import BaseClient
-from .reliable import PAUSE, delays_after_refusal
+from .reliable import PAUSE, are_too_many, delays_after_refusal
 from .watcher import Watcher
 
 _log = logging.getLogger("zoolet.client")
@@ -52,6 +53,11 @@ class Follower:
         """Whether the follower was started, and not stopped since."""
         return self._task is not None and not self._stopped
 
+    def raise_if_ended(self) -> None:
+        """Raise the error that stopped the follower."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+
     def mark_ready(self) -> None:
         """Record that the followed data is complete."""
         self._ready.set()
@@ -75,8 +81,7 @@ class Follower:
         """
         seen = -1
         while True:
-            if self._error is not None:
-                raise self._error
+            self.raise_if_ended()
             if seen != self._count:
                 seen = self._count
                 yield
@@ -92,16 +97,20 @@ class Follower:
             on_failure: Function that is called with an error that stops the follower later.
 
         Raises:
+            ConnectionLossError: The client was not connected in time.
             ZooKeeperError: The first step failed while the client was connected.
             ClosedError: The client is closed.
         """
+        client = self._client
+        client._core.check_open()
         self._ready.clear()
         self._error, self._on_failure, self._stopped = None, on_failure, False
         self._task = task = self._client._core.spawn(self._run(), on_failure=self._fail)
         task.add_done_callback(self._ended)
         ready = asyncio.ensure_future(self._ready.wait())
         try:
-            await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
+            async with limited_outage(client, client._operation_timeout):
+                await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
             if not self._ready.is_set():
                 raise self._error or ClosedError(detail=_CLOSED)
         except BaseException:  # even after a cancellation, nothing may keep running in the background
@@ -137,7 +146,10 @@ class Follower:
                 await self._step()
             except ClosedError:
                 raise
-            except (ConnectionLossError, SessionExpiredError, WatchOverflowError):
+            except (ConnectionLossError, SessionExpiredError, WatchOverflowError) as error:
+                if isinstance(error, ConnectionLossError) and are_too_many(error):
+                    self._fail(error)
+                    return
                 await asyncio.sleep(PAUSE)
             except ZooKeeperError as error:
                 if self._client.terminal_error is not None:  # for example, the server rejected the credentials

@@ -7,7 +7,7 @@ too long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from ...protocol.acl import ACL, AclList
@@ -198,8 +198,10 @@ class View(Generic[V]):
     def _call(self, op: int, body: bytes, decode: operations.Decode[T], path: str | None = None) -> RequestCall[T]:
         return self._core.call(op, body, decode, path, self._operation_timeout, None, self._of_recipe)
 
-    def _compound(self, steps: Coroutine[Any, Any, T], first: Call[Any] | None) -> Call[T]:
-        return CompoundCall(asyncio.get_running_loop(), steps, first)
+    def _compound(
+        self, steps: Coroutine[Any, Any, T], first: Call[Any] | None, undo: Callable[[T], None] | None = None
+    ) -> Call[T]:
+        return CompoundCall(asyncio.get_running_loop(), steps, first, undo)
 
     def call(self, operation: str | int, request: Record) -> Call[Any]:
         """Send any request of the table of operations. Its paths are used unchanged, without the chroot.

@@ -327,6 +327,9 @@ class Watcher(Generic[C]):
             raise StopAsyncIteration
         if self._registration.kind in ONE_SHOT and self._phase is Phase.ACTIVE:
             self._phase = Phase.FIRED
+        return self._shown(event)
+
+    def _shown(self, event: Event) -> Event:
         path = self._core.strip_chroot(event.path)
         return event if path == event.path else Event(event.type, path, event.zxid)
 
@@ -335,6 +338,10 @@ class Watcher(Generic[C]):
             return self._registration.pop()
         except WatchOverflowError as error:
             raise WatchOverflowError(self._path, error.limit) from None
+
+    def _pop_all(self) -> list[Event]:
+        """Return the events that wait, in order, after one that was iterated."""
+        return [self._shown(event) for event in iter(self._pop, None)]
 
     def _deliver_to(self, receive: Callable[[Event], None]) -> None:
         """Call a function with each event immediately, inside the loop, instead of queueing events for iteration.

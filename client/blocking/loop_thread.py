@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...protocol.errors import ClosedError
 from ..aio.call import caller
 from ..wire.arguments import checked_timeout
 
 T = TypeVar("T")
+INTERRUPT_TIMEOUT: Final = 1.0
+"""Seconds that the end of a block continues after an interrupt. After that, it is cancelled."""
+EXIT_TIMEOUT: Final = 5.0
+"""Maximum time in seconds until a thread ends at the end of the interpreter. Clients close in less."""
 
 
 class LoopThread:
@@ -21,10 +27,15 @@ class LoopThread:
 
     Args:
         terminal_error: Function that returns the error to raise once calls are no longer accepted; None before.
+        at_exit: Coroutine function that closes the client at the end of the interpreter.
     """
 
-    def __init__(self, terminal_error: Callable[[], Exception | None]) -> None:
+    def __init__(
+        self, terminal_error: Callable[[], Exception | None], at_exit: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         self._terminal_error = terminal_error
+        self._at_exit = at_exit
+        self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Event | None = None
@@ -51,6 +62,7 @@ class LoopThread:
 
         Raises:
             RuntimeError: The thread was started before, or Python cannot start a thread.
+            OSError: No event loop can be created, for example because no file descriptors are left.
         """
         if self._thread is not None:
             raise RuntimeError("this Client has already been started; create a new one")
@@ -62,8 +74,21 @@ class LoopThread:
             self._thread = None
             raise RuntimeError(f"{refused}; zoolet.client.Client needs no thread") from None
         started.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        _running.add(self)
 
     def _serve(self, started: threading.Event) -> None:
+        try:
+            self._run_loop(started)
+        except BaseException as failure:  # start() raises it
+            self._failure = failure
+            if started.is_set():
+                raise
+            started.set()
+
+    def _run_loop(self, started: threading.Event) -> None:
         async def main() -> None:
             self._loop = asyncio.get_running_loop()
             ended = self._ended = asyncio.Event()
@@ -79,16 +104,36 @@ class LoopThread:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_until_complete(serving)
 
-    def stop(self) -> None:
-        """Stop the loop and wait for the thread, if it is running. Calls that still wait are cancelled."""
+    def stop(self, closing_s: float = 0.0) -> None:
+        """Stop the loop and wait for the thread, if it is running. Calls that still wait are cancelled.
+
+        Args:
+            closing_s: Maximum time in seconds for the end of :meth:`begin_to_close`; 0 if it was not called.
+        """
         with self._lock:  # no call is submitted after _loop is None
             loop, self._loop = self._loop, None
         if loop is None or self._thread is None or self._ended is None:
             return
-        loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join()
+        if closing_s:
+            self._thread.join(closing_s)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(closing_s or None)
         for call in list(self._calls):  # the loop stopped before it started or completed these calls
             call.finish(None, asyncio.CancelledError())
+
+    def begin_to_close(self) -> None:
+        """Close the client, and then stop the loop, without waiting. Only :meth:`stop` may follow."""
+
+        async def close() -> None:
+            try:
+                await self._at_exit()
+            finally:
+                assert self._ended is not None
+                self._ended.set()
+
+        if self._loop is not None:
+            self._closing = asyncio.run_coroutine_threadsafe(close(), self._loop)
 
     def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
         """Run a coroutine in the loop, and wait for its result.
@@ -137,8 +182,8 @@ class LoopThread:
             raise
 
     def run_to_the_end(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine like :meth:`run`. If a signal interrupts the wait, the coroutine still completes, and the
-        interrupt is raised afterwards.
+        """Run a coroutine like :meth:`run`. If a signal interrupts the wait, the coroutine still has
+        :data:`INTERRUPT_TIMEOUT` to complete, and the interrupt is raised afterwards.
         """
         interrupt: BaseException | None = None
         work: asyncio.Task[T] | None = None
@@ -151,9 +196,12 @@ class LoopThread:
 
         while True:
             try:
-                result = self.run(once)
+                result = self.run(once, None if interrupt is None else INTERRUPT_TIMEOUT)
             except BaseException as error:
-                is_result = isinstance(error, Exception | asyncio.CancelledError) or (work is not None and work.done())
+                is_done = work is not None and work.done()
+                if interrupt is not None and isinstance(error, TimeoutError) and work is not None and not is_done:
+                    work.get_loop().call_soon_threadsafe(work.cancel)
+                is_result = isinstance(error, Exception | asyncio.CancelledError) or is_done
                 if not is_result:
                     interrupt = error
                     continue
@@ -163,6 +211,19 @@ class LoopThread:
             if interrupt is not None:
                 raise interrupt
             return result
+
+
+_running: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close the running clients. Otherwise, calls in later finalizers would wait forever for their stopped threads."""
+    threads = [thread for thread in list(_running) if thread.running]
+    for thread in threads:
+        thread.begin_to_close()
+    for thread in threads:
+        thread.stop(EXIT_TIMEOUT)
 
 
 class CarriedError(Exception):

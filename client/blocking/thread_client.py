@@ -40,7 +40,7 @@ class ThreadClient(Blocking, Generic[V]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         client: async_client.Client[Any] = async_client.Client(*args, **options)
-        super().__init__(LoopThread(lambda: client.terminal_error), client)
+        super().__init__(LoopThread(lambda: client.terminal_error, client.aclose), client)
 
     @property
     def asyncio_client(self) -> async_client.Client[V]:

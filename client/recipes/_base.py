@@ -106,9 +106,10 @@ class FollowingRecipe(Recipe, Generic[D]):
         raise NotImplementedError
 
     def _check_entered(self) -> None:
-        """Raise an error if the recipe was never entered: it would stay empty forever."""
+        """Raise an error if the recipe was never entered or has failed: it would stay empty, or unchanged, forever."""
         if not self._follower.begun:
             raise self._not_entered()
+        self._follower.raise_if_ended()
 
     async def changes(self) -> AsyncIterator[D]:
         """Yield the current content, and again after each change. Several quick changes may be merged.
@@ -164,6 +165,7 @@ class SupervisedRecipe(Recipe[C]):
         self._entered = False
 
     async def __aenter__(self: S) -> S:
+        self._client._core.check_open()
         await self._begin()
         self._entered = True
         self._block.enter()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
 from ...protocol import paths
 from ...protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
 from ..aio.operations import BaseClient
-from ..aio.reliable import PAUSE, ensure_container, repeat
+from ..aio.reliable import PAUSE
 from ..aio.subtree import ask
 from ..aio.watcher import Watcher
 from ..wire.states import State
@@ -19,17 +21,31 @@ T = TypeVar("T")
 _NOTHING: Final[Any] = object()
 
 
+@contextlib.asynccontextmanager
+async def watch_list(client: BaseClient[Any], path: str) -> AsyncIterator[Watcher[list[str] | None]]:
+    """Watch a node's children, or the creation of a missing node, once: this creates nothing. ``initial`` of the watch
+    contains the names of the children, or is None if the node does not exist.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        while True:
+            try:
+                watch: Watcher[Any] = await stack.enter_async_context(client.watch_children(path))
+            except NoNodeError:
+                watch = await stack.enter_async_context(client.watch_exists(path))
+            if watch.initial is None or isinstance(watch.initial, list):
+                break
+        yield watch
+
+
 async def observe(
-    client: BaseClient[Any], watch: Callable[[], Watcher], read: Callable[[], Awaitable[T]], path: str
+    watch: Callable[[], AbstractAsyncContextManager[Watcher[Any]]], read: Callable[[], Awaitable[T]]
 ) -> AsyncIterator[T]:
     """Yield the result of *read* now, and after each change if it differs from the last one. Like the caches, this
     continues after an outage and in a new session.
 
     Args:
-        client: Client that sets the watches.
         watch: Function that returns a watch that fires once.
         read: Function that reads the next item.
-        path: Path that is created if it is missing, so that it can be watched.
 
     Raises:
         ClosedError: The client was closed.
@@ -44,8 +60,6 @@ async def observe(
                     last = value
                     yield value
                 await watcher.next()
-        except NoNodeError:
-            await repeat(lambda: ensure_container(client, path))
         except (ConnectionLossError, SessionExpiredError):
             await asyncio.sleep(PAUSE)
 

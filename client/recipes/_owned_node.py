@@ -16,7 +16,7 @@ from ...protocol import paths
 from ...protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 from ..aio.call import ignore_result
 from ..aio.operations import BaseClient
-from ..aio.reliable import until_gone
+from ..aio.reliable import Refusals, until_gone
 from ..wire.transaction import Transaction
 from ._lease import Lease
 
@@ -106,7 +106,7 @@ async def acquire_node(
         ConnectionLossError: No connection was available in time. Created nodes are deleted once there is one.
     """
     proof_node = f"{path}-{client._core.new_uuid()}"
-    in_doubt = False
+    in_doubt, refusals = False, Refusals()
     try:
         while True:
             transaction = client.transaction()
@@ -132,6 +132,7 @@ async def acquire_node(
                 if not error.maybe_applied:
                     raise
                 in_doubt = True
+                refusals.check(error)
     except BaseException as error:  # a cancellation also has to delete nodes that may exist
         if in_doubt or isinstance(error, asyncio.CancelledError):
             client._core.spawn(delete_both_guaranteed(client, path, proof_node))

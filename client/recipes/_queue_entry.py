@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from typing import Generic, Self
 
 from ...protocol import paths
 from ...protocol.errors import NoNodeError, SessionExpiredError, ZooKeeperError
+from ..aio.limits import wait_for_cleanup
 from ..aio.operations import BaseClient
 from ..aio.reliable import ensure_container
 from ..serializers import UndecodableError, V
@@ -68,10 +67,10 @@ class QueueEntry(Generic[V]):
             async with self.lease.transaction() as transaction:
                 for path in (self.path, self.lease.path, self.lease.proof_node):
                     transaction.delete(path)
-        except SessionExpiredError:
-            raise LockLostError(self.path, "the session ended") from None
         except BaseException as error:
             self.lease.release_nowait()  # if the entry still exists, another consumer shall get it
+            if isinstance(error, SessionExpiredError):
+                raise LockLostError(self.path, "the session ended") from None
             if isinstance(error, NoNodeError):
                 raise LockLostError(self.path, "another consumer has acknowledged the entry") from None
             raise
@@ -123,6 +122,4 @@ class QueueEntry(Generic[V]):
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             return await self.acknowledge()
-        with contextlib.suppress(TimeoutError):  # the release continues in the background
-            async with asyncio.timeout(STOP_TIMEOUT):
-                await self.release()
+        await wait_for_cleanup(self._client._core.spawn(self.release()), STOP_TIMEOUT)

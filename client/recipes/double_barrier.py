@@ -17,12 +17,12 @@ from ...protocol.errors import (
 )
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.limits import Limit, timeout_saying
+from ..aio.limits import Limit, limited_outage, timeout_saying
 from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_in_background, ensure_container, repeat
 from ..aio.supervision import first_event
 from ..wire.arguments import checked_count, checked_timeout
-from ._base import Recipe
+from ._base import STOP_TIMEOUT, Recipe
 from ._contender import GONE
 from ._follow import SessionGuard, set_shared_number, shared_number
 
@@ -172,13 +172,17 @@ class DoubleBarrier(Recipe):
 
         Raises:
             TimeoutError: Other members had not left in time, but this member has.
+            ConnectionLossError: The server could not be reached for a second. This member leaves in the background.
         """
         node, self._node = self._node, None
         if node is None:
             return
         delete_in_background(self._client, node)  # a cancellation must not stop the deletion
         others = self._names - {paths.name(node)}
-        async with timeout_saying(self._timeout, lambda: f"{self._path}: other members did not leave") as limit:
+        async with (
+            limited_outage(self._client, STOP_TIMEOUT),
+            timeout_saying(self._timeout, lambda: f"{self._path}: other members did not leave") as limit,
+        ):
             with contextlib.suppress(NoNodeError):  # another client deleted the barrier itself
                 while True:
                     async with self._client.watch_children(self._path) as watch:

@@ -22,7 +22,7 @@ from ...protocol.records import Stat
 from .. import serializers
 from ..aio.limits import timeout_saying
 from ..aio.operations import BaseClient
-from ..aio.reliable import PAUSE, repeat_despite_errors
+from ..aio.reliable import PAUSE, Refusals, repeat_despite_errors
 from ..aio.suspension import SteadyClock
 from ..wire.arguments import checked_count, checked_timeout
 from ._base import checked_client
@@ -223,6 +223,7 @@ class DurableLock(LockBase[DurableLease]):
         self._clock = SteadyClock()
         self._seen: Holder | None = None  # the latest holder that was seen
         self._seen_at = 0.0
+        self._refusals = Refusals()
         self._without_proof = ""  # id of a hold whose proof node is deleted
 
     def __repr__(self) -> str:
@@ -267,6 +268,7 @@ class DurableLock(LockBase[DurableLease]):
     async def _acquire(self, wait: bool, timeout: float | None) -> DurableLease:
         sent_at: dict[str, float] = {}  # request times of holds that may exist, by their ids
         lease: DurableLease | None = None
+        self._refusals = Refusals()
         try:
             async with timeout_saying(timeout, lambda: f"{self._path} was not acquired", self._held_by):
                 while lease is None:
@@ -358,6 +360,7 @@ class DurableLock(LockBase[DurableLease]):
             if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                 del sent_at[holder.hold_id]
                 raise
+            self._refusals.check(error)
 
     async def _confirm(self, holder: Holder, sent_at: dict[str, float]) -> DurableLease | None:
         proof = await self._client.exists(holder.proof_node(self._path))

@@ -14,7 +14,7 @@ from ..aio.operations import BaseClient
 from ..aio.reliable import PAUSE, repeat
 from ..wire.arguments import checked_bytes, checked_function
 from ._base import checked_client, checked_naming
-from ._follow import children_of, observe, values_of
+from ._follow import children_of, observe, values_of, watch_list
 from ._lease import Lease, LockLostError
 from ._lock_base import OnLost
 from .lock import Lock
@@ -108,8 +108,7 @@ class Election:
 
     async def observe(self) -> AsyncIterator[bytes | None]:
         """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
-        watch = self._client.watch_children
-        async for leader in observe(self._client, lambda: watch(self._path), self.leader, self._path):
+        async for leader in observe(lambda: watch_list(self._client, self._path), self.leader):
             yield leader
 
     async def __aenter__(self) -> Lease:
@@ -132,5 +131,5 @@ async def lead_for_life(election: AbstractAsyncContextManager[Lease], lead: Call
             await leading
 
     while True:
-        await repeat(once, done=(LockLostError,))
+        await repeat(once, done=(LockLostError,), of_many=True)
         await asyncio.sleep(PAUSE)  # the pause lets other candidates lead

@@ -20,7 +20,7 @@ from ...protocol.records import Stat
 from .. import serializers
 from ..aio.limits import timeout_saying
 from ..aio.operations import BaseClient
-from ..aio.reliable import ensure_container
+from ..aio.reliable import Refusals, ensure_container
 from ..aio.supervision import first_event
 from ..aio.suspension import SteadyClock
 from ..aio.watcher import Watcher
@@ -29,7 +29,7 @@ from ..wire.arguments import checked_backoff
 from ..wire.backoff import Backoff
 from ._base import checked_client
 from ._contender import process_name
-from ._follow import children_of
+from ._follow import children_of, watch_list
 from ._owned_node import OwnedNode, acquire_node
 from ._queue_entry import QueueEntry
 from .priority_queue import PriorityQueue
@@ -93,7 +93,11 @@ class LockingQueue(PriorityQueue[V]):
         return await (await self.acquire(timeout)).consume()
 
     async def _pop_first(self, names: list[str]) -> list[V]:
-        entry = await self._acquire_first(names, await children_of(self._client, self._taken))
+        try:
+            taken = await self._client.children(self._taken)
+        except NoNodeError:
+            taken = None
+        entry = await self._acquire_first(names, taken)
         return [] if entry is None else [await entry.consume()]
 
     async def acquire(self, timeout: float | None = None) -> QueueEntry[V]:
@@ -105,20 +109,18 @@ class LockingQueue(PriorityQueue[V]):
         Raises:
             TimeoutError: No entry became available in time.
         """
-        watch = self._client.watch_children
         entry: QueueEntry[V] | None = None
         try:
             async with timeout_saying(timeout, lambda: f"no free entry in {self._path}") as limit:
                 while entry is None:
-                    try:
-                        async with watch(self._path) as put, watch(self._taken) as taken:
-                            entry = await self._acquire_first(put.initial, taken.initial)
-                            if entry is None:
-                                limit.before_waiting()
-                                await self._wait_for_change(put, taken)
-                    except NoNodeError:
-                        for path in (self._path, self._taken):
-                            await self._create_parent(path)
+                    async with (
+                        watch_list(self._client, self._path) as put,
+                        watch_list(self._client, self._taken) as taken,
+                    ):
+                        entry = await self._acquire_first(put.initial or [], taken.initial)
+                        if entry is None:
+                            limit.before_waiting()
+                            await self._wait_for_change(put, taken)
         except BaseException:  # a cancellation also has to clean up
             if entry is not None:
                 entry.lease.release_nowait()
@@ -133,8 +135,10 @@ class LockingQueue(PriorityQueue[V]):
             async with asyncio.timeout(left):
                 await first_event(*watches)
 
-    async def _acquire_first(self, names: list[str], taken: list[str]) -> QueueEntry[V] | None:
-        free = set(names).difference(taken)
+    async def _acquire_first(self, names: list[str], taken: list[str] | None) -> QueueEntry[V] | None:
+        if names and taken is None:
+            await self._create_parent(self._taken)
+        free = set(names).difference(taken or ())
         self._due = {name: due for name, due in self._due.items() if name in free}
         for path in self._entries(free):
             name = paths.name(path)
@@ -206,7 +210,7 @@ class LockingQueue(PriorityQueue[V]):
     async def _count(self, path: str, lease: OwnedNode) -> tuple[bytes, Stat]:
         """Count an attempt at an owned entry. Return its data and its previous stat."""
         data, first = await self._raw.get(path)
-        stat = first
+        stat, refusals = first, Refusals()
         while stat.cversion == first.cversion:  # a changed cversion shows a counted attempt without reply
             transaction = lease.transaction()
             transaction.set(path, data, stat.version)
@@ -218,6 +222,7 @@ class LockingQueue(PriorityQueue[V]):
             except ConnectionLossError as error:
                 if not error.maybe_applied:
                     raise
+                refusals.check(error)
                 _, stat = await self._raw.get(path)
         return data, first
 

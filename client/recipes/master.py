@@ -197,7 +197,7 @@ class Master(SupervisedRecipe):
 
     async def _run(self) -> None:
         while True:
-            await repeat(self._lead, done=(LockLostError,))
+            await repeat(self._lead, done=(LockLostError,), of_many=True)
 
     async def _lead(self) -> None:
         try:

@@ -41,7 +41,7 @@ class NodeCache(FollowingRecipe[C]):
         self._guard: SessionGuard | None = None  # the guard makes the next session read the node again
 
     def _check_read(self) -> None:
-        if not self._was_read:
+        if self._follower.begun or not self._was_read:
             self._check_entered()
 
     @property
@@ -50,6 +50,7 @@ class NodeCache(FollowingRecipe[C]):
 
         Raises:
             RuntimeError: The cache was neither entered nor refreshed, or its block ended since then.
+            Exception: The background task failed, or the client was closed, so the value may be outdated.
         """
         self._check_read()
         return self._value

@@ -71,8 +71,7 @@ class NodeElection:
 
     async def observe(self) -> AsyncIterator[bytes | None]:
         """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
-        watch = self._client.watch_exists
-        async for leader in observe(self._client, lambda: watch(self._path), self.leader, self._path):
+        async for leader in observe(lambda: self._client.watch_exists(self._path), self.leader):
             yield leader
 
     async def __aenter__(self) -> OwnedNode:

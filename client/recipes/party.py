@@ -10,7 +10,7 @@ from .. import serializers
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_bytes, checked_node_name
 from ._base import STOP_TIMEOUT, SupervisedRecipe, checked_naming
-from ._follow import children_of, observe, values_of
+from ._follow import children_of, observe, values_of, watch_list
 from .persistent_ephemeral import PersistentEphemeral
 
 
@@ -61,7 +61,7 @@ class Party(SupervisedRecipe):
 
     def changes(self) -> AsyncIterator[list[bytes]]:
         """Yield the members' names, and yield them again after each change."""
-        return observe(self._client, lambda: self._client.watch_children(self._path), self.members, self._path)
+        return observe(lambda: watch_list(self._client, self._path), self.members)
 
     async def _begin(self) -> None:
         await self._member.start(self._block)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any, Literal
 
 from ...protocol import paths
 from ...protocol.enums import EventType
-from ...protocol.errors import NodeExistsError, NoNodeError, SessionExpiredError
+from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+from ..aio.limits import wait_for_cleanup
 from ..aio.operations import BaseClient
-from ..aio.reliable import ensure_container, repeat
+from ..aio.reliable import Refusals, ensure_container, repeat
 from ..aio.supervision import Follower
+from ..aio.watcher import Watcher
 from ..serializers import V
 from ..wire.arguments import checked_count
 from ._base import STOP_TIMEOUT, SupervisedRecipe
@@ -44,8 +45,10 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         self._value: V | Literal[b""] = value
         self._stop_timeout = checked_count("stop_timeout", stop_timeout, 0.0)
         self._finishing: asyncio.Task[Any] | None = None
+        self._refusals = Refusals()
         self._session_id = 0  # session that owns the node
         self._guard: SessionGuard | None = None
+        self._watch: Watcher | None = None
         self._follower = Follower(client, self._keep)
 
     @property
@@ -54,19 +57,34 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         return self._session_id != 0 and self._session_id == self._client.session_id
 
     async def set(self, value: V | Literal[b""]) -> None:
-        """Change the value of the node, now and whenever it is recreated.
+        """Change the value of the node, now and whenever it is recreated. If this fails or is cancelled, the value is
+        written in the background as soon as the server can be reached.
 
         Raises:
+            ConnectionLossError: The connection was lost. If the server closes it for this value each time, the block
+                fails too.
             RuntimeError: The recipe was not entered.
         """
         self._check_entered()
         self._value = value
-        if self.exists:
-            with contextlib.suppress(NoNodeError):  # the node will soon be recreated with the new value
+        if self.exists and self._watch is not None:
+            try:
                 await self._client.set(self._path, value)
+            except NoNodeError:
+                return  # the node will soon be recreated with the new value
+            except BaseException as error:  # also after a cancellation, the node must get its value
+                self._watch._fail(error if isinstance(error, ConnectionLossError) else ConnectionLossError(self._path))
+                raise
 
     async def _keep(self) -> None:
         """Create the node, and return when it no longer exists."""
+        try:
+            await self._keep_once()
+        except ConnectionLossError as error:
+            self._refusals.check(error)
+            raise
+
+    async def _keep_once(self) -> None:
         client, value = self._client, self._value
         self._session_id = 0
         try:
@@ -82,17 +100,17 @@ class PersistentEphemeral(SupervisedRecipe[V]):
                 await client.set(self._path, value)
             except NoNodeError:
                 return  # the node of a former session was deleted before the write
-        async with client.watch(self._path) as watch:
+        async with client.watch(self._path) as self._watch:
             stat = await client.exists(self._path)
             if stat is None or stat.ephemeralOwner != client.session_id:
                 return
-            self._guard = SessionGuard(client, watch, self._path, stat.ephemeralOwner)
+            self._guard = SessionGuard(client, self._watch, self._path, stat.ephemeralOwner)
             while value is not self._value:  # set() may change the value while the node is created
                 value = self._value
                 await client.set(self._path, value)
-            self._session_id = stat.ephemeralOwner
+            self._session_id, self._refusals = stat.ephemeralOwner, Refusals()
             self._follower.mark_ready()
-            async for event in watch:
+            async for event in self._watch:
                 if event.type == EventType.NODE_DELETED:
                     return
 
@@ -103,7 +121,7 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         try:
             await self._follower.start(self._block.fail)
         except BaseException:  # a cancellation also has to clean up
-            await self.stop()
+            self._finish_in_background()
             raise
 
     async def stop(self) -> None:
@@ -111,12 +129,14 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         this is cancelled, the deletion continues in the background.
         """
         await super().stop()
-        self._session_id = 0
-        if self._client.terminal_error is None:
-            self._finishing = finishing = self._client._core.spawn(self._finish())
-            await asyncio.wait((finishing,), timeout=self._stop_timeout)
-            if finishing.done() and not finishing.cancelled():  # a closing client cancels the task
-                finishing.result()
+        self._finish_in_background()
+        if self._finishing is not None:
+            await wait_for_cleanup(self._finishing, self._stop_timeout)
+
+    def _finish_in_background(self) -> None:
+        self._session_id, self._finishing = 0, None
+        if self._client._core.is_open:
+            self._finishing = self._client._core.spawn(self._finish())
 
     async def _finish(self) -> None:
         await self._follower.stop()

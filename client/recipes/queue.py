@@ -15,7 +15,7 @@ from ..aio.watcher import Watcher
 from ..serializers import V
 from ..wire.arguments import checked_node_name, checked_timeout
 from ._base import Recipe
-from ._follow import children_of
+from ._follow import children_of, watch_list
 
 REMEMBER_KEYS: Final = 86_400.0
 """Seconds that the key of a value is remembered after the put."""
@@ -102,13 +102,10 @@ class Queue(Recipe[V]):
         checked_timeout(timeout)
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         while True:
-            try:
-                async with self._client.watch_children(self._path) as watch:
-                    if popped := await self._pop_first(watch.initial):
-                        return popped[0]
-                    await self._wait(watch, deadline, timeout)
-            except NoNodeError:
-                await self._create_parent(self._path)
+            async with watch_list(self._client, self._path) as watch:
+                if popped := await self._pop_first(watch.initial or []):
+                    return popped[0]
+                await self._wait(watch, deadline, timeout)
 
     async def _wait(self, watch: Watcher, deadline: float | None, timeout: float | None) -> None:
         """Wait for a change. Only this has a timeout, because a consumed entry must be returned."""

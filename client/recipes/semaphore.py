@@ -18,7 +18,7 @@ from ..wire.arguments import checked_count, checked_timeout
 from ..wire.states import State
 from ._base import checked_client, checked_naming
 from ._contender import GONE
-from ._follow import children_of, set_shared_number, shared_number
+from ._follow import children_of, set_shared_number, shared_number, watch_list
 from ._lease import Lease
 from ._lock_base import LockBase, OnLost
 from .lock import Lock
@@ -190,8 +190,8 @@ class Semaphore(LockBase[Lease]):
         while True:
             try:
                 async with contextlib.AsyncExitStack() as stack:
-                    watches: list[Watcher[Any]] = [await stack.enter_async_context(client.watch_children(self._parent))]
-                    held, limit = len(self._held(watches[0].initial)), self._leases
+                    watches: list[Watcher[Any]] = [await stack.enter_async_context(watch_list(client, self._parent))]
+                    held, limit = len(self._held(watches[0].initial or [])), self._leases
                     if limit is None:
                         watches.append(await stack.enter_async_context(client.watch_data(self._path)))
                         limit = shared_number(self._path, watches[1].initial[0], "leases")
@@ -201,7 +201,7 @@ class Semaphore(LockBase[Lease]):
                         return
                     await first_event_or(turn.lost.wait(), *watches)
             except NoNodeError:
-                await self._create_parent(self._parent)
+                await self._create_parent(self._path)
             if turn.lost._happened and client.state is State.CLOSED:
                 raise ClosedError(self._path)
             if turn.lost._happened:

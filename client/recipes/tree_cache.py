@@ -56,6 +56,7 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
 
         Raises:
             RuntimeError: The cache was not entered, or its block has ended.
+            Exception: The background task failed, or the client was closed, so the copy may be outdated.
         """
         self._check_entered()
         return self._nodes_view
@@ -66,6 +67,7 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
 
         Raises:
             RuntimeError: The cache was not entered, or its block has ended.
+            Exception: The background task failed, or the client was closed, so the copy may be outdated.
         """
         self._check_entered()
         return self._errors_view
@@ -76,10 +78,12 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
             await self._read_all()
             self._follower.mark_ready()
             async for event in events:
-                if event.type == EventType.NODE_DELETED:
-                    self._set(event.path, None)
-                else:
-                    await self._read(event.path)
+                # All events that wait are processed together, and a node is read once: others must not wait for it.
+                latest = {one.path: one.type for one in (event, *events._pop_all())}
+                for path, kind in latest.items():
+                    if kind == EventType.NODE_DELETED:
+                        self._set(path, None)
+                await ask(self._read, [path for path, kind in latest.items() if kind != EventType.NODE_DELETED])
 
     async def _read_all(self) -> None:
         existing = {path async for path, _ in subtree(self._client, self._path)}

@@ -18,7 +18,7 @@ from ...protocol.errors import (
 from .. import serializers
 from ..aio.limits import timeout_saying
 from ..aio.operations import BaseClient
-from ..aio.reliable import PAUSE, repeat
+from ..aio.reliable import PAUSE, Refusals, repeat
 from ..wire.arguments import checked_node_name
 from ..wire.states import WatchOverflowError
 from ._base import Recipe
@@ -88,6 +88,7 @@ class TwoPhaseCommit(Recipe):
             raise ValueError(f"sites must be a list of at least one name, not {sites!r}")
         data = serializers.json.encode({"id": self._client._core.new_uuid(), "sites": names, "value": value})
         lost: ConnectionLossError | None = None  # error of the last try without a reply
+        refusals = Refusals()
         while True:
             transaction = self._raw.transaction()
             transaction.create(self._path, data)
@@ -107,6 +108,7 @@ class TwoPhaseCommit(Recipe):
             except ConnectionLossError as error:
                 if not error.maybe_applied:
                     raise lost or error from None
+                refusals.check(error)
                 lost = error
 
     async def finish(self, timeout: float | None = None) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from ...protocol.errors import NoAuthError, NodeExistsError, NoNodeError
+from ...protocol.errors import ConnectionLossError, NoAuthError, NodeExistsError, NoNodeError
 from .. import serializers
 from ..aio.operations import BaseClient
 from ..aio.reliable import delete_in_background, ensure_container, repeat, repeat_despite_errors
@@ -169,6 +169,6 @@ async def _write(write: Callable[[dict[str, Any]], Awaitable[Any]], outcome: dic
     done = (NoNodeError, NodeExistsError)  # the task was withdrawn, or the reply to an earlier attempt was lost
     try:
         await repeat(lambda: write(outcome), done=done)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ConnectionLossError) as error:  # the serializer or the server refuses it
         message = f"the {next(iter(outcome))} cannot be written: {error}"
         await repeat(lambda: write({"error": message}), done=done)

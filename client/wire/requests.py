@@ -19,6 +19,8 @@ from ...protocol.operations import OpCode, changing
 
 HEADER = struct_of(Int, r.RequestHeader).pack
 """Packs the length, xid and op code of a request."""
+LARGE: Final = 65_536
+"""Requests with more bytes are likely to be the reason why a server closes the connection."""
 _CREATES: Final = changing("create")
 _MULTIS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
@@ -109,10 +111,23 @@ def complete(call: Request, result: Any, error: ZooKeeperError | None) -> None:
         call.set_result(result)
 
 
-def connection_loss(path: str | None, reason: str, *, maybe: bool) -> ConnectionLossError:
-    """Return the error for a lost call. *maybe* is whether it may have been applied."""
-    error = ConnectionLossError(path, f"the connection was lost: {reason}" if maybe else reason)
+def connection_loss(
+    path: str | None, reason: str, *, maybe: bool, refused: Request | None = None
+) -> ConnectionLossError:
+    """Return the error for a lost call.
+
+    Args:
+        path: Path of the call.
+        reason: Reason of the loss.
+        maybe: Whether the call may have been applied.
+        refused: The call, if the server probably closed the connection because of it.
+    """
+    text = f"the connection was lost: {reason}" if maybe else reason
+    if refused is not None and len(refused.body) + 8 > LARGE:
+        text += f"; the request has {len(refused.body) + 8} bytes, and may exceed jute.maxbuffer of the server"
+    error = ConnectionLossError(path, text)
     error.maybe_applied = maybe
+    error.refusals = int(refused is not None)
     return error
 
 

@@ -312,10 +312,7 @@ class Session:
         self.flush(now)
 
     def lost(self, reason: str, now: float, *, by_server: bool = False) -> None:
-        """Record that the connection is lost: idempotent calls wait for the next one, other sent calls fail.
-
-        If *by_server*, the server has closed it, and was alive until now.
-        """
+        """Record the loss of the connection, *by_server* if that closed it: idempotent calls are kept, others fail."""
         was, self.phase = self.phase, Phase.OFF
         if was is Phase.READY:
             self._heard_at = now if by_server else self.received_at
@@ -324,6 +321,7 @@ class Session:
         self.read_only_now = False
         self._credentials.start()
         unanswered = []
+        suspect = max(self.inflight, key=lambda call: len(call.body), default=None) if by_server else None
         while self.inflight:
             call = self.inflight.popleft()
             if call.done():
@@ -332,7 +330,7 @@ class Session:
             if call.idempotent and now < call.deadline:
                 unanswered.append(call)
             else:
-                fail(call, connection_loss(call.path, reason, maybe=True))
+                fail(call, connection_loss(call.path, reason, maybe=True, refused=call if call is suspect else None))
         self.waiting.extendleft(reversed(unanswered))
         if was is Phase.READY and self.state in (State.CONNECTED, State.READ_ONLY):
             self._set_state(State.SUSPENDED, reason)

@@ -300,3 +300,48 @@ def test_call_cancelled_before_sending_is_never_sent() -> None:
             assert [op.op for op in server.ops()] == ["connect", "sync"]
 
     sim.run(run())
+
+
+@pytest.mark.parametrize("sent", [False, True], ids=["unsent", "sent"])
+def test_call_of_task_cancelled_before_its_first_step_stops(sent: bool) -> None:
+    sim = simulation()
+
+    async def run() -> None:
+        async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
+            server.populate({"/a": {str(number): "" for number in range(50)}})
+            tasks = [
+                asyncio.create_task(zk.create("/p-", protected=True)),
+                asyncio.create_task(zk.delete("/a", recursive=True)),
+            ]
+            if sent:
+                zk._core.flush()
+
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await settle(zk)
+
+            assert len(server.tree()) == 51
+
+    sim.run(run())
+
+
+def test_protected_create_cancelled_after_reply_leaves_no_node() -> None:
+    sim = simulation()
+
+    async def run() -> None:
+        async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
+            call = zk.create("/p-", protected=True)
+
+            async def create() -> str:
+                return await call
+
+            task = asyncio.create_task(create())
+            call.add_done_callback(lambda _: task.cancel())
+            await asyncio.wait([task])
+            await settle(zk)
+
+            assert task.cancelled()
+            assert not server.tree()
+
+    sim.run(run())

@@ -10,9 +10,9 @@ from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
 from support.simulation import client_of, eventually, with_client
 
-from zoolet.client import Client, ClosedError, serializers
-from zoolet.client.recipes import ChildrenCache, NodeCache, TreeCache
-from zoolet.testing import Server, drop_request, hold, lose_reply
+from zoolet.client import AuthFailedError, Client, ClosedError, serializers
+from zoolet.client.recipes import ChildrenCache, Config, NodeCache, TreeCache
+from zoolet.testing import Server, delay, drop_request, hold, lose_reply
 
 EVERY = [NodeCache, ChildrenCache, TreeCache]
 
@@ -263,5 +263,71 @@ def test_reading_of_tree_restarts_after_session_loss() -> None:
             await cache.__aexit__(None, None, None)
         await asyncio.sleep(1)
         assert not leftovers(server, zk)
+
+    with_client(main)
+
+
+# --- the end of the client ---
+
+
+def _read(cache: Any) -> Any:
+    return cache.value if isinstance(cache, NodeCache) else cache.nodes
+
+
+@pytest.mark.parametrize("kind", [*EVERY, Config])
+def test_copy_of_closed_client_raises(kind: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with kind(zk, "/a") as cache:
+            _read(cache)
+            await zk.aclose()
+            await asyncio.sleep(0)
+
+            with pytest.raises(ClosedError):
+                _read(cache)
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_copy_of_failed_client_raises_its_error(kind: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with kind(zk, "/a") as cache:
+            zk._core.session.close("rejected", AuthFailedError(detail="rejected"))
+            await asyncio.sleep(0.1)
+
+            with pytest.raises(AuthFailedError):
+                _read(cache)
+
+    with_client(main)
+
+
+# --- bursts ---
+
+
+def test_burst_of_one_node_does_not_delay_another() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.populate({"/a": {"busy": "0", "quiet": "0"}})
+        async with TreeCache(zk, "/a") as cache:
+            with server.fault(delay(0.005), "getData"):
+                for number in range(1000):
+                    server.set("/a/busy", b"%d" % number)
+                server.set("/a/quiet", b"1")
+                await eventually(lambda: cache.nodes["/a/quiet"].value == b"1", 0.1)
+            assert cache.nodes["/a/busy"].value == b"999"
+
+    with_client(main)
+
+
+def test_burst_with_deletion_ends_with_latest_state() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        server.populate({"/a": {"gone": "0", "again": "0"}})
+        async with TreeCache(zk, "/a") as cache:
+            server.set("/a/gone", b"1")
+            server.delete("/a/gone")
+            server.delete("/a/again")
+            server.create("/a/again", b"1")
+            await eventually(lambda: set(cache.nodes) == {"/a", "/a/again"})
+
+            assert cache.nodes["/a/again"].value == b"1"
 
     with_client(main)

@@ -5,30 +5,42 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from support.leftovers import leftovers
 from support.simulation import eventually, with_client
-from support.waiting import PROMPT_S
+from support.waiting import DEADLINE_S, PROMPT_S
 
-from zoolet.client import Client, blocking, serializers
+from zoolet.client import (
+    Client,
+    ClosedError,
+    ConnectionLossError,
+    SessionExpiredError,
+    State,
+    blocking,
+    serializers,
+)
 from zoolet.client.recipes import (
+    Config,
     Discovery,
+    DoubleBarrier,
     DurableLock,
     Election,
     Instance,
     Lock,
     LockingQueue,
+    LockLostError,
     Master,
     MultiLock,
+    NodeCache,
     NodeElection,
     Party,
     PersistentEphemeral,
     ReadWriteLock,
     Semaphore,
     TreeCache,
+    TryLock,
     Worker,
 )
 from zoolet.testing import Server
@@ -53,32 +65,123 @@ BLOCKS: dict[str, Block] = {
     "Semaphore": lambda zk: Semaphore(zk, "/pool", 2),
     "Election": lambda zk: Election(zk, "/leader"),
     "NodeElection": lambda zk: NodeElection(zk, "/master"),
+    "DoubleBarrier": lambda zk: DoubleBarrier(zk, "/step", 1),
+    "TryLock": lambda zk: TryLock(zk, "/try"),
+    "NodeCache": lambda zk: NodeCache(zk, "/node"),
     "TreeCache": lambda zk: TreeCache(zk, "/"),
+    "Config": lambda zk: Config(zk, "/config"),
+    "watch": lambda zk: zk.watch("/"),
+    "recursive watch": lambda zk: zk.watch("/", recursive=True),
+    "one-shot watch": lambda zk: zk.watch_exists("/"),
 }
+WITHOUT_SERVER = ("Discovery", "Master")
+"""The blocks that can start without a server: they wait for it in the background."""
 
 
-async def _seconds_to_leave(server: Server, zk: Client, block: Any) -> float:
+async def _go_away(server: Server, zk: Client, state: State) -> None:
+    """Take the server away, until the session is lost or only the connection."""
+    server.refuse_connections()
+    server.drop(zk)
+    await zk.wait_for(state)
+    await asyncio.sleep(0.1)
+
+
+async def _seconds_to_leave(
+    server: Server, zk: Client, block: Any, state: State = State.SUSPENDED, *, cancelled: bool = False
+) -> float:
     """Enter a block, and return how long leaving it takes without a server."""
-    now = asyncio.get_running_loop().time
-    async with AsyncExitStack() as stack:
-        entered = await stack.enter_async_context(block)
-        if isinstance(entered, Discovery):
-            await entered.register(Instance("web", "web-1"))
-        server.refuse_connections()
-        server.drop(zk)
-        await asyncio.sleep(0.1)
-        began = now()
-    return now() - began
+    now, started, ends = asyncio.get_running_loop().time, asyncio.Event(), asyncio.Event()
+
+    async def use() -> None:
+        async with block as entered:
+            if isinstance(entered, Discovery):
+                await entered.register(Instance("web", "web-1"))
+                await entered.instances("web")
+            started.set()
+            await ends.wait()
+
+    using = asyncio.create_task(use())
+    await started.wait()
+    await _go_away(server, zk, state)
+    started_at = now()
+    if cancelled:
+        using.cancel()
+    ends.set()
+    await asyncio.wait([using], timeout=DEADLINE_S)
+    took = now() - started_at
+    if not using.cancelled() and (error := using.exception()) is not None:
+        assert isinstance(error, LockLostError | ConnectionLossError)
+    return took
 
 
+@pytest.mark.parametrize("cancelled", [False, True], ids=["ended", "cancelled"])
+@pytest.mark.parametrize("state", [State.SUSPENDED, State.LOST])
 @pytest.mark.parametrize("name", BLOCKS)
-def test_block_end_waits_one_second_for_absent_server(name: str) -> None:
+def test_block_ends_within_second_without_server(name: str, state: State, cancelled: bool) -> None:
     async def main(server: Server, zk: Client) -> None:
-        assert await _seconds_to_leave(server, zk, BLOCKS[name](zk)) <= 1.0
+        assert await _seconds_to_leave(server, zk, BLOCKS[name](zk), state, cancelled=cancelled) <= 1.0
         server.accept_connections()
+        await zk.wait_for(State.CONNECTED)
         await eventually(lambda: not leftovers(server, zk))
 
     with_client(main)
+
+
+# --- the start ---
+
+
+@pytest.mark.parametrize("state", [State.SUSPENDED, State.LOST])
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name not in WITHOUT_SERVER])
+def test_block_cannot_start_without_server(name: str, state: State) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        block = BLOCKS[name](zk.with_operation_timeout(3.0))
+        await _go_away(server, zk, state)
+
+        async with asyncio.timeout(3.1):
+            with pytest.raises((ConnectionLossError, SessionExpiredError)):
+                await block.__aenter__()
+
+        server.accept_connections()
+        await zk.wait_for(State.CONNECTED)
+        await eventually(lambda: not leftovers(server, zk))
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name not in WITHOUT_SERVER])
+def test_starting_block_can_be_cancelled_immediately(name: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await _go_away(server, zk, State.SUSPENDED)
+        starting = asyncio.create_task(BLOCKS[name](zk).__aenter__())
+        await asyncio.sleep(1)
+        starting.cancel()
+
+        async with asyncio.timeout(0.3):
+            await asyncio.wait([starting])
+
+        assert starting.cancelled()
+        server.accept_connections()
+        await zk.wait_for(State.CONNECTED)
+        await eventually(lambda: not leftovers(server, zk))
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["not started", "closed"])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_block_of_client_that_does_not_run_is_refused(name: str, closed: bool) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        if closed:
+            await zk.aclose()
+        client = zk if closed else Client(server.hosts)
+
+        with pytest.raises(ClosedError if closed else RuntimeError):
+            await BLOCKS[name](client).__aenter__()
+
+    with_client(main)
+
+
+# --- how long the end may take ---
 
 
 def test_stop_timeout_extends_end_of_block() -> None:
@@ -98,11 +201,11 @@ def test_failing_block_does_not_wait_for_its_entry() -> None:
         server.refuse_connections()
         server.drop(zk)
         await asyncio.sleep(0.1)
-        began = now()
+        started_at = now()
         with pytest.raises(ZeroDivisionError):
             async with entry:
                 raise ZeroDivisionError
-        assert now() - began <= 1.0
+        assert now() - started_at <= 1.0
 
     with_client(main)
 
@@ -112,8 +215,8 @@ def test_stop_timeout_limits_end_of_threads_block(zoolet: Server) -> None:
         with blocking.recipes.Party(zk, "/party", b"me", stop_timeout=0.01):
             zoolet.refuse_connections()
             zoolet.drop("all")
-            began = time.monotonic()
-        took = time.monotonic() - began
+            started_at = time.monotonic()
+        took = time.monotonic() - started_at
     assert took < PROMPT_S, "it waited as long as the session"
 
 

@@ -133,7 +133,7 @@ def test_durable_lease_lost_by_its_ttl_frees_lock() -> None:
     simulate_clients(main)
 
 
-# --- a loss that nobody notices ---
+# --- a loss that is not noticed ---
 
 
 def test_dropping_lost_lease_warns_once(caplog: pytest.LogCaptureFixture) -> None:

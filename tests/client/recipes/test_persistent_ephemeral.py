@@ -11,7 +11,7 @@ from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
 from support.simulation import client_of, eventually, with_client
 
-from zoolet.client import Client, ClosedError
+from zoolet.client import Client, ClosedError, ConnectionLossError, State
 from zoolet.client.recipes import PersistentEphemeral
 from zoolet.testing import Server, drop_request, hold, lose_reply
 
@@ -235,5 +235,45 @@ def test_disappearing_old_node_does_not_block_creation() -> None:
             kept = await entering
         assert server.tree()["/me"].data == b"new"
         await kept.__aexit__(None, None, None)
+
+    with_client(main)
+
+
+# --- a new value ---
+
+
+@pytest.mark.parametrize("action", [lose_reply, drop_request])
+@pytest.mark.parametrize("limited", [False, True], ids=["without limit", "with limit"])
+def test_value_is_written_although_connection_is_lost(action: Any, limited: bool) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with PersistentEphemeral(zk, "/up/me", b"old") as node:
+            with server.fault(action(), "setData", times=1, strict=True) as fault:
+                setting = asyncio.create_task(node.set(b"new"))
+                await asyncio.sleep(0.0001)
+                if limited:
+                    setting.cancel()
+                (error,) = await asyncio.gather(setting, return_exceptions=True)
+                await eventually(lambda: fault.hits)
+
+            await eventually(lambda: server.tree()["/up/me"].data == b"new", 5)
+            assert isinstance(error, asyncio.CancelledError if limited else ConnectionLossError)
+            await eventually(lambda: node.exists)
+
+    with_client(main)
+
+
+def test_value_set_without_server_is_written_later() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with PersistentEphemeral(zk.with_operation_timeout(0.5), "/up/me", b"old") as node:
+            owner = server.tree()["/up/me"].ephemeral_owner
+            server.refuse_connections()
+            server.drop(zk)
+            await zk.wait_for(State.SUSPENDED)
+            with pytest.raises(ConnectionLossError):
+                await node.set(b"new")
+            server.accept_connections()
+
+            await eventually(lambda: server.tree()["/up/me"].data == b"new", 5)
+            assert server.tree()["/up/me"].ephemeral_owner == owner
 
     with_client(main)

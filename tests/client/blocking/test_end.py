@@ -1,0 +1,161 @@
+"""The end of a client for threads: at the end of the interpreter, without resources, and after Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+from support.waiting import DEADLINE_S, PROMPT_S
+
+from zoolet.client import ConnectionLossError, State, blocking
+from zoolet.testing import Server
+
+# --- the end of the interpreter, and machines without resources ---
+
+AT_EXIT: Final = """
+import os, sys
+from zoolet.client import ClosedError, blocking
+from zoolet.client.blocking.recipes import Lock, NodeCache
+
+class Holder:
+    def __init__(self, hosts):
+        self.zk = blocking.Client(hosts)
+        self.zk.start()
+        self.lease = Lock(self.zk, "/lock").acquire()
+        self.cache = NodeCache(self.zk, "/").__enter__()
+
+    def __del__(self, write=os.write, closed=ClosedError):
+        try:
+            HOW(self)
+            write(1, b"done")
+        except closed:
+            write(1, b"closed")
+
+holder = Holder(sys.argv[1])  # deleted with this module, after the handlers of atexit
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("self.zk.close()", "done"),
+        ("self.lease.release()", "closed"),
+        ("self.cache.__exit__(None, None, None)", "done"),
+        ("self.zk.get('/')", "closed"),
+    ],
+)
+@pytest.mark.parametrize("away", [False, True], ids=["with server", "without server"])
+def test_use_at_end_of_interpreter_does_not_hang(server: Server, how: str, expected: str, away: bool) -> None:
+    program = AT_EXIT.replace("HOW(self)", how)
+    if away:
+        program += "print('ready', flush=True)\nsys.stdin.readline()\n"
+
+    with subprocess.Popen(
+        [sys.executable, "-c", program, server.hosts], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            if away:
+                assert process.stdout.readline() == "ready\n"
+                server.refuse_connections()
+                server.drop("all")
+            output, _ = process.communicate("\n", timeout=DEADLINE_S)
+        finally:
+            process.kill()
+
+    assert (output, process.returncode) == (expected, 0)
+    assert away or not server.sessions()
+
+
+NO_DESCRIPTORS: Final = """
+import os, resource, sys
+from zoolet.client import blocking
+client = blocking.Client(sys.argv[1])
+left = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+while True:
+    try:
+        taken.append(os.dup(0))
+    except OSError:
+        break
+for _ in range(left):
+    os.close(taken.pop())
+try:
+    client.start()
+except OSError as error:
+    os.write(1, os.strerror(error.errno).encode())
+"""
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_start_without_file_descriptors_raises(server: Server, left: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NO_DESCRIPTORS, server.hosts, str(left)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+    assert done.stdout == "Too many open files"
+    assert "Exception in thread" not in done.stderr
+
+
+# --- interrupts ---
+
+
+@pytest.fixture
+def interrupt() -> Iterator[Callable[[], object]]:
+    """A function that interrupts the main thread soon, as by Ctrl-C."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.1)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("state", [State.SUSPENDED, State.LOST])
+def test_ctrl_c_ends_block_without_server(server: Server, state: State, interrupt: Callable[[], object]) -> None:
+    def leave(zk: blocking.Client) -> None:
+        with blocking.recipes.Party(zk, "/party", b"me", stop_timeout=DEADLINE_S):
+            server.refuse_connections()
+            server.drop("all")
+            zk.wait_for(state)
+            interrupt()
+
+    with blocking.Client(server.hosts, timeout=1.0) as zk:
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            leave(zk)
+        assert time.monotonic() - began < 2 * PROMPT_S
+
+
+@pytest.mark.parametrize("kind", [blocking.recipes.NodeCache, blocking.recipes.PersistentEphemeral])
+def test_ctrl_c_ends_entry_to_block(server: Server, kind: Any, interrupt: Callable[[], object]) -> None:
+    with blocking.Client(server.hosts) as zk:
+        block = kind(zk, "/node")
+        server.refuse_connections()
+        server.drop("all")
+        interrupt()
+
+        with pytest.raises(KeyboardInterrupt):
+            block.__enter__()
+
+        server.accept_connections()
+        assert zk.children("/") == ["zookeeper"]
+
+
+def test_entry_to_block_takes_limit(server: Server) -> None:
+    with blocking.Client(server.hosts) as zk:
+        server.refuse_connections()
+        server.drop("all")
+        cache = blocking.recipes.NodeCache(zk.with_operation_timeout(0.05), "/node")
+
+        with pytest.raises(ConnectionLossError, match="no connection in time"):
+            cache.__enter__()

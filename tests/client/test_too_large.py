@@ -1,0 +1,126 @@
+"""Requests that the server answers by closing the connection, such as those above its jute.maxbuffer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+
+from zoolet.client import Backoff, Client, ConnectionLossError
+from zoolet.client.recipes import (
+    DurableLock,
+    Election,
+    Lock,
+    Party,
+    PersistentEphemeral,
+    Semaphore,
+    TryLock,
+    TwoPhaseCommit,
+)
+from zoolet.testing import Server, Simulation
+
+LIMIT: Final = 100_000
+LARGE: Final = bytes(LIMIT + 1)
+EXCEEDS: Final = r"the request has 100\d\d\d bytes, and may exceed jute\.maxbuffer"
+Attempt = Callable[[Client], Awaitable[Any]]
+ATTEMPTS: Final[dict[str, Attempt]] = {
+    "create": lambda zk: zk.create("/a", LARGE, protected=True),
+    "Lock": lambda zk: Lock(zk, "/a", data=LARGE).acquire(),
+    "Lock, attempt": lambda zk: Lock(zk, "/a", data=LARGE).attempt(),
+    "Semaphore": lambda zk: Semaphore(zk, "/a", data=LARGE).acquire(),
+    "TryLock": lambda zk: TryLock(zk, "/a", data=LARGE).acquire(),
+    "DurableLock": lambda zk: DurableLock(zk, "/a", "o" * LIMIT).acquire(),
+    "PersistentEphemeral": lambda zk: PersistentEphemeral(zk, "/a", LARGE).__aenter__(),
+    "Party": lambda zk: Party(zk, "/a", LARGE).__aenter__(),
+    "Election": lambda zk: Election(zk, "/a", LARGE).lead(),
+    "Election, run": lambda zk: Election(zk, "/a", LARGE).run(asyncio.Event().wait),
+    "TwoPhaseCommit": lambda zk: TwoPhaseCommit(zk, "/a").propose("x" * LIMIT, ["one"]),
+}
+
+
+def limited(main: Callable[[Server, Client], Awaitable[Any]]) -> None:
+    """Run with a server that accepts small requests only, and a client."""
+
+    async def run(sim: Simulation) -> None:
+        async with (
+            sim.server(config={"jute.maxbuffer": LIMIT}) as server,
+            Client(server.hosts, backoff=Backoff(first=0.01)) as zk,
+        ):
+            await main(server, zk)
+
+    sim = Simulation(1)
+    sim.run(run(sim))
+
+
+def connects(server: Server) -> int:
+    """Return the number of connections that the server has accepted."""
+    return sum(op.op == "connect" for op in server.ops())
+
+
+def test_single_request_names_its_size() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with pytest.raises(ConnectionLossError, match=EXCEEDS):
+            await zk.create("/a", LARGE)
+
+    limited(main)
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_repeated_request_ends_after_three_attempts(name: str) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.get("/")
+        before = connects(server)
+
+        async with asyncio.timeout(10):
+            with pytest.raises(ConnectionLossError, match=EXCEEDS):
+                await ATTEMPTS[name](zk)
+
+        await zk.get("/")
+        assert connects(server) - before <= 3
+        await asyncio.sleep(60)
+        assert connects(server) - before <= 3
+
+    limited(main)
+
+
+def test_only_largest_request_is_suspected() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        small, large = zk.create("/b"), zk.create("/a", LARGE)
+        errors = await asyncio.gather(small, large, return_exceptions=True)
+
+        assert [getattr(error, "refusals", None) for error in errors][1] == 1
+        assert getattr(errors[0], "refusals", 0) == 0
+
+    limited(main)
+
+
+def test_waiting_lock_outlives_refused_request_of_other_task() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with Client(server.hosts) as other:
+            held = await Lock(other, "/l").acquire()
+            waiting = asyncio.create_task(Lock(zk, "/l").acquire())
+            await asyncio.sleep(1)
+            with pytest.raises(ConnectionLossError):
+                await Lock(zk, "/a", data=LARGE).acquire()
+
+            await held.release()
+            async with asyncio.timeout(5):
+                await (await waiting).release()
+
+    limited(main)
+
+
+def test_refused_value_of_registration_fails_block() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async def register() -> None:
+            async with PersistentEphemeral(zk, "/a", b"small") as node:
+                with pytest.raises(ConnectionLossError):
+                    await node.set(LARGE)
+                await asyncio.sleep(60)
+
+        with pytest.raises(ConnectionLossError, match=EXCEEDS):
+            await register()
+
+    limited(main)
