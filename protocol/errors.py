@@ -135,7 +135,7 @@ class ConnectionLossError(ZooKeeperError, code=ErrorCode.CONNECTION_LOSS):
 
     Attributes:
         maybe_applied: False if the request was certainly not sent.
-        refusals: Number of times that the server closed the connection, probably because of this request.
+        refusals: Number of times that the server closed the connection, probably because of this large request.
     """
 
     maybe_applied: bool = True

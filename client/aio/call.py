@@ -166,10 +166,12 @@ class CompoundCall(Call[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         try:
-            return (yield from super().__await__())
-        except BaseException:
+            result = yield from super().__await__()
+        except asyncio.CancelledError:
             self._abandon()
             raise
+        self._undo = None
+        return result
 
     def _abandon(self) -> None:
         if not self.done():

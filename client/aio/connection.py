@@ -20,7 +20,7 @@ from ...protocol.errors import ZooKeeperError
 from ...protocol.operations import OpCode
 from ..wire.backoff import Backoff
 from ..wire.diagnosis import CLOSED, RESET, closed_early
-from ..wire.hosts import Address, Endpoint, Hosts, one_round
+from ..wire.hosts import Address, Endpoint, Hosts, has_several, one_round
 from ..wire.phases import ConnectionBroken, Phase
 from ..wire.session import Session
 from ..wire.states import State
@@ -100,7 +100,7 @@ class ClientProtocol(asyncio.Protocol):
         if exc is not None:
             self.reason = reason_of(exc)
         if not self.ended.done():
-            self.closed_by_server = True
+            self.closed_by_server = exc is None or isinstance(exc, ConnectionResetError)
             self.ended.set_result(None)
 
     def abort(self, reason: str) -> None:
@@ -327,7 +327,7 @@ class Connection:
                 self._preferred = self._last
             elif outcome is _Outcome.SERVED and self.now() - began > STABLE_AFTER:
                 delays, retried = self._backoff.delays(self._rng), False
-                if self._closed_by_server and len(self._servers) > 1 and self._preferred is None:
+                if self._closed_by_server and has_several(self._servers) and self._preferred is None:
                     await asyncio.sleep(self._rng.uniform(0, min(1.0, self.session.timeout_ms / 1000 * SPREAD)))
             elif outcome is _Outcome.SERVED and not retried:
                 retried = True
@@ -403,7 +403,7 @@ class Connection:
         self._failed(server, protocol.reason)
         if ready:
             return _Outcome.SERVED
-        return _Outcome.ENDED if had_session and not session.has_session else _Outcome.FAILED
+        return _Outcome.ENDED if session.answered and had_session and not session.has_session else _Outcome.FAILED
 
     async def _connect(self, server: Endpoint, seconds: float) -> ClientProtocol:
         async with asyncio.timeout(seconds):
@@ -419,6 +419,7 @@ class Connection:
             await asyncio.sleep(delay)
             if not self.session.read_only_now:
                 break
+            self._servers = await self._lookups.refresh(self._seconds_for(1))
             for server in self._servers:
                 if await self._takes_writes(server) and self.protocol is not None and self.session.read_only_now:
                     self._preferred = server

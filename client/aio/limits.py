@@ -24,10 +24,11 @@ class _OutageTimer:
 
     def on_state(self, state: State) -> None:
         """Receive the client's state."""
-        if state in (State.CONNECTED, State.READ_ONLY):
-            self._block.reschedule(None)
-        elif self._block.when() is None:
-            self._block.reschedule(asyncio.get_running_loop().time() + self._seconds)
+        with contextlib.suppress(RuntimeError):  # the block is over, or is just ending
+            if state in (State.CONNECTED, State.READ_ONLY):
+                self._block.reschedule(None)
+            elif self._block.when() is None:
+                self._block.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
 
 @contextlib.asynccontextmanager

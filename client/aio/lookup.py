@@ -31,12 +31,8 @@ class Lookups:
         self._known: dict[Address, list[str]] = {
             address: ["" if address.path else address.host] for address in addresses if not address.is_name
         }
-        self._pending: dict[Address, asyncio.Future[list[str]]] = {}
+        self._pending: dict[Address, asyncio.Future[None]] = {}
         self.failures: dict[Address, Exception] = {}
-
-    def known(self) -> list[Endpoint]:
-        """Return the servers whose IP addresses are known from the latest look-ups that succeeded."""
-        return [Endpoint(address, ip) for address in self._addresses for ip in self._known.get(address, ())]
 
     async def refresh(self, seconds: float) -> list[Endpoint]:
         """Look up all names, and return the servers. A name that is not answered in time keeps its former addresses.
@@ -45,52 +41,46 @@ class Lookups:
             seconds: Time limit until a server is known. From then on, names have :data:`OTHERS_TIMEOUT` seconds.
         """
         names = [address for address in self._addresses if address.is_name]
-        if not names:
-            return self.known()
         self.failures = {}
         pending = {self._look_up(address) for address in names}
-        if not self._known:
+        if pending and not self._known:
             _, pending = await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if pending and self._known:
             await asyncio.wait(pending, timeout=min(OTHERS_TIMEOUT, seconds))
-        for address in names:
-            if address not in self._known and address not in self.failures:
-                self.failures[address] = TimeoutError(f"the host name was not resolved within {seconds:.3f} s")
-        return self.known()
+        unanswered = TimeoutError(f"the host name was not resolved within {seconds:.3f} s")
+        self.failures |= {name: unanswered for name in names if name not in self._known.keys() | self.failures.keys()}
+        return [Endpoint(address, ip) for address in self._addresses for ip in self._known.get(address, ())]
 
-    def _look_up(self, address: Address) -> asyncio.Future[list[str]]:
-        found = self._pending.get(address)
-        if found is None:
-            found = self._pending[address] = self._loop.create_future()
-            if getattr(self._loop, "resolves_names", False):  # a simulation has no threads
-                self._finish(address, [address.host], None)
-            else:
-                self._start_thread(address)
-        return found
+    def _look_up(self, address: Address) -> asyncio.Future[None]:
+        if (pending := self._pending.get(address)) is not None:
+            return pending
+        done = self._pending[address] = self._loop.create_future()
 
-    def _start_thread(self, address: Address) -> None:
         def resolve() -> None:
             ips: list[str] = []
-            error: Exception | None = None
+            error: Exception = OSError("the host name has no address")
             try:
                 answers = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
                 ips = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-            except (OSError, UnicodeError) as failure:  # the name is unknown, or cannot be encoded
+            except (OSError, ValueError) as failure:  # the name is unknown, or invalid
                 error = failure
             with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
                 self._loop.call_soon_threadsafe(self._finish, address, ips, error)
 
+        if getattr(self._loop, "resolves_names", False):  # a simulation has no threads
+            self._finish(address, [address.host], None)
+            return done
         try:
             # Not the loop's own threads: a resolver that hangs would use them up, and delay the end of the loop.
             threading.Thread(target=resolve, name="zoolet-lookup", daemon=True).start()
         except RuntimeError as refused:  # for example because the interpreter is ending
             self._finish(address, [], refused)
+        return done
 
     def _finish(self, address: Address, ips: list[str], error: Exception | None) -> None:
-        found = self._pending.pop(address)
         if ips:
             self._known[address] = ips
-        else:
-            self.failures[address] = error or OSError("the host name has no address")
-        if not found.done():
-            found.set_result(ips)
+        elif error is not None:
+            self.failures[address] = error
+        if not (done := self._pending.pop(address)).done():
+            done.set_result(None)

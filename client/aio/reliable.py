@@ -47,38 +47,25 @@ larger than it accepts. Each attempt breaks the connection of all other calls.
 
 
 class Refusals:
-    """Counts the attempts of one request that the server has answered by closing the connection."""
+    """Counts the attempts of a large request that the server has answered by closing the connection."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self._left = MAX_REFUSALS
 
     def check(self, error: Exception) -> None:
-        """Count an attempt that failed with *error*.
-
-        Raises:
-            ConnectionLossError: The attempt was the last of :data:`MAX_REFUSALS`; this raises *error*.
-        """
-        if isinstance(error, ConnectionLossError) and error.refusals:
-            self._count += error.refusals
-            error.refusals = self._count
-            if are_too_many(error):
+        """Count an attempt that failed with *error*, and raise *error* if no further attempt makes sense."""
+        if isinstance(error, ConnectionLossError):
+            self._left -= error.refusals
+            if self._left <= 0:
+                error.refusals = MAX_REFUSALS  # the callers do not repeat it either
                 raise error
-
-
-def are_too_many(error: ConnectionLossError) -> bool:
-    """Return whether the request must not be repeated, because the server closed the connection each time."""
-    return error.refusals >= MAX_REFUSALS
 
 
 # --- one request, even if replies are lost ---
 
 
 async def repeat(
-    do: Callable[[], Awaitable[T]],
-    *,
-    done: tuple[type[Exception], ...] = (),
-    while_expired: bool = True,
-    of_many: bool = False,
+    do: Callable[[], Awaitable[T]], *, done: tuple[type[Exception], ...] = (), while_expired: bool = True
 ) -> T | None:
     """Repeat a request until the server answers. Use this only for requests that may be applied twice.
 
@@ -86,7 +73,6 @@ async def repeat(
         do: Function that makes the request. It is called for each attempt.
         done: Error classes that mean that nothing is left to do; the result is then None.
         while_expired: Continue in the next session when the session ends.
-        of_many: Whether *do* makes many different requests: only the repetition of one request counts as such.
 
     Returns:
         The result of the request.
@@ -105,8 +91,7 @@ async def repeat(
         except (ConnectionLossError, SessionExpiredError) as error:
             if isinstance(error, SessionExpiredError) and not while_expired:
                 raise
-            if isinstance(error, ConnectionLossError) and (not of_many or are_too_many(error)):
-                refusals.check(error)
+            refusals.check(error)
             await asyncio.sleep(PAUSE)
 
 

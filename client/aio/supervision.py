@@ -16,7 +16,7 @@ from ...protocol.errors import ClosedError, ConnectionLossError, SessionExpiredE
 from ..wire.states import State, WatchOverflowError
 from .limits import limited_outage
 from .operations import BaseClient
-from .reliable import PAUSE, are_too_many, delays_after_refusal
+from .reliable import MAX_REFUSALS, PAUSE, delays_after_refusal
 from .watcher import Watcher
 
 _log = logging.getLogger("zoolet.client")
@@ -114,6 +114,7 @@ class Follower:
             if not self._ready.is_set():
                 raise self._error or ClosedError(detail=_CLOSED)
         except BaseException:  # even after a cancellation, nothing may keep running in the background
+            self._stopped = True
             task.cancel()
             raise
         finally:
@@ -147,7 +148,7 @@ class Follower:
             except ClosedError:
                 raise
             except (ConnectionLossError, SessionExpiredError, WatchOverflowError) as error:
-                if isinstance(error, ConnectionLossError) and are_too_many(error):
+                if isinstance(error, ConnectionLossError) and error.refusals >= MAX_REFUSALS:
                     self._fail(error)
                     return
                 await asyncio.sleep(PAUSE)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
 import contextlib
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
@@ -66,6 +69,8 @@ class LoopThread:
         """
         if self._thread is not None:
             raise RuntimeError("this Client has already been started; create a new one")
+        if sys.is_finalizing():  # a new thread would never run
+            raise RuntimeError("this Client cannot be started, because the interpreter is ending")
         started = threading.Event()
         try:
             self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
@@ -80,23 +85,19 @@ class LoopThread:
         _running.add(self)
 
     def _serve(self, started: threading.Event) -> None:
-        try:
-            self._run_loop(started)
-        except BaseException as failure:  # start() raises it
-            self._failure = failure
-            if started.is_set():
-                raise
-            started.set()
-
-    def _run_loop(self, started: threading.Event) -> None:
         async def main() -> None:
             self._loop = asyncio.get_running_loop()
             ended = self._ended = asyncio.Event()
             started.set()
             await ended.wait()
 
-        with asyncio.Runner() as runner:
+        runner = asyncio.Runner()
+        try:
             loop = runner.get_loop()
+        except BaseException as failure:  # start() raises it
+            self._failure = failure
+            return started.set()
+        with runner:
             serving = loop.create_task(main())
             while not serving.done():
                 # A user's function may raise these inside a task. They end run_until_complete(), and would end this
@@ -104,36 +105,27 @@ class LoopThread:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_until_complete(serving)
 
-    def stop(self, closing_s: float = 0.0) -> None:
-        """Stop the loop and wait for the thread, if it is running. Calls that still wait are cancelled.
-
-        Args:
-            closing_s: Maximum time in seconds for the end of :meth:`begin_to_close`; 0 if it was not called.
-        """
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop the loop and wait for the thread, if it is running. Calls that still wait are cancelled."""
         with self._lock:  # no call is submitted after _loop is None
             loop, self._loop = self._loop, None
         if loop is None or self._thread is None or self._ended is None:
             return
-        if closing_s:
-            self._thread.join(closing_s)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(closing_s or None)
+        loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(timeout)
         for call in list(self._calls):  # the loop stopped before it started or completed these calls
             call.finish(None, asyncio.CancelledError())
 
-    def begin_to_close(self) -> None:
-        """Close the client, and then stop the loop, without waiting. Only :meth:`stop` may follow."""
-
-        async def close() -> None:
-            try:
-                await self._at_exit()
-            finally:
-                assert self._ended is not None
-                self._ended.set()
-
-        if self._loop is not None:
-            self._closing = asyncio.run_coroutine_threadsafe(close(), self._loop)
+    def submit(self, do: Callable[[], Coroutine[Any, Any, Any]]) -> concurrent.futures.Future[Any] | None:
+        """Run a coroutine in the loop without waiting for it; return None if the loop is not running."""
+        loop, job = self._loop, do()
+        try:
+            if loop is not None:
+                return asyncio.run_coroutine_threadsafe(job, loop)
+        except RuntimeError:  # the loop was closed in the meantime
+            pass
+        job.close()
+        return None
 
     def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
         """Run a coroutine in the loop, and wait for its result.
@@ -219,11 +211,12 @@ _running: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     """Close the running clients. Otherwise, calls in later finalizers would wait forever for their stopped threads."""
+    deadline = time.monotonic() + EXIT_TIMEOUT
     threads = [thread for thread in list(_running) if thread.running]
+    closing = [future for thread in threads if (future := thread.submit(thread._at_exit)) is not None]
+    concurrent.futures.wait(closing, EXIT_TIMEOUT)
     for thread in threads:
-        thread.begin_to_close()
-    for thread in threads:
-        thread.stop(EXIT_TIMEOUT)
+        thread.stop(max(deadline - time.monotonic(), 0.1))
 
 
 class CarriedError(Exception):

@@ -73,6 +73,7 @@ class DoubleBarrier(Recipe):
 
         Raises:
             TimeoutError: Too few members arrived in time. This member has left again.
+            ConnectionLossError: The client was disconnected for longer than its operation timeout.
             SessionExpiredError: The session ended during the wait.
             ValueError: The data of PATH is not a number. (If it is empty, this waits.)
         """
@@ -80,7 +81,10 @@ class DoubleBarrier(Recipe):
         name = client._core.new_uuid().replace("-", "")  # unique per round, because a delete may be under way
         self._node = node = self._at(name)
         try:
-            async with timeout_saying(self._timeout, self._who_came) as limit:
+            async with (
+                limited_outage(client, client._operation_timeout),
+                timeout_saying(self._timeout, self._who_came) as limit,
+            ):
                 for former in sorted(self._former):  # a former node would count as an additional member
                     await repeat(partial(client.delete, former), done=(NoNodeError,))
                     self._former.discard(former)

@@ -131,5 +131,5 @@ async def lead_for_life(election: AbstractAsyncContextManager[Lease], lead: Call
             await leading
 
     while True:
-        await repeat(once, done=(LockLostError,), of_many=True)
+        await repeat(once, done=(LockLostError,))
         await asyncio.sleep(PAUSE)  # the pause lets other candidates lead

@@ -20,7 +20,7 @@ from ...protocol.records import Stat
 from .. import serializers
 from ..aio.limits import timeout_saying
 from ..aio.operations import BaseClient
-from ..aio.reliable import Refusals, ensure_container
+from ..aio.reliable import MAX_REFUSALS, Refusals, ensure_container
 from ..aio.supervision import first_event
 from ..aio.suspension import SteadyClock
 from ..aio.watcher import Watcher
@@ -80,6 +80,7 @@ class LockingQueue(PriorityQueue[V]):
         self._due: dict[str, tuple[float, int]] = {}  # end of each entry's delay, and the entry's version
         self._clock_offset: float | None = None  # server's clock minus this process's clock
         self._refused: set[str] = set()  # dead entries that the server refuses to move
+        self._too_large: set[str] = set()  # entries that were put, but are too large to be changed
 
     async def _create_parent(self, path: str) -> None:
         await ensure_container(self._client, path, levels=2)
@@ -142,7 +143,7 @@ class LockingQueue(PriorityQueue[V]):
         self._due = {name: due for name, due in self._due.items() if name in free}
         for path in self._entries(free):
             name = paths.name(path)
-            if self._due.get(name, (0.0, 0))[0] > self._clock.now():
+            if name in self._too_large or self._due.get(name, (0.0, 0))[0] > self._clock.now():
                 continue
             try:
                 data, stat = await self._raw.get(path)
@@ -152,6 +153,11 @@ class LockingQueue(PriorityQueue[V]):
                     return entry
             except NoNodeError:  # another consumer has acknowledged the entry
                 continue
+            except (ValueError, ConnectionLossError) as error:
+                if isinstance(error, ConnectionLossError) and error.refusals < MAX_REFUSALS:
+                    raise
+                self._too_large.add(name)  # other entries must not wait for it
+                _log.error("%s is too large to be consumed: %s", path, error)
         return None
 
     # --- attempts ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -14,9 +15,8 @@ from .. import serializers
 from ..aio.limits import timeout_saying
 from ..aio.one_shot_event import OneShotEvent
 from ..aio.operations import BaseClient
-from ..aio.reliable import PAUSE, create_protected, delete_protected, ensure_container, repeat, until_gone
+from ..aio.reliable import MAX_REFUSALS, PAUSE, create_protected, delete_protected, ensure_container, repeat, until_gone
 from ..aio.supervision import first_event
-from ..serializers import UndecodableError
 from ..wire.arguments import checked_count, checked_node_name, checked_timeout
 from ._base import SupervisedRecipe
 from ._follow import children_of, values_of
@@ -62,6 +62,7 @@ class Master(SupervisedRecipe):
         self._election = Election(self._client, self._at("master"), name.encode())
         self.active = OneShotEvent()
         self.leadership: Lease | None = None
+        self._refusals: Counter[str] = Counter()  # by task: how often the server refused its assignment
         self._born: dict[str, int] = {}  # czxids of the tasks at their last assignment
 
     # --- for every client ---
@@ -197,7 +198,7 @@ class Master(SupervisedRecipe):
 
     async def _run(self) -> None:
         while True:
-            await repeat(self._lead, done=(LockLostError,), of_many=True)
+            await repeat(self._lead, done=(LockLostError,))
 
     async def _lead(self) -> None:
         try:
@@ -268,12 +269,18 @@ class Master(SupervisedRecipe):
                 if error.path != self._at(TASKS, task):
                     return False
                 continue  # the task has a result
+            except (ValueError, ConnectionLossError) as error:
+                self._refusals[task] += getattr(error, "refusals", MAX_REFUSALS)
+                if self._refusals[task] < MAX_REFUSALS:
+                    raise
+                await self._report(leadership, task, error)
+                continue
             assigned[task] = worker
             loads[worker] += 1
         return True
 
-    async def _report(self, leadership: Lease, task: str, error: UndecodableError) -> None:
-        """Finish an unreadable task, with the error as its result."""
+    async def _report(self, leadership: Lease, task: str, error: Exception) -> None:
+        """Finish a task that is unreadable, or too large to be assigned, with the error as its result."""
         with contextlib.suppress(NoNodeError, NodeExistsError):  # the task was withdrawn, or reported before
             async with leadership.transaction() as transaction:
                 transaction.delete(self._at(TASKS, task))

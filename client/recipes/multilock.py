@@ -56,12 +56,11 @@ class MultiLease(Lease):
 
     def release_nowait(self) -> list[asyncio.Future[None]]:
         """Release all parts, the last one first."""
-        for follower in self._followers:
-            follower.cancel()
-        self._mark_released()
-        return self._delete_nodes()
+        return super().release_nowait() or self._delete_nodes()
 
     def _delete_nodes(self) -> list[asyncio.Future[None]]:
+        for follower in self._followers:
+            follower.cancel()
         return [call for part in reversed(self.parts) for call in part.release_nowait()]
 
 

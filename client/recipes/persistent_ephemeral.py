@@ -45,6 +45,7 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         self._value: V | Literal[b""] = value
         self._stop_timeout = checked_count("stop_timeout", stop_timeout, 0.0)
         self._finishing: asyncio.Task[Any] | None = None
+        self._changes = 0  # number of calls of set()
         self._refusals = Refusals()
         self._session_id = 0  # session that owns the node
         self._guard: SessionGuard | None = None
@@ -66,15 +67,18 @@ class PersistentEphemeral(SupervisedRecipe[V]):
             RuntimeError: The recipe was not entered.
         """
         self._check_entered()
-        self._value = value
-        if self.exists and self._watch is not None:
-            try:
-                await self._client.set(self._path, value)
-            except NoNodeError:
-                return  # the node will soon be recreated with the new value
-            except BaseException as error:  # also after a cancellation, the node must get its value
-                self._watch._fail(error if isinstance(error, ConnectionLossError) else ConnectionLossError(self._path))
-                raise
+        call = self._client.set(self._path, value) if self.exists else None  # raises if the value cannot be written
+        self._value, watch = value, self._watch
+        self._changes += 1
+        if call is None or watch is None:
+            return
+        try:
+            await call
+        except NoNodeError:
+            return  # the node will soon be recreated with the new value
+        except (ConnectionLossError, asyncio.CancelledError) as error:  # the node must get its value all the same
+            watch._fail(error if isinstance(error, ConnectionLossError) else ConnectionLossError(self._path))
+            raise
 
     async def _keep(self) -> None:
         """Create the node, and return when it no longer exists."""
@@ -85,7 +89,7 @@ class PersistentEphemeral(SupervisedRecipe[V]):
             raise
 
     async def _keep_once(self) -> None:
-        client, value = self._client, self._value
+        client, value, changes = self._client, self._value, self._changes
         self._session_id = 0
         try:
             await client.create(self._path, value, ephemeral=True)
@@ -105,9 +109,9 @@ class PersistentEphemeral(SupervisedRecipe[V]):
             if stat is None or stat.ephemeralOwner != client.session_id:
                 return
             self._guard = SessionGuard(client, self._watch, self._path, stat.ephemeralOwner)
-            while value is not self._value:  # set() may change the value while the node is created
-                value = self._value
-                await client.set(self._path, value)
+            while changes != self._changes:  # set() may change the value while the node is created
+                changes = self._changes
+                await client.set(self._path, self._value)
             self._session_id, self._refusals = stat.ephemeralOwner, Refusals()
             self._follower.mark_ready()
             async for event in self._watch:

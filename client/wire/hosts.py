@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterable
 from random import Random
 from typing import Final, NamedTuple
@@ -111,6 +112,11 @@ def one_round(endpoints: Iterable[Endpoint], rng: Random, last: Endpoint | None)
     if order and order[0] == last:
         order.append(order.pop(0))
     return order
+
+
+def has_several(endpoints: Iterable[Endpoint]) -> bool:
+    """Return whether there is more than one server. Two addresses of different families may be the same server."""
+    return max(Counter(":" in endpoint.ip for endpoint in endpoints).values(), default=0) > 1
 
 
 def _address(text: str, connect_string: str) -> Address:

@@ -15,7 +15,7 @@ a server may have expired the session. The client gives the session up when the 
 last heard from a server, which is up to a third of the timeout later. In between, it resumes the session if the server
 still knows it, because a restarted server gives all its sessions their whole timeout again. For the same reason, the
 server may still know a session that the client has given up. So before it opens a new session, the client resumes the
-former one and closes it, which deletes its ephemeral nodes. It tries this once.
+former one and closes it, which deletes its ephemeral nodes.
 
 No session is given up before an attempt to connect has failed: if a debugger has stopped this process, for example, a
 server in the same process was stopped too.
@@ -26,7 +26,11 @@ is closed: the last third is for finding another server before the session expir
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
+
+from ...protocol.handshake import NO_PASSWORD
 
 
 class ConnectionBroken(Exception):
@@ -43,3 +47,20 @@ class Phase(Enum):
     PROBE = 4
     READY = 5
     ENDING = 6
+
+
+@dataclass(slots=True)
+class FormerSession:
+    """A session that the client has given up, and that its next connection ends.
+
+    Args:
+        id: Id of the session.
+        password: Password of the session.
+        tries: Number of connections that may still try; 0 if there is nothing to end.
+    """
+
+    MAX_TRIES: ClassVar[int] = 3
+
+    id: int = 0
+    password: bytes | None = NO_PASSWORD
+    tries: int = 0

@@ -19,8 +19,8 @@ from ...protocol.operations import OpCode, changing
 
 HEADER = struct_of(Int, r.RequestHeader).pack
 """Packs the length, xid and op code of a request."""
-LARGE: Final = 65_536
-"""Requests with more bytes are likely to be the reason why a server closes the connection."""
+LARGE: Final = 1024
+"""Number of bytes above which a request may be the reason why a server closes the connection."""
 _CREATES: Final = changing("create")
 _MULTIS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
@@ -123,11 +123,11 @@ def connection_loss(
         refused: The call, if the server probably closed the connection because of it.
     """
     text = f"the connection was lost: {reason}" if maybe else reason
-    if refused is not None and len(refused.body) + 8 > LARGE:
-        text += f"; the request has {len(refused.body) + 8} bytes, and may exceed jute.maxbuffer of the server"
     error = ConnectionLossError(path, text)
     error.maybe_applied = maybe
-    error.refusals = int(refused is not None)
+    if refused is not None and len(refused.body) + 8 > LARGE:
+        error.detail += f"; the request has {len(refused.body) + 8} bytes, and may exceed jute.maxbuffer of the server"
+        error.refusals = 1
     return error
 
 

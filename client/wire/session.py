@@ -45,7 +45,7 @@ from ...protocol.operations import OpCode
 from ...protocol.sasl import SaslFailure
 from . import diagnosis
 from .authentication import Credentials, SaslLogin
-from .phases import ConnectionBroken, Phase
+from .phases import ConnectionBroken, FormerSession, Phase
 from .requests import (
     HEADER,
     Request,
@@ -85,6 +85,7 @@ class Session:
         out: Frames to send, in order. The caller sends and removes them.
         last_zxid: The highest zxid that was seen in this session.
         last_confirmed: Time when the newest answered request was sent.
+        answered: Whether the server has answered the handshake of the current or last connection.
         tried: Whether an attempt to connect has failed since the connection was lost.
         last_reason: Reason why the last connection failed or was lost, for error messages.
         terminal_error: The error that all calls raise once the client cannot be used any more; None before.
@@ -110,7 +111,6 @@ class Session:
         self.read_only_now = False
         self.last_confirmed = 0.0
         self.received_at = self.sent_at = 0.0
-        self.tried = False
         self.last_reason = ""
         self.out: list[bytes] = []
         self._credentials = Credentials()
@@ -127,8 +127,8 @@ class Session:
         self._accepts_read_only = read_only
         self._resumable_elsewhere = False  # whether a server with a quorum knows the session
         self._heard_at = 0.0  # time when a server was last heard from; while READY it is received_at
-        self._former: tuple[int, bytes | None] | None = None  # id and password of a session that was given up
-        self._ending: tuple[int, bytes | None] | None = None  # the same, on the connection that closes it
+        self._former = FormerSession()
+        self.tried = self.answered = self._ending = False  # the last: the connection is to end the former session
         self._login = SaslLogin(*login, rng) if login is not None else None
         self._on_state = on_state
         self._postpone = postpone
@@ -140,7 +140,7 @@ class Session:
     @property
     def has_session(self) -> bool:
         """Whether there is a session to resume, or a former one to close."""
-        return self.id != 0 or self._former is not None
+        return self.id != 0 or self._former.tries > 0
 
     @property
     def requests_sent(self) -> int:
@@ -219,9 +219,9 @@ class Session:
             self._since = self.last_zxid
         self.received_at = self.sent_at = self._began = now
         session_id, password = (self.id, self.password) if self._resumable_elsewhere else (0, NO_PASSWORD)
-        self._ending, self._former = self._former, None  # tried only once, because the server may not answer this
-        if self._ending is not None:
-            session_id, password = self._ending
+        self._ending, self.answered = self._former.tries > 0, False
+        if self._ending:
+            session_id, password = self._former.id, self._former.password
         request = ConnectRequest(self.last_zxid, self.wanted_ms, session_id, password, self._accepts_read_only)
         self.out.append(frame(request.encode()))
 
@@ -250,17 +250,17 @@ class Session:
             raise ConnectionBroken(why) from None
 
     def _on_connect_response(self, answer: ConnectResponse, now: float) -> None:
+        self.answered, self._former.tries = True, 0
         if answer.timeout_ms <= 0 or answer.session_id == 0:
-            if self._ending is None:
+            if not self._ending:
                 self.expired("the server reports that the session has expired")
             raise ConnectionBroken("the session has expired")
-        if self._ending is not None and answer.session_id == self._ending[0]:
+        if self._ending and answer.session_id == self._former.id:
             self.phase = Phase.ENDING
             self.out.append(request_frame(0, OpCode.CLOSE_SESSION))
             return
-        late = now - self.last_confirmed - self.timeout_ms / 1000
-        is_late = late > 0 and self.last_confirmed > 0 and answer.session_id == self.id
-        self._warning = diagnosis.resumed_late(late) if is_late else ""
+        late = now - self.last_confirmed - self.timeout_ms / 1000 if answer.session_id == self.id else 0.0
+        self._warning = diagnosis.resumed_late(late) if late > 0 and self.last_confirmed else ""
         self._heard_at = now
         if answer.session_id != self.id:
             self._since_in_doubt = True
@@ -314,6 +314,8 @@ class Session:
     def lost(self, reason: str, now: float, *, by_server: bool = False) -> None:
         """Record the loss of the connection, *by_server* if that closed it: idempotent calls are kept, others fail."""
         was, self.phase = self.phase, Phase.OFF
+        if self._ending and not self.answered:
+            self._former.tries = self._former.tries - 1 if by_server else 0  # a server may close while it starts
         if was is Phase.READY:
             self._heard_at = now if by_server else self.received_at
             self.tried = False
@@ -337,9 +339,9 @@ class Session:
 
     def give_up(self) -> None:
         """End the session, because no server was heard from within its timeout. The next connection closes it."""
-        former = (self.id, self.password) if self._resumable_elsewhere else None
+        if self._resumable_elsewhere:
+            self._former = FormerSession(self.id, self.password, FormerSession.MAX_TRIES)
         self.expired("no server was reached within the session timeout")
-        self._former = former
 
     def expired(self, reason: str) -> None:
         """Record the end of the session: its calls fail, and later calls belong to the next session."""

@@ -196,3 +196,26 @@ async def test_certificate_is_checked_against_name(resolver: Any) -> None:
             assert zk.state is State.CONNECTED
         with pytest.raises(ConnectionLossError, match="certificate"):
             await Client(f"zk.example:{port}", 1.0, tls=trusting(server.tls_ca)).start()
+
+
+# --- read-only servers ---
+
+
+async def test_server_whose_name_is_resolved_late_takes_over(resolver: Any) -> None:
+    async with Server(host=ONE) as reading, Server(host=TWO, port=reading.port) as writing:
+        reading.set_read_only(True)
+        found = threading.Event()
+
+        def resolve(host: str) -> list[str]:
+            if host == "rw.example":
+                found.wait(DEADLINE_S)
+            return [ONE if host == "ro.example" else TWO]
+
+        resolver(resolve)
+        hosts = f"ro.example:{reading.port},rw.example:{reading.port}"
+        async with Client(hosts, read_only=True) as zk, asyncio.timeout(DEADLINE_S):
+            assert zk.state is State.READ_ONLY
+            found.set()
+            await zk.wait_for(State.CONNECTED)
+
+            assert list(writing.sessions()) == [zk.session_id]

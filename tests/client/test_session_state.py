@@ -13,7 +13,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.framing import frame
-from zoolet.protocol.handshake import ConnectResponse
+from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 
 CHANGED = EventType.NODE_DATA_CHANGED
@@ -358,3 +358,16 @@ def test_partial_reply_counts_as_silence() -> None:
 
     driver.session.receive(reply[-1:], 106.8)
     driver.session.tick(113.4)
+
+
+def test_end_of_former_session_is_requested_again_after_close() -> None:
+    driver = SessionDriver()
+    driver.shake()
+    lose(driver)
+    attempts = []
+    for number in range(4):
+        driver.session.start(11.0 + number)
+        attempts.append(ConnectRequest.decode(driver.sent()[0]).session_id)
+        driver.session.lost("closed", 11.0 + number, by_server=True)
+
+    assert attempts == [9, 9, 9, 0]

@@ -13,13 +13,16 @@ from zoolet.client.recipes import (
     DurableLock,
     Election,
     Lock,
+    LockingQueue,
+    Master,
     Party,
     PersistentEphemeral,
     Semaphore,
     TryLock,
     TwoPhaseCommit,
+    Worker,
 )
-from zoolet.testing import Server, Simulation
+from zoolet.testing import Server, Simulation, drop_request
 
 LIMIT: Final = 100_000
 LARGE: Final = bytes(LIMIT + 1)
@@ -40,12 +43,12 @@ ATTEMPTS: Final[dict[str, Attempt]] = {
 }
 
 
-def limited(main: Callable[[Server, Client], Awaitable[Any]]) -> None:
+def limited(main: Callable[[Server, Client], Awaitable[Any]], limit: int = LIMIT) -> None:
     """Run with a server that accepts small requests only, and a client."""
 
     async def run(sim: Simulation) -> None:
         async with (
-            sim.server(config={"jute.maxbuffer": LIMIT}) as server,
+            sim.server(config={"jute.maxbuffer": limit}) as server,
             Client(server.hosts, backoff=Backoff(first=0.01)) as zk,
         ):
             await main(server, zk)
@@ -122,5 +125,47 @@ def test_refused_value_of_registration_fails_block() -> None:
 
         with pytest.raises(ConnectionLossError, match=EXCEEDS):
             await register()
+
+    limited(main)
+
+
+@pytest.mark.parametrize("size", [LIMIT - 80, 1_048_575 - 80], ids=["of the server", "of the client"])
+def test_task_just_below_limit_gets_error_as_result(size: int) -> None:
+    async def work(task: str, value: Any) -> Any:
+        return len(value)
+
+    async def main(server: Server, zk: Client) -> None:
+        async with Master(zk, "/jobs", "m") as master, Worker(zk, "/jobs", "w", work):
+            large = await master.submit("x" * size)
+            small = await master.submit("x")
+
+            assert "bytes" in (await master.result(large, timeout=60))["error"]
+            assert (await master.result(small, timeout=60))["result"] == 1
+
+    limited(main, max(LIMIT, size + 80))
+
+
+@pytest.mark.parametrize("size", [LIMIT - 80, 1_048_575 - 80], ids=["of the server", "of the client"])
+def test_entry_just_below_limit_does_not_block_queue(size: int) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        queue = LockingQueue(zk, "/q")
+        await queue.put(bytes(size))
+        await queue.put(b"small")
+
+        assert await queue.get(timeout=60) == b"small"
+        with pytest.raises(TimeoutError):
+            await queue.get(timeout=1)
+
+    limited(main, max(LIMIT, size + 80))
+
+
+def test_small_request_is_repeated_however_often_server_closes() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        with server.fault(drop_request(), "create", times=10):
+            with pytest.raises(ConnectionLossError) as caught:
+                await zk.create("/a")
+            assert caught.value.refusals == 0
+            async with Lock(zk, "/l"):
+                assert connects(server) > 5
 
     limited(main)

@@ -231,3 +231,34 @@ def test_block_reentered_in_same_session_keeps_node() -> None:
             assert server.tree()["/up/me"].czxid == first
 
     with_client(main)
+
+
+def test_barrier_is_not_entered_again_without_server() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        barrier = DoubleBarrier(zk.with_operation_timeout(3.0), "/step", 1)
+        await barrier.enter()
+        server.refuse_connections()
+        server.drop(zk)
+        await barrier.__aexit__(ZeroDivisionError)  # the block raised
+
+        async with asyncio.timeout(3.1):
+            with pytest.raises(ConnectionLossError):
+                await barrier.enter()
+
+    with_client(main)
+
+
+def test_refused_entry_leaves_recipe_usable() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        await zk.create("/node", b"v")
+        cache = NodeCache(zk.with_operation_timeout(0.5), "/node")
+        await _go_away(server, zk, State.SUSPENDED)
+        with pytest.raises(ConnectionLossError):
+            await cache.__aenter__()
+        server.accept_connections()
+        await zk.wait_for(State.CONNECTED)
+
+        await cache.refresh()
+        assert cache.value == b"v"
+
+    with_client(main)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.leftovers import nothing_left
-from support.simulation import Connect, simulate_clients
+from support.simulation import Connect, eventually, simulate_clients
 
 from zoolet.client import Client
 from zoolet.client.recipes import LockLostError, MultiLock
@@ -134,3 +134,17 @@ def test_release_cancelled_anytime_leaves_nothing(step: int) -> None:
         await nothing_left(server)
 
     simulate_clients(main, step)
+
+
+def test_lost_lease_leaves_no_task() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        lease = await MultiLock(zk, ["/a", "/b", "/c"], on_lost="flag").acquire()
+        await asyncio.sleep(1)
+        server.delete(lease.parts[1].path)
+        await lease.lost
+
+        await eventually(lambda: zk.statistics().idle)
+        await nothing_left(server)
+
+    simulate_clients(main)

@@ -11,9 +11,9 @@ from support.cancellation import cancel_everywhere
 from support.leftovers import leftovers
 from support.simulation import client_of, eventually, with_client
 
-from zoolet.client import Client, ClosedError, ConnectionLossError, State
+from zoolet.client import Client, ClosedError, ConnectionLossError, State, serializers
 from zoolet.client.recipes import PersistentEphemeral
-from zoolet.testing import Server, drop_request, hold, lose_reply
+from zoolet.testing import Server, delay, drop_request, hold, lose_reply
 
 
 def test_node_exists_only_inside_block() -> None:
@@ -275,5 +275,40 @@ def test_value_set_without_server_is_written_later() -> None:
 
             await eventually(lambda: server.tree()["/up/me"].data == b"new", 5)
             assert server.tree()["/up/me"].ephemeral_owner == owner
+
+    with_client(main)
+
+
+@pytest.mark.parametrize("value", [5, bytes(2_000_000)], ids=["wrong type", "too large"])
+def test_value_that_cannot_be_sent_keeps_old_one(value: Any) -> None:
+    async def main(server: Server, zk: Client) -> None:
+        async with PersistentEphemeral(zk, "/up/me", b"old") as node:
+            with pytest.raises((TypeError, ValueError)):
+                await node.set(value)
+            await asyncio.sleep(1)
+            assert server.tree()["/up/me"].data == b"old"
+            server.expire(zk)
+            await zk.wait_for(State.LOST)
+            await eventually(lambda: node.exists)
+
+            assert server.tree()["/up/me"].data == b"old"
+
+    with_client(main)
+
+
+def test_changed_object_is_written_again() -> None:
+    async def main(server: Server, zk: Client) -> None:
+        value = {"n": 0}
+        async with PersistentEphemeral(zk.with_serializer(serializers.json), "/up/me", value) as node:
+            with server.fault(delay(1.0), "create"):
+                server.expire(zk)
+                await zk.wait_for(State.LOST)
+                await zk.wait_for(State.CONNECTED)
+                await asyncio.sleep(0.5)
+                value["n"] = 1
+                await node.set(value)
+                await eventually(lambda: node.exists)
+
+            assert server.tree()["/up/me"].data == b'{"n":1}'
 
     with_client(main)
