@@ -99,7 +99,7 @@ class Client(BaseClient[V]):
         login: User and password for SASL DIGEST-MD5.
         tls: TLS context for the connections, for example from ``ssl.create_default_context()``. It determines whether
             server names are checked.
-        backoff: Delays between rounds over all hosts.
+        backoff: Delays between rounds over all servers. While there is a session, they are shortened to keep it.
         max_request: Maximum size of a request in bytes. A server disconnects a client that sends more than the server's
             ``jute.maxbuffer``.
         on_request: Hook that is called for each request, for metrics and traces. See :mod:`zoolet.client.aio.hooks`.

@@ -68,7 +68,7 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
         self.cancel()
 
     def _abandon(self) -> None:
-        """Cancel the call, because its caller was cancelled before it awaited the call."""
+        """Cancel the call, because its caller was cancelled before it received the result."""
         self.cancel()
 
     def error(self) -> BaseException | None:

@@ -21,6 +21,7 @@ from ...protocol.operations import OpCode
 from ..wire.backoff import Backoff
 from ..wire.diagnosis import CLOSED, RESET, closed_early
 from ..wire.hosts import Address, Endpoint, Hosts, has_several, one_round
+from ..wire.operations import decode_nothing
 from ..wire.phases import ConnectionBroken, Phase
 from ..wire.session import Session
 from ..wire.states import State
@@ -41,24 +42,18 @@ granted a shorter session timeout, but not if the client itself requested a shor
 """
 CLOSE_TIMEOUT: Final = 1.0
 """Maximum time in seconds for closing."""
-PART_OF_SESSION: Final = (0.1, 0.3)
-"""Minimum and maximum of the longest delay between two rounds, as a part of the time that is left for the session."""
+PART_OF_SESSION: Final = (0.1, 0.4)
+"""Limit of a delay between rounds, chosen at random in this range, as a fraction of the time until LOST."""
 MIN_DELAY: Final = 0.05
-"""Delay in seconds that this limit never shortens."""
-SPREAD: Final = 0.1
-"""Maximum delay before the clients of a lost server move to others, as a part of the session timeout, up to a second.
+"""Minimum of this limit, in seconds."""
+SPREAD: Final = 0.2
+"""Maximum delay before the clients of a lost server move to others, as a part of the session timeout, up to 2 s.
 It is random, because thousands of clients may move together.
 """
 
 
-class _Outcome(Enum):
-    """The result of one attempt to connect."""
-
-    FAILED = 0
-    SERVED = 1
-    """The connection became ready, and was lost."""
-    ENDED = 2
-    """The former session is over, so the next attempt opens a new one."""
+_Outcome = Enum("_Outcome", "FAILED SERVED ENDED")
+"""Outcomes of an attempt to connect: it failed, it was lost after it became ready, or the server ended a session."""
 
 
 class ClientProtocol(asyncio.Protocol):
@@ -100,7 +95,7 @@ class ClientProtocol(asyncio.Protocol):
         if exc is not None:
             self.reason = reason_of(exc)
         if not self.ended.done():
-            self.closed_by_server = exc is None or isinstance(exc, ConnectionResetError)
+            self.closed_by_server = exc is None or isinstance(exc, ConnectionError)
             self.ended.set_result(None)
 
     def abort(self, reason: str) -> None:
@@ -191,7 +186,7 @@ class Connection:
         session = self.session
         try:
             if session.terminal_error is None and session.phase is Phase.READY:
-                request = self._close_request()
+                request = RequestCall(self.loop, OpCode.CLOSE_SESSION, b"", decode_nothing, None, 0.0, False)
                 session.send_close(self.now(), request)
                 self.write()
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
@@ -217,12 +212,6 @@ class Connection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _close_request(self) -> RequestCall[None]:
-        def ignore(buf: bytes, at: int, stop: int) -> None:
-            return None
-
-        return RequestCall(self.loop, OpCode.CLOSE_SESSION, b"", ignore, None, 0.0, False)
 
     # --- called by the protocol ---
 
@@ -328,7 +317,7 @@ class Connection:
             elif outcome is _Outcome.SERVED and self.now() - began > STABLE_AFTER:
                 delays, retried = self._backoff.delays(self._rng), False
                 if self._closed_by_server and has_several(self._servers) and self._preferred is None:
-                    await asyncio.sleep(self._rng.uniform(0, min(1.0, self.session.timeout_ms / 1000 * SPREAD)))
+                    await asyncio.sleep(self._rng.uniform(0, min(2.0, self.session.timeout_ms / 1000 * SPREAD)))
             elif outcome is _Outcome.SERVED and not retried:
                 retried = True
             else:
@@ -348,11 +337,8 @@ class Connection:
         self._servers = await self._lookups.refresh(self._seconds_for(1))
         for address, failure in self._lookups.failures.items():
             self._failed(address, reason_of(failure))
-        order = one_round(self._servers, self._rng, self._last)
         preferred, self._preferred = self._preferred, None
-        if preferred is not None:
-            order = [preferred, *(server for server in order if server != preferred)]
-        return order
+        return one_round(self._servers, self._rng, self._last, preferred)
 
     def _seconds_for(self, servers: int) -> float:
         """Return the time limit of an attempt to connect to one of several servers.
@@ -377,7 +363,8 @@ class Connection:
         attempt = self._seconds_for(len(self._servers))
         had_session = session.has_session
         try:
-            protocol = await self._connect(server, attempt)
+            async with asyncio.timeout(attempt):
+                protocol = await dial(server, lambda: ClientProtocol(self), self._tls)
         except (OSError, TimeoutError, ssl.SSLError) as error:
             self._failed(server, failed(error, attempt, self._tls is not None))
             return _Outcome.FAILED
@@ -404,10 +391,6 @@ class Connection:
         if ready:
             return _Outcome.SERVED
         return _Outcome.ENDED if session.answered and had_session and not session.has_session else _Outcome.FAILED
-
-    async def _connect(self, server: Endpoint, seconds: float) -> ClientProtocol:
-        async with asyncio.timeout(seconds):
-            return await dial(server, lambda: ClientProtocol(self), self._tls)
 
     def _failed(self, server: Endpoint | Address, reason: str) -> None:
         self.session.last_reason = f"{server}: {reason}"

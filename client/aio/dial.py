@@ -28,7 +28,7 @@ async def dial(server: Endpoint, make: Callable[[], P], tls: ssl.SSLContext | No
     if server.address.path:
         _, protocol = await loop.create_unix_connection(make, server.address.path)
     else:
-        name = _tls_name(server) if tls is not None else None
+        name = server.tls_name if tls is not None else None
         _, protocol = await loop.create_connection(make, server.ip, server.address.port, ssl=tls, server_hostname=name)
     return protocol
 
@@ -39,13 +39,8 @@ async def dial_streams(
     """Connect to a server and return the streams; raises as :func:`dial` does."""
     if server.address.path:
         return await asyncio.open_unix_connection(server.address.path)
-    name = _tls_name(server) if tls is not None else None
+    name = server.tls_name if tls is not None else None
     return await asyncio.open_connection(server.ip, server.address.port, ssl=tls, server_hostname=name)
-
-
-def _tls_name(server: Endpoint) -> str:
-    """Return the name for the certificate. The dot at the end of a complete host name does not belong to it."""
-    return server.address.host.removesuffix(".")
 
 
 def reason_of(error: Exception) -> str:

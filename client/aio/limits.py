@@ -33,7 +33,7 @@ class _OutageTimer:
 
 @contextlib.asynccontextmanager
 async def limited_outage(client: BaseClient[Any], seconds: float) -> AsyncIterator[None]:
-    """Limit the time that a block may be disconnected.
+    """Limit how long the client may be disconnected during a block.
 
     Raises:
         ConnectionLossError: The client was disconnected for *seconds*.
@@ -48,11 +48,12 @@ async def limited_outage(client: BaseClient[Any], seconds: float) -> AsyncIterat
     except TimeoutError:
         if not limit.expired():
             raise
-        raise ConnectionLossError(None, f"no connection in time; {client._core.session.last_reason}") from None
+        reason = client._core.session.last_reason
+        raise ConnectionLossError(None, f"no connection in time{'; ' + reason if reason else ''}") from None
 
 
 async def wait_for_cleanup(task: asyncio.Task[Any], seconds: float) -> None:
-    """Wait for a background task that cleans up after a block, but not long. If this is cancelled, it continues too.
+    """Wait up to *seconds* for a background task that cleans up after a block. The task continues after that.
 
     Raises:
         Exception: The task failed within *seconds*.

@@ -22,7 +22,7 @@ class Lookups:
         loop: The client's event loop.
 
     Attributes:
-        failures: Reasons why names have no known address, by address.
+        failures: Reasons why the latest look-ups failed, by address.
     """
 
     def __init__(self, addresses: tuple[Address, ...], loop: asyncio.AbstractEventLoop) -> None:
@@ -35,7 +35,7 @@ class Lookups:
         self.failures: dict[Address, Exception] = {}
 
     async def refresh(self, seconds: float) -> list[Endpoint]:
-        """Look up all names, and return the servers. A name that is not answered in time keeps its former addresses.
+        """Look up all names, and return the servers. A name that is not resolved keeps its former addresses.
 
         Args:
             seconds: Time limit until a server is known. From then on, names have :data:`OTHERS_TIMEOUT` seconds.
@@ -43,8 +43,9 @@ class Lookups:
         names = [address for address in self._addresses if address.is_name]
         self.failures = {}
         pending = {self._look_up(address) for address in names}
-        if pending and not self._known:
-            _, pending = await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        deadline = self._loop.time() + seconds
+        while pending and not self._known and (left := deadline - self._loop.time()) > 0:
+            _, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         if pending and self._known:
             await asyncio.wait(pending, timeout=min(OTHERS_TIMEOUT, seconds))
         unanswered = TimeoutError(f"the host name was not resolved within {seconds:.3f} s")

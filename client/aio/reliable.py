@@ -54,7 +54,7 @@ class Refusals:
 
     def check(self, error: Exception) -> None:
         """Count an attempt that failed with *error*, and raise *error* if no further attempt makes sense."""
-        if isinstance(error, ConnectionLossError):
+        if isinstance(error, ConnectionLossError) and error.refusals:
             self._left -= error.refusals
             if self._left <= 0:
                 error.refusals = MAX_REFUSALS  # the callers do not repeat it either
@@ -65,7 +65,11 @@ class Refusals:
 
 
 async def repeat(
-    do: Callable[[], Awaitable[T]], *, done: tuple[type[Exception], ...] = (), while_expired: bool = True
+    do: Callable[[], Awaitable[T]],
+    *,
+    done: tuple[type[Exception], ...] = (),
+    while_expired: bool = True,
+    counted: bool = True,
 ) -> T | None:
     """Repeat a request until the server answers. Use this only for requests that may be applied twice.
 
@@ -73,6 +77,7 @@ async def repeat(
         do: Function that makes the request. It is called for each attempt.
         done: Error classes that mean that nothing is left to do; the result is then None.
         while_expired: Continue in the next session when the session ends.
+        counted: Whether attempts that the server refuses are counted; False if *do* makes many different requests.
 
     Returns:
         The result of the request.
@@ -91,7 +96,8 @@ async def repeat(
         except (ConnectionLossError, SessionExpiredError) as error:
             if isinstance(error, SessionExpiredError) and not while_expired:
                 raise
-            refusals.check(error)
+            if counted or getattr(error, "refusals", 0) >= MAX_REFUSALS:
+                refusals.check(error)
             await asyncio.sleep(PAUSE)
 
 

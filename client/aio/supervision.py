@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from ...protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
 from ..wire.states import State, WatchOverflowError
+from .call import ignore_result
 from .limits import limited_outage
 from .operations import BaseClient
-from .reliable import MAX_REFUSALS, PAUSE, delays_after_refusal
+from .reliable import PAUSE, Refusals, delays_after_refusal
 from .watcher import Watcher
 
 _log = logging.getLogger("zoolet.client")
@@ -46,6 +47,7 @@ class Follower:
         self._on_failure: Callable[[Exception], None] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
+        self._refusals = Refusals()
         self._delays: Iterator[float] | None = None  # delays after a refused step; None once a step completes
 
     @property
@@ -61,7 +63,7 @@ class Follower:
     def mark_ready(self) -> None:
         """Record that the followed data is complete."""
         self._ready.set()
-        self._delays = None
+        self._delays, self._refusals = None, Refusals()
 
     def mark_changed(self) -> None:
         """Wake the iterators of :meth:`changes`, because there is a change."""
@@ -101,15 +103,15 @@ class Follower:
             ZooKeeperError: The first step failed while the client was connected.
             ClosedError: The client is closed.
         """
-        client = self._client
-        client._core.check_open()
+        self._client._core.check_open()
         self._ready.clear()
+        self._delays, self._refusals = None, Refusals()
         self._error, self._on_failure, self._stopped = None, on_failure, False
         self._task = task = self._client._core.spawn(self._run(), on_failure=self._fail)
         task.add_done_callback(self._ended)
         ready = asyncio.ensure_future(self._ready.wait())
         try:
-            async with limited_outage(client, client._operation_timeout):
+            async with limited_outage(self._client, self._client._operation_timeout):
                 await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
             if not self._ready.is_set():
                 raise self._error or ClosedError(detail=_CLOSED)
@@ -148,9 +150,7 @@ class Follower:
             except ClosedError:
                 raise
             except (ConnectionLossError, SessionExpiredError, WatchOverflowError) as error:
-                if isinstance(error, ConnectionLossError) and error.refusals >= MAX_REFUSALS:
-                    self._fail(error)
-                    return
+                self._refusals.check(error)
                 await asyncio.sleep(PAUSE)
             except ZooKeeperError as error:
                 if self._client.terminal_error is not None:  # for example, the server rejected the credentials
@@ -262,23 +262,16 @@ class SupervisedBlock:
 # --- several watches ---
 
 
-async def first_event(*watchers: Watcher) -> None:
-    """Wait until one of several watches has an event.
+async def first_event(*waits: Watcher | Coroutine[Any, Any, Any]) -> None:
+    """Wait until one of several watches has an event, or a coroutine is done.
 
     Raises:
         ClosedError: The client was closed.
-        Exception: One of the watches failed with this error.
+        Exception: One of the watches or coroutines failed with this error.
     """
-    await _first(*[watcher.next() for watcher in watchers])
-
-
-async def first_event_or(other: Coroutine[Any, Any, Any], *watchers: Watcher) -> None:
-    """Wait until one of several watches has an event, or a coroutine is done; raises as :func:`first_event` does."""
-    await _first(other, *[watcher.next() for watcher in watchers])
-
-
-async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    tasks = [asyncio.ensure_future(wait.next() if isinstance(wait, Watcher) else wait) for wait in waits]
+    for task in tasks:
+        task.add_done_callback(ignore_result)  # several may fail together
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

@@ -340,7 +340,7 @@ class Watcher(Generic[C]):
             raise WatchOverflowError(self._path, error.limit) from None
 
     def _pop_all(self) -> list[Event]:
-        """Return the events that wait, in order, after one that was iterated."""
+        """Remove and return the waiting events, in order. Call this only after an event was iterated."""
         return [self._shown(event) for event in iter(self._pop, None)]
 
     def _deliver_to(self, receive: Callable[[Event], None]) -> None:

@@ -111,21 +111,11 @@ class LoopThread:
             loop, self._loop = self._loop, None
         if loop is None or self._thread is None or self._ended is None:
             return
-        loop.call_soon_threadsafe(self._ended.set)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, because its task was cancelled
+            loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(timeout)
         for call in list(self._calls):  # the loop stopped before it started or completed these calls
             call.finish(None, asyncio.CancelledError())
-
-    def submit(self, do: Callable[[], Coroutine[Any, Any, Any]]) -> concurrent.futures.Future[Any] | None:
-        """Run a coroutine in the loop without waiting for it; return None if the loop is not running."""
-        loop, job = self._loop, do()
-        try:
-            if loop is not None:
-                return asyncio.run_coroutine_threadsafe(job, loop)
-        except RuntimeError:  # the loop was closed in the meantime
-            pass
-        job.close()
-        return None
 
     def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
         """Run a coroutine in the loop, and wait for its result.
@@ -213,7 +203,11 @@ def _close_all() -> None:
     """Close the running clients. Otherwise, calls in later finalizers would wait forever for their stopped threads."""
     deadline = time.monotonic() + EXIT_TIMEOUT
     threads = [thread for thread in list(_running) if thread.running]
-    closing = [future for thread in threads if (future := thread.submit(thread._at_exit)) is not None]
+    closing = []
+    for thread in threads:
+        with contextlib.suppress(RuntimeError):  # it has just been stopped
+            if (loop := thread._loop) is not None:
+                closing.append(asyncio.run_coroutine_threadsafe(thread._at_exit(), loop))
     concurrent.futures.wait(closing, EXIT_TIMEOUT)
     for thread in threads:
         thread.stop(max(deadline - time.monotonic(), 0.1))

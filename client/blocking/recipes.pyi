@@ -631,8 +631,8 @@ class PersistentEphemeral(Generic[V]):
     def exists(self) -> bool:
         """Whether the node exists, to this client's knowledge."""
     def set(self, value: V | Literal[b""], *, timeout: float | None = ...) -> None:
-        """Change the value of the node, now and whenever it is recreated. If this fails or is cancelled, the value
-        is written in the background as soon as the server can be reached.
+        """Change the value of the node, now and whenever it is recreated. If the connection is lost, or the call
+        is cancelled, the value is written in the background as soon as the server can be reached.
         """
     def __enter__(self) -> PersistentEphemeral[V]: ...
     def __exit__(

@@ -23,7 +23,7 @@ _NOTHING: Final[Any] = object()
 
 @contextlib.asynccontextmanager
 async def watch_list(client: BaseClient[Any], path: str) -> AsyncIterator[Watcher[list[str] | None]]:
-    """Watch a node's children, or the creation of a missing node, once: this creates nothing. ``initial`` of the watch
+    """Watch a node's children, or the creation of a missing node, until one event. This creates no node. ``initial``
     contains the names of the children, or is None if the node does not exist.
     """
     async with contextlib.AsyncExitStack() as stack:

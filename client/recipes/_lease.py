@@ -105,8 +105,8 @@ class Lease:
 
     Keep a reference to the lease while it is held: nothing else refers to it. Dropping a held lease causes a
     ResourceWarning and a warning in the log, because nothing can release it any more or learn of its loss. It then
-    stays held until the session ends. Dropping a lost lease causes the same warnings, because its holder may not have
-    noticed the loss, unless it was released, raised LockLostError, or ``lost`` was read.
+    stays held until the session ends. Dropping a lost lease causes the same warnings if the program may not have
+    noticed the loss: it neither released the lease, nor read ``lost``, nor received a LockLostError.
     """
 
     _outlives_sessions = False
@@ -146,7 +146,9 @@ class Lease:
         self._session_id = core.session.id
         self.nodes: list[tuple[str, int]] = [(path, czxid), *more_nodes]
         self._released = False
-        self._deletions: list[asyncio.Future[None]] | None = None  # the lost lease's own; None before
+        self._deletions: list[asyncio.Future[None]] | None = (
+            None  # requests that delete the nodes of the lost lease; None before
+        )
         self._revocable = revocable
         self._exchanging = False
         self._monitors: list[asyncio.Task[Any]] = []
@@ -154,7 +156,8 @@ class Lease:
         # Start with one timer: most leases are released before it fires.
         left = self._time_left()
         first = 0.0 if revocable else GUARD_AFTER if left > GUARD_AFTER else left
-        self._timer = self._loop().call_later(first, _start_monitors, ref_to(self))
+        assert core.loop is not None
+        self._timer = core.loop.call_later(first, _start_monitors, ref_to(self))
         core.add_listener(self)
         if left <= 0:  # this process was suspended when it acquired the lease
             self._mark_lost(self._expired)
@@ -165,8 +168,10 @@ class Lease:
 
     def __del__(self) -> None:
         if not self._released and not self.lost._noticed:
-            advice = "keep a reference and call release(), or use a with block"
-            message = f"{self!r} was dropped while held, and stays held until {self._ends}; {advice}"
+            message = (
+                f"{self!r} was dropped while held, and stays held until {self._ends}; "
+                "keep a reference and call release(), or use a with block"
+            )
             if self.lost._happened:
                 why = f"it was lost before ({self.lost.reason}), which the program may not have noticed"
                 message = (
@@ -209,11 +214,6 @@ class Lease:
         """Return how many seconds remain until a server can end the lease."""
         return self._client._core.valid_for()
 
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        loop = self._client._core.loop
-        assert loop is not None
-        return loop
-
     def _session_over(self) -> bool:
         return not self._outlives_sessions and self._client._core.session.id != self._session_id
 
@@ -252,8 +252,9 @@ class Lease:
         self.lost.set(reason)
         _log.warning("lost the lock %s: %s", self.path, reason)
         self._stop_monitors()
-        if self._client._core.terminal_error is None and not (loop := self._loop()).is_closed():
-            loop.call_soon(self._give_up)  # later, because the constructor may not have completed the lease yet
+        core = self._client._core
+        if core.loop is not None and core.is_open and not core.loop.is_closed():
+            core.loop.call_soon(self._give_up)  # later, because the constructor may not have completed the lease yet
         if self._block is not None:
             self._block.cancel(f"lost the lock {self.path}: {reason}")
 

@@ -106,10 +106,9 @@ class Election:
         """Return the leader's name, or None without a leader."""
         return next(iter(await self.candidates()), None)
 
-    async def observe(self) -> AsyncIterator[bytes | None]:
+    def observe(self) -> AsyncIterator[bytes | None]:
         """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
-        async for leader in observe(lambda: watch_list(self._client, self._path), self.leader):
-            yield leader
+        return observe(lambda: watch_list(self._client, self._path), self.leader)
 
     async def __aenter__(self) -> Lease:
         return await self._line.__aenter__()
@@ -131,5 +130,5 @@ async def lead_for_life(election: AbstractAsyncContextManager[Lease], lead: Call
             await leading
 
     while True:
-        await repeat(once, done=(LockLostError,))
+        await repeat(once, done=(LockLostError,), counted=False)
         await asyncio.sleep(PAUSE)  # the pause lets other candidates lead

@@ -140,6 +140,7 @@ class LockingQueue(PriorityQueue[V]):
         if names and taken is None:
             await self._create_parent(self._taken)
         free = set(names).difference(taken or ())
+        self._too_large &= set(names)  # names are used again after the container was deleted
         self._due = {name: due for name, due in self._due.items() if name in free}
         for path in self._entries(free):
             name = paths.name(path)

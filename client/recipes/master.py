@@ -40,8 +40,9 @@ class Master(SupervisedRecipe):
     one result, from the worker that it was assigned to. If the master cannot continue, the block is cancelled and
     raises the reason.
 
-    Limits: only one of the masters is active. The others stand by and take over. To submit a task, a client need not be
-    inside the block. A task may be processed more than once (see Worker).
+    Limits: only one of the masters is active. The others stand by and take over. The block can be entered while no
+    server can be reached. To submit a task, a client need not be inside the block. A task may be processed more than
+    once (see Worker).
 
     Args:
         client: Client that submits, assigns and reads tasks.
@@ -198,7 +199,7 @@ class Master(SupervisedRecipe):
 
     async def _run(self) -> None:
         while True:
-            await repeat(self._lead, done=(LockLostError,))
+            await repeat(self._lead, done=(LockLostError,), counted=False)
 
     async def _lead(self) -> None:
         try:
@@ -270,11 +271,14 @@ class Master(SupervisedRecipe):
                     return False
                 continue  # the task has a result
             except (ValueError, ConnectionLossError) as error:
-                self._refusals[task] += getattr(error, "refusals", MAX_REFUSALS)
-                if self._refusals[task] < MAX_REFUSALS:
+                refusals = getattr(error, "refusals", MAX_REFUSALS)
+                self._refusals[task] += refusals
+                if not refusals or self._refusals[task] < MAX_REFUSALS:
                     raise
                 await self._report(leadership, task, error)
+                del self._refusals[task]
                 continue
+            self._refusals.pop(task, None)
             assigned[task] = worker
             loads[worker] += 1
         return True

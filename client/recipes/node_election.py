@@ -69,10 +69,9 @@ class NodeElection:
         except NoNodeError:
             return None
 
-    async def observe(self) -> AsyncIterator[bytes | None]:
+    def observe(self) -> AsyncIterator[bytes | None]:
         """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
-        async for leader in observe(lambda: self._client.watch_exists(self._path), self.leader):
-            yield leader
+        return observe(lambda: self._client.watch_exists(self._path), self.leader)
 
     async def __aenter__(self) -> OwnedNode:
         return await self._lock.__aenter__()

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from ...protocol import paths
 from ...protocol.enums import EventType
-from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
+from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError, ZooKeeperError
 from ..aio.limits import wait_for_cleanup
 from ..aio.operations import BaseClient
-from ..aio.reliable import Refusals, ensure_container, repeat
+from ..aio.reliable import ensure_container, repeat
 from ..aio.supervision import Follower
 from ..aio.watcher import Watcher
 from ..serializers import V
@@ -46,7 +46,6 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         self._stop_timeout = checked_count("stop_timeout", stop_timeout, 0.0)
         self._finishing: asyncio.Task[Any] | None = None
         self._changes = 0  # number of calls of set()
-        self._refusals = Refusals()
         self._session_id = 0  # session that owns the node
         self._guard: SessionGuard | None = None
         self._watch: Watcher | None = None
@@ -58,17 +57,21 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         return self._session_id != 0 and self._session_id == self._client.session_id
 
     async def set(self, value: V | Literal[b""]) -> None:
-        """Change the value of the node, now and whenever it is recreated. If this fails or is cancelled, the value is
-        written in the background as soon as the server can be reached.
+        """Change the value of the node, now and whenever it is recreated. If the connection is lost, or the call is
+        cancelled, the value is written in the background as soon as the server can be reached.
 
         Raises:
             ConnectionLossError: The connection was lost. If the server closes it for this value each time, the block
                 fails too.
+            SessionExpiredError: The session ended. The node is recreated with the new value.
+            ZooKeeperError: The server refused the new value, and the node keeps its former one.
+            TypeError, ValueError: The serializer does not support the value, or it is too large.
             RuntimeError: The recipe was not entered.
         """
         self._check_entered()
-        call = self._client.set(self._path, value) if self.exists else None  # raises if the value cannot be written
-        self._value, watch = value, self._watch
+        self._client._data(value, self._path)  # raises if the value cannot be written
+        call = self._client.set(self._path, value) if self.exists else None
+        former, self._value, watch = self._value, value, self._watch
         self._changes += 1
         if call is None or watch is None:
             return
@@ -79,16 +82,13 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         except (ConnectionLossError, asyncio.CancelledError) as error:  # the node must get its value all the same
             watch._fail(error if isinstance(error, ConnectionLossError) else ConnectionLossError(self._path))
             raise
+        except ZooKeeperError as error:
+            if self._value is value and not isinstance(error, SessionExpiredError):
+                self._value = former
+            raise
 
     async def _keep(self) -> None:
         """Create the node, and return when it no longer exists."""
-        try:
-            await self._keep_once()
-        except ConnectionLossError as error:
-            self._refusals.check(error)
-            raise
-
-    async def _keep_once(self) -> None:
         client, value, changes = self._client, self._value, self._changes
         self._session_id = 0
         try:
@@ -111,18 +111,21 @@ class PersistentEphemeral(SupervisedRecipe[V]):
             self._guard = SessionGuard(client, self._watch, self._path, stat.ephemeralOwner)
             while changes != self._changes:  # set() may change the value while the node is created
                 changes = self._changes
-                await client.set(self._path, self._value)
-            self._session_id, self._refusals = stat.ephemeralOwner, Refusals()
+                try:
+                    await client.set(self._path, self._value)
+                except NoNodeError:
+                    return
+            self._session_id = stat.ephemeralOwner
             self._follower.mark_ready()
             async for event in self._watch:
                 if event.type == EventType.NODE_DELETED:
                     return
 
     async def _begin(self) -> None:
-        if self._finishing is not None:  # the previous block must not delete this block's node
-            self._finishing.cancel()
-            await asyncio.wait((self._finishing,))
         try:
+            if self._finishing is not None:  # the previous block must not delete this block's node
+                self._finishing.cancel()
+                await asyncio.wait((self._finishing,))
             await self._follower.start(self._block.fail)
         except BaseException:  # a cancellation also has to clean up
             self._finish_in_background()

@@ -12,7 +12,7 @@ from .. import serializers
 from ..aio.limits import timeout_saying
 from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_protected, ensure_container
-from ..aio.supervision import first_event_or
+from ..aio.supervision import first_event
 from ..aio.watcher import Watcher
 from ..wire.arguments import checked_count, checked_timeout
 from ..wire.states import State
@@ -199,7 +199,7 @@ class Semaphore(LockBase[Lease]):
                         raise self._too_many(count, limit)
                     if limit is not None and held + count <= limit:
                         return
-                    await first_event_or(turn.lost.wait(), *watches)
+                    await first_event(turn.lost.wait(), *watches)
             except NoNodeError:
                 await self._create_parent(self._path)
             if turn.lost._happened and client.state is State.CLOSED:

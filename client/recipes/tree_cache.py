@@ -78,7 +78,7 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
             await self._read_all()
             self._follower.mark_ready()
             async for event in events:
-                # All events that wait are processed together, and a node is read once: others must not wait for it.
+                # Waiting events are processed together, so each node is read once, and does not delay the others.
                 latest = {one.path: one.type for one in (event, *events._pop_all())}
                 for path, kind in latest.items():
                     if kind == EventType.NODE_DELETED:

@@ -113,13 +113,13 @@ def checked_retry(do: object, backoff: Backoff | None) -> Backoff:
         TypeError: *do* is not a function, as in ``zk.retry(zk.get(path))``, or *backoff* is not a ``Backoff``, as in
             ``zk.retry(zk.get, path)``.
     """
-    example = "a function that makes the call: zk.retry(lambda: zk.get(path))"
+    example = "for example: zk.retry(lambda: zk.get(path))"
     if isinstance(backoff, str):
-        raise TypeError(f"backoff must be a zoolet.client.Backoff, not {backoff!r}; pass {example}")
+        raise TypeError(f"backoff must be a zoolet.client.Backoff, not {backoff!r}; pass a function first, {example}")
     if not callable(do):
         if inspect.iscoroutine(do):  # otherwise Python would warn that it was never awaited
             do.close()
-        raise TypeError(f"do must be {example}, not {do!r:.60}")
+        raise TypeError(f"do must be a function, not {do!r:.60}; {example}")
     return Backoff(tries=5) if backoff is None else checked_backoff(backoff)
 
 

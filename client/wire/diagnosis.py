@@ -21,7 +21,7 @@ def closed_early(reason: str, tls: bool) -> str:
 
 def resumed_late(seconds: float) -> str:
     """Return the warning about a session that was resumed *seconds* after the deadline of its leases."""
-    return f"the session was resumed {seconds:.3f} s after its deadline; leases may be lost"
+    return f"the session was resumed {seconds:.3f} s after its timeout had passed; leases may be lost"
 
 
 def foreign(answer: bytes) -> str:

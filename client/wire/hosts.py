@@ -8,7 +8,6 @@ Source: ConnectStringParser.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -42,13 +41,9 @@ class Address(NamedTuple):
     @property
     def is_name(self) -> bool:
         """Whether the host is a name, which has to be looked up."""
-        if self.path or ":" in self.host:  # an IPv6 address may have a zone that only the system knows
-            return False
-        try:
-            ipaddress.ip_address(self.host)
-        except ValueError:
-            return True
-        return False
+        return (
+            not self.path and ":" not in self.host and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){3}", self.host) is None
+        )
 
     def __str__(self) -> str:
         return self.host if self.path else host_and_port(self.host, self.port)
@@ -64,6 +59,11 @@ class Endpoint(NamedTuple):
 
     address: Address
     ip: str
+
+    @property
+    def tls_name(self) -> str:
+        """The name for the certificate, without the final dot of a complete host name."""
+        return self.address.host.removesuffix(".")
 
     def __str__(self) -> str:
         return str(self.address) if self.ip in ("", self.address.host) else f"{self.address} ({self.ip})"
@@ -105,13 +105,13 @@ class Hosts(NamedTuple):
         return cls(addresses, chroot)
 
 
-def one_round(endpoints: Iterable[Endpoint], rng: Random, last: Endpoint | None) -> list[Endpoint]:
-    """Return all endpoints once, in random order, but not first the one that was tried last."""
+def one_round(
+    endpoints: Iterable[Endpoint], rng: Random, last: Endpoint | None, first: Endpoint | None = None
+) -> list[Endpoint]:
+    """Return each endpoint once, in random order, except that *first* comes first and *last* comes last."""
     order = list(dict.fromkeys(endpoints))
     rng.shuffle(order)
-    if order and order[0] == last:
-        order.append(order.pop(0))
-    return order
+    return sorted(order, key=lambda endpoint: (endpoint != first, endpoint == last))
 
 
 def has_several(endpoints: Iterable[Endpoint]) -> bool:

@@ -12,7 +12,7 @@ that the client has given up.
 
 Two deadlines follow from the session timeout. A lease is lost when the timeout has passed since ``last_confirmed``:
 a server may have expired the session. The client gives the session up when the timeout has passed since it
-last heard from a server, which is up to a third of the timeout later. In between, it resumes the session if the server
+last heard from a server, usually up to a third of the timeout later. In between, it resumes the session if the server
 still knows it, because a restarted server gives all its sessions their whole timeout again. For the same reason, the
 server may still know a session that the client has given up. So before it opens a new session, the client resumes the
 former one and closes it, which deletes its ephemeral nodes.
@@ -34,7 +34,7 @@ from ...protocol.handshake import NO_PASSWORD
 
 
 class ConnectionBroken(Exception):
-    """The server violated the protocol or is silent, so the connection must be closed. The message is the reason."""
+    """The connection must be closed, for example because the server is silent. The message is the reason."""
 
 
 class Phase(Enum):
@@ -51,12 +51,12 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class FormerSession:
-    """A session that the client has given up, and that its next connection ends.
+    """A session that the client has given up, and that it closes on its next connection.
 
     Args:
         id: Id of the session.
         password: Password of the session.
-        tries: Number of connections that may still try; 0 if there is nothing to end.
+        tries: Number of further connections that may try to close it; 0 if there is nothing to close.
     """
 
     MAX_TRIES: ClassVar[int] = 3

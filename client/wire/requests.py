@@ -126,7 +126,9 @@ def connection_loss(
     error = ConnectionLossError(path, text)
     error.maybe_applied = maybe
     if refused is not None and len(refused.body) + 8 > LARGE:
-        error.detail += f"; the request has {len(refused.body) + 8} bytes, and may exceed jute.maxbuffer of the server"
+        error.detail += (
+            f"; the request has {len(refused.body) + 8} bytes, which may exceed the jute.maxbuffer of the server"
+        )
         error.refusals = 1
     return error
 

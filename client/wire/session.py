@@ -128,7 +128,7 @@ class Session:
         self._resumable_elsewhere = False  # whether a server with a quorum knows the session
         self._heard_at = 0.0  # time when a server was last heard from; while READY it is received_at
         self._former = FormerSession()
-        self.tried = self.answered = self._ending = False  # the last: the connection is to end the former session
+        self.tried = self.answered = self._ending = False
         self._login = SaslLogin(*login, rng) if login is not None else None
         self._on_state = on_state
         self._postpone = postpone
@@ -250,7 +250,7 @@ class Session:
             raise ConnectionBroken(why) from None
 
     def _on_connect_response(self, answer: ConnectResponse, now: float) -> None:
-        self.answered, self._former.tries = True, 0
+        self.answered, self._former.tries, self.tried = True, 0, False
         if answer.timeout_ms <= 0 or answer.session_id == 0:
             if not self._ending:
                 self.expired("the server reports that the session has expired")

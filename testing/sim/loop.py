@@ -41,7 +41,7 @@ class SimLoop(asyncio.BaseEventLoop):
     Attributes:
         network: The network between clients and servers.
         client_rng: The source of randomness of clients that get no other source.
-        resolves_names: Whether clients must not look up host names, because every name stands for itself.
+        resolves_names: Whether the loop accepts host names as addresses, so clients need not look them up.
     """
 
     resolves_names = True

@@ -345,3 +345,22 @@ def test_protected_create_cancelled_after_reply_leaves_no_node() -> None:
             assert not server.tree()
 
     sim.run(run())
+
+
+def test_completed_create_without_caller_leaves_no_node() -> None:
+    sim = simulation()
+
+    async def run() -> None:
+        async with sim.server() as server, Client(server.hosts, rng=Random(1)) as zk:
+            call = zk.create("/p-", protected=True)
+            await asyncio.sleep(1)
+            assert call.done()
+
+            task = asyncio.create_task(call)
+            task.cancel()
+            await asyncio.wait([task])
+            await settle(zk)
+
+            assert not server.tree()
+
+    sim.run(run())

@@ -219,3 +219,21 @@ async def test_server_whose_name_is_resolved_late_takes_over(resolver: Any) -> N
             await zk.wait_for(State.CONNECTED)
 
             assert list(writing.sessions()) == [zk.session_id]
+
+
+async def test_unknown_name_does_not_end_round_before_slower_one(resolver: Any) -> None:
+    unknown = threading.Event()
+
+    def resolve(host: str) -> list[str]:
+        if host == "unknown.example":
+            unknown.set()
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        unknown.wait(DEADLINE_S)
+        return [ONE]
+
+    resolver(resolve)
+    async with Server() as server:
+        zk = Client(f"unknown.example,zk.example:{server.port}")
+        await zk.start(wait=False)
+        assert await zk.first_round() == ""
+        await zk.aclose()

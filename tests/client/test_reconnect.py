@@ -127,7 +127,7 @@ def test_clients_of_lost_server_move_to_others_one_by_one() -> None:
     _, times = away(0, 200, addresses=3)
 
     assert max(sum(begin <= time < begin + 0.1 for time in times) for begin in times) < 50
-    assert times[-1] < 1.1
+    assert times[-1] < 2.1
 
 
 def test_new_session_follows_expired_one_without_delay() -> None:

@@ -371,3 +371,15 @@ def test_end_of_former_session_is_requested_again_after_close() -> None:
         driver.session.lost("closed", 11.0 + number, by_server=True)
 
     assert attempts == [9, 9, 9, 0]
+
+
+def test_read_only_session_is_not_given_up_during_handshake() -> None:
+    driver = SessionDriver(read_only=True)
+    driver.session.add_credential("digest", b"bob:secret", None)
+    driver.session.tried = True  # another server was tried first
+
+    driver.session.start(1.0)
+    driver.session.receive(frame(ConnectResponse(10_000, 9, b"p" * 16, True).encode()), 1.0)
+    driver.session.tick(2.0)
+
+    assert driver.session.phase is Phase.AUTH

@@ -169,8 +169,8 @@ async def closed(scene: Scene) -> None:
 
 ROWS: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
     "the connection is lost (SUSPENDED)": connection_lost,
-    "no server has answered for the session timeout": no_answer,
-    "a server answers after that, and still knows the session, for example after a restart": late_answer,
+    "no request that was sent within the session timeout has been answered": no_answer,
+    "a server answers later, but before LOST, and still knows the session, for example after a restart": late_answer,
     "the client has heard from no server for the whole timeout, and gives the session up (LOST)": session_over,
     "a server reports that the session has expired (LOST)": expired,
     "another client deletes the node": deleted,

@@ -76,7 +76,7 @@ def test_resumption_after_deadline_is_logged(caplog: pytest.LogCaptureFixture) -
     simulate_clients(main)
 
     (text,) = [text for text in caplog.messages if "was resumed" in text]
-    assert "after its deadline; leases may be lost" in text
+    assert "after its timeout had passed; leases may be lost" in text
 
 
 async def _both(zk: Client) -> Any:
