@@ -230,7 +230,7 @@ async def create_protected(
     session_id = session.id
     sent = False
     lost: ConnectionLossError | None = None  # the error of the last attempt whose reply was lost
-    refusals = Refusals()
+    refusals: Refusals | None = None  # made late, because most creates succeed
     try:
         while True:
             try:
@@ -245,6 +245,7 @@ async def create_protected(
                 if isinstance(error, ConnectionLossError) and not error.maybe_applied:
                     sent = False
                     raise
+                refusals = refusals or Refusals()
                 refusals.check(error)
                 lost = error if isinstance(error, ConnectionLossError) else lost
                 try:
