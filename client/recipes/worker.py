@@ -142,8 +142,9 @@ class Worker(SupervisedRecipe):
         await ensure_container(self._client, self._at(ASSIGNED, self._name))
         await ensure_container(self._client, self._at(COMMANDS))
         await self._node.start(self._block)
-        for job in (self._follow_tasks(), self._heartbeat(), self._follow_commands()):
-            self._block.spawn(job)
+        for follow in (self._follow_tasks, self._follow_commands):  # a cache does not wait long for a server
+            self._block.spawn(repeat(follow, counted=False))
+        self._block.spawn(self._heartbeat())
 
     async def stop(self) -> None:
         """Delete the worker's node."""

@@ -172,3 +172,17 @@ def test_report_of_worker_is_deleted_with_task() -> None:
             assert not [path for path in server.tree() if path.startswith("/jobs/progress/")]
 
     simulate_clients(main)
+
+
+def test_worker_outlives_long_outage_at_its_start() -> None:
+    async def main(crew: Crew) -> None:
+        master, _ = await crew.master()
+        _, zk = await crew.worker("w")
+        crew.server.refuse_connections()
+        crew.server.drop(zk)
+        await asyncio.sleep(60)
+        crew.server.accept_connections()
+
+        assert (await master.result(await master.submit(2), timeout=60))["result"] == 4
+
+    crewed(main)
