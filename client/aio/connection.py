@@ -25,7 +25,7 @@ from ..wire.operations import decode_nothing
 from ..wire.phases import ConnectionBroken, Phase
 from ..wire.session import Session
 from ..wire.states import State
-from .call import RequestCall
+from .call import RequestCall, ignore_result
 from .dial import dial, dial_streams, failed, reason_of
 from .lookup import Lookups
 from .suspension import Suspensions
@@ -159,8 +159,8 @@ class Connection:
     def wake(self) -> None:
         """Send pending data at the end of this iteration of the event loop. All its calls are sent in one write."""
         if not self.flush_scheduled:
+            self.loop.call_soon(self.flush)  # first, because it may raise
             self.flush_scheduled = True
-            self.loop.call_soon(self.flush)
 
     def now(self) -> float:
         """Return the time of the session: the loop's time plus the time that the machine spent suspended."""
@@ -185,10 +185,7 @@ class Connection:
         """Close the session and the connection, within twice :data:`CLOSE_TIMEOUT` seconds."""
         session = self.session
         try:
-            if session.terminal_error is None and session.phase is Phase.READY:
-                request = RequestCall(self.loop, OpCode.CLOSE_SESSION, b"", decode_nothing, None, 0.0, False)
-                session.send_close(self.now(), request)
-                self.write()
+            if (request := self._send_close()) is not None:
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
                     async with asyncio.timeout(min(CLOSE_TIMEOUT, session.timeout_ms / 1000)):
                         await request
@@ -198,6 +195,25 @@ class Connection:
         if waiting:
             await asyncio.wait(waiting, timeout=CLOSE_TIMEOUT)
         self._task = self._probe = None
+
+    def _send_close(self) -> RequestCall[None] | None:
+        """Request the end of the session; return None if the connection is not ready."""
+        if self.session.terminal_error is not None or self.session.phase is not Phase.READY:
+            return None
+        request = RequestCall(self.loop, OpCode.CLOSE_SESSION, b"", decode_nothing, None, 0.0, False)
+        self.session.send_close(self.now(), request)
+        self.write()
+        return request
+
+    def end_soon(self) -> None:
+        """Close the session and the connection without waiting for the server's answer."""
+        transport = self.protocol.transport if self.protocol is not None else None
+        if (request := self._send_close()) is not None and transport is not None:
+            request.add_done_callback(ignore_result)
+            transport.close()  # after the request was sent
+            assert self.protocol is not None
+            self.protocol.transport = None
+        self._end()
 
     def _end(self) -> None:
         """Reject further calls, and close the connection."""

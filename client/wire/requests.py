@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from ...protocol import records as r
 from ...protocol.codec import Int, struct_of
@@ -17,6 +18,7 @@ from ...protocol.errors import (
 )
 from ...protocol.operations import OpCode, changing
 
+E = TypeVar("E", bound=BaseException)
 HEADER = struct_of(Int, r.RequestHeader).pack
 """Packs the length, xid and op code of a request."""
 LARGE: Final = 1024
@@ -49,6 +51,14 @@ class Request(Protocol):
         """Return whether the call has its result or was cancelled."""
         ...
 
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        """Have a function called soon after the call is done."""
+        ...
+
+    def remove_done_callback(self, callback: Callable[[Any], object], /) -> int:
+        """Do not call the function."""
+        ...
+
     def set_result(self, result: Any, /) -> None:
         """Complete the call with its result."""
         ...
@@ -60,6 +70,16 @@ class Request(Protocol):
     def set_exception(self, exception: BaseException, /) -> None:
         """Complete the call with an exception."""
         ...
+
+
+def fresh(error: E) -> E:
+    """Return a copy of an error that several callers receive: one object would collect the frames and notes of all."""
+    try:
+        again = copy.copy(error)
+    except TypeError:  # the error of a user, whose constructor does not accept its own arguments
+        return error.with_traceback(None)
+    again.__cause__ = error.__cause__
+    return again
 
 
 def request_error(err: int, op: int, path: str | None) -> ZooKeeperError:
@@ -78,7 +98,7 @@ def request_error(err: int, op: int, path: str | None) -> ZooKeeperError:
     return error
 
 
-def fail_undecodable(call: Request, reason: Exception) -> None:
+def fail_undecodable(call: Request, reason: BaseException) -> None:
     """Complete a call whose reply cannot be decoded, because of *reason*.
 
     Raises:
@@ -90,6 +110,9 @@ def fail_undecodable(call: Request, reason: Exception) -> None:
         raise reason
     if call.then is not None:
         call.then(None, None)
+    if isinstance(reason, StopIteration):  # a future does not accept it
+        stopped, reason = reason, RuntimeError("the serializer raised StopIteration")
+        reason.__cause__ = stopped
     if not call.done():
         call.set_exception(reason)
 

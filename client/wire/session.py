@@ -4,7 +4,8 @@
 (:class:`~zoolet.client.wire.states.State`), and the end of a session. Invariants:
 
 - ``inflight`` is in the order of xids, and replies arrive in that order. A reply out of order breaks the connection.
-- A call is in ``waiting`` or in ``inflight`` or done, never in two of them.
+- A call is in ``waiting`` (until the end of the current iteration of the event loop), in ``parked`` (until there is a
+  connection), in ``inflight`` or done, never in two of them. While a connection is ready, no call is parked.
 - ``_since`` is the last zxid that was seen while all watches were registered; it is None while they are. Watches are
   registered again with it, to miss no event if the connection breaks during the registration.
 - ``last_confirmed`` only grows, and only to the time when an answered request was *sent*. The server cannot have
@@ -45,6 +46,7 @@ from ...protocol.operations import OpCode
 from ...protocol.sasl import SaslFailure
 from . import diagnosis
 from .authentication import Credentials, SaslLogin
+from .parked import ParkedCalls
 from .phases import ConnectionBroken, FormerSession, Phase
 from .requests import (
     HEADER,
@@ -54,6 +56,7 @@ from .requests import (
     drop,
     fail,
     fail_undecodable,
+    fresh,
     request_error,
     request_frame,
 )
@@ -65,6 +68,8 @@ MAX_REPLY: Final = 64 << 20
 _HEAD = struct_of(r.ReplyHeader).unpack_from
 _PING = request_frame(Xid.PING, OpCode.PING)
 _LAST_XID: Final = 0x7FFFFFFF
+_FAILED_TOGETHER: Final = 500
+"""Maximum number of calls that fail in one tick. The others follow in the next, to let other tasks run in between."""
 
 
 _READY: Final = Phase.READY  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
@@ -116,6 +121,7 @@ class Session:
         self._credentials = Credentials()
         self.watches = WatchTable()
         self.waiting: deque[Request] = deque()
+        self.parked = ParkedCalls()
         self.inflight: deque[Request] = deque()
         self.terminal_error: Exception | None = None
         self.fatal_error: ZooKeeperError | None = None
@@ -132,7 +138,7 @@ class Session:
         self._login = SaslLogin(*login, rng) if login is not None else None
         self._on_state = on_state
         self._postpone = postpone
-        self.last_xid = 0
+        self.last_xid = 0  # also the number of requests sent; it starts over after 2**31 - 1
         self._began = 0.0
         self._warning = ""  # text for the log if the session was resumed after the deadline of its leases
         self._frames = Frames(MAX_REPLY)
@@ -141,11 +147,6 @@ class Session:
     def has_session(self) -> bool:
         """Whether there is a session to resume, or a former one to close."""
         return self.id != 0 or self._former.tries > 0
-
-    @property
-    def requests_sent(self) -> int:
-        """Number of requests sent. It starts over with the xids after 2**31 - 1."""
-        return self.last_xid
 
     # --- calls ---
 
@@ -156,12 +157,14 @@ class Session:
             ClosedError: The client is closed.
         """
         if self.terminal_error is not None:
-            raise self.terminal_error.with_traceback(None)  # a reused error would collect the frames of every raise
+            raise fresh(self.terminal_error)
         self.waiting.append(call)
 
     def flush(self, now: float) -> None:
-        """Encode the waiting calls into ``out`` if the connection is ready. The connection writes ``out``."""
+        """Encode the waiting calls into ``out`` if the connection is ready, which writes it, or else park them."""
         if self.phase is not _READY:
+            while self.waiting:
+                self.parked.add(self.waiting.popleft())
             return
         out, inflight, waiting, xid = self.out, self.inflight, self.waiting, self.last_xid
         while waiting:
@@ -186,7 +189,7 @@ class Session:
             ClosedError: The client is closed.
         """
         if self.terminal_error is not None:
-            raise self.terminal_error.with_traceback(None)  # a reused error would collect the frames of every raise
+            raise fresh(self.terminal_error)
         credential = self._credentials.add(scheme, auth, call)
         if self.phase in (Phase.AUTH, Phase.PROBE, Phase.READY):
             self.out += self._credentials.send(credential)
@@ -309,6 +312,7 @@ class Session:
         self._register_watches(since)
         self._set_state(State.READ_ONLY if self.read_only_now else State.CONNECTED, self._warning)
         self.watches.resync(since)
+        self.waiting.extendleft(reversed(self.parked.take_all()))
         self.flush(now)
 
     def lost(self, reason: str, now: float, *, by_server: bool = False) -> None:
@@ -322,7 +326,6 @@ class Session:
         self.out.clear()
         self.read_only_now = False
         self._credentials.start()
-        unanswered = []
         suspect = max(self.inflight, key=lambda call: len(call.body), default=None) if by_server else None
         while self.inflight:
             call = self.inflight.popleft()
@@ -330,10 +333,9 @@ class Session:
                 drop(call)
                 continue
             if call.idempotent and now < call.deadline:
-                unanswered.append(call)
+                self.parked.add(call)
             else:
                 fail(call, connection_loss(call.path, reason, maybe=True, refused=call if call is suspect else None))
-        self.waiting.extendleft(reversed(unanswered))
         if was is Phase.READY and self.state in (State.CONNECTED, State.READ_ONLY):
             self._set_state(State.SUSPENDED, reason)
 
@@ -376,7 +378,7 @@ class Session:
         self._set_state(State.CLOSED, "the client is closing")
 
     def _fail_all(self, error: ZooKeeperError) -> None:
-        calls = [*self.inflight, *self.waiting]
+        calls = [*self.inflight, *self.parked.take_all(), *self.waiting]
         self.inflight.clear()
         self.waiting.clear()
         if isinstance(error, ClosedError | AuthFailedError):
@@ -401,7 +403,9 @@ class Session:
             third = self.timeout_ms / 3000
             moments = [self.sent_at + third, self.received_at + 2 * third]
         else:
-            moments = [*(call.deadline for call in self.waiting), *self._credentials.deadlines()]
+            moments = self._credentials.deadlines()
+            if (earliest := self.parked.earliest()) is not None:
+                moments.append(earliest)
             if self.id and self.tried and self.terminal_error is None:
                 moments.append(self.given_up_at())
         return min(moments, default=None)
@@ -425,14 +429,10 @@ class Session:
                 self.sent_at = now
                 self._pinged_at.append(now)
         else:
-            for call in [call for call in self.waiting if call.done() or now >= call.deadline]:
-                self.waiting.remove(call)
-                if call.done():
-                    drop(call)
-                else:
-                    last = f"; {self.last_reason}" if self.last_reason else ""
-                    why = f"no connection in time; the request was not applied{last}"
-                    fail(call, connection_loss(call.path, why, maybe=False))
+            last = f"; {self.last_reason}" if self.last_reason else ""
+            why = f"no connection in time; the request was not applied{last}"
+            for call in self.parked.overdue(now, _FAILED_TOGETHER):
+                fail(call, connection_loss(call.path, why, maybe=False))
             self._credentials.fail_overdue(now)
             if self.id and self.tried and self.terminal_error is None and now >= self.given_up_at():
                 self.give_up()
@@ -465,7 +465,7 @@ class Session:
                 return
             try:
                 result = call.decode(payload, 16, size)
-            except Exception as reason:
+            except BaseException as reason:  # the serializer's own error is for its caller, even SystemExit
                 fail_undecodable(call, reason)
                 return
             if call.then is not None:

@@ -17,7 +17,6 @@ LAST_LINE: Final = "server/net/protocol.py"
 
 CALLS_ITS_USER: Final = {
     "client/wire/requests.py": 1,
-    "client/wire/session.py": 1,
     "client/aio/core.py": 1,
     "client/aio/connection.py": 5,
     "client/aio/hooks.py": 1,

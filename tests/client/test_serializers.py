@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from support.simulation import Connect
 
-from zoolet.client import Client, serializers
+from zoolet.client import Client, State, recipes, serializers
 from zoolet.client.serializers import Serializer, UndecodableError
 
 Do = Callable[[Client], Any]
@@ -150,3 +150,40 @@ def test_long_data_is_shown_truncated() -> None:
 def test_unwritable_value_is_type_or_value_error(serializer: Serializer, value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         serializer.encode(value)
+
+
+# --- serializers that raise ---
+
+
+def raising(error: BaseException) -> Serializer[Any]:
+    """Return a serializer whose ``decode`` raises."""
+
+    def decode(data: bytes, path: str | None = None) -> Any:
+        raise error
+
+    return Serializer("raising", lambda value: b"", decode)
+
+
+ERRORS: Final = [StopIteration("empty"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), KeyError("k")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+async def test_error_of_serializer_is_for_its_caller(hosts: str, connect: Connect, error: BaseException) -> None:
+    zk = await connect(hosts)
+    failing, following = zk.with_serializer(raising(error)).get("/"), zk.get("/")
+
+    assert await following
+    caught = failing.exception()
+
+    assert isinstance(caught, RuntimeError if isinstance(error, StopIteration) else type(error) | UndecodableError)
+    assert error in (caught, caught.__cause__)
+    assert zk.state is State.CONNECTED
+
+
+async def test_cache_whose_serializer_raises_is_not_entered(hosts: str, connect: Connect) -> None:
+    zk = await connect(hosts)
+    await zk.create("/a", b"v")
+    with pytest.raises(RuntimeError, match="the serializer raised StopIteration"):
+        async with recipes.NodeCache(zk.with_serializer(raising(StopIteration())), "/a"):
+            pass
+    assert zk.state is State.CONNECTED

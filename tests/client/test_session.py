@@ -124,7 +124,7 @@ def test_call_timing_out_offline_was_not_sent() -> None:
     driver.shake()
     driver.session.lost("x", 0.0)
     call = Asked(deadline=3.0)
-    driver.session.submit(call)
+    driver.ask(call)
 
     assert driver.session.next_due() == 3.0
     driver.session.tick(2.9)

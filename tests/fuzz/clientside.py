@@ -60,6 +60,14 @@ class Call:
         self.sent_at = 0.0
         self.outcome: object = None
         self._done = False
+        self._callbacks: list[Callable[[Any], object]] = []
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        self._callbacks.append(callback)
+
+    def remove_done_callback(self, callback: Callable[[Any], object], /) -> int:
+        self._callbacks.remove(callback)
+        return 1
 
     def decode(self, buf: bytes, at: int, stop: int) -> object:
         if self.op in _LISTS:
@@ -72,6 +80,8 @@ class Call:
 
     def cancel(self) -> None:
         self._done = True
+        for callback in list(self._callbacks):
+            callback(self)
 
     def set_result(self, result: Any, /) -> None:
         engines.fail_unless(not self._done, "a call has two outcomes", self.op)
@@ -134,7 +144,7 @@ class Shell:
             elif isinstance(error, NoNodeError):
                 answered(None)
 
-        if len(self.session.waiting) < 500:
+        if len(self.session.waiting) + len(self.session.parked) < 500:
             self._submit(OpCode.GET_CHILDREN2, put_str(path) + b"\0", then)
 
     def _submit(self, op: int, body: bytes, then: Callable[..., None] | None = None) -> None:
@@ -190,7 +200,7 @@ class Shell:
             self.broken += 1
             self._lost(str(error))
         self.calls = [call for call in self.calls if not call.done()]
-        waiting = {id(call) for call in (*session.waiting, *session.inflight)}
+        waiting = {id(call) for call in (*session.waiting, *session.parked._entries, *session.inflight)}
         lost = [call for call in self.calls if id(call) not in waiting]
         engines.fail_unless(not lost, "a call was forgotten", [(call.op, call.body) for call in lost])
 
@@ -201,7 +211,9 @@ class Shell:
             self.session.give_up()
         if self.session.terminal_error is not None or self.rng.random() < 0.02:
             self.session.close("over")
-            engines.fail_unless(not self.session.inflight and not self.session.waiting, "a closed session has calls")
+            engines.fail_unless(
+                not (self.session.inflight or self.session.waiting or self.session.parked), "a closed session has calls"
+            )
             self.session = self._fresh()
         self.engine = self.engine if self.rng.random() < 0.9 else engines.engine_for(self.number)
         self.connection = self._connect()

@@ -33,6 +33,19 @@ class Asked:
         self.then = None
         self.outcome: Any = None
         self.cancelled = False
+        self._callbacks: list[Callable[[Any], object]] = []
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        self._callbacks.append(callback)
+
+    def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
+        self._callbacks.remove(callback)
+        return 1
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        for callback in list(self._callbacks):
+            callback(self)
 
     def done(self) -> bool:
         return self.outcome is not None or self.cancelled

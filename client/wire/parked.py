@@ -1,0 +1,89 @@
+"""Calls that wait for a connection, at a cost that does not depend on their number."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import Final
+
+from .requests import Request, drop
+
+_TOLERATED: Final = 64
+"""Number of entries of removed calls that are kept before the heap is made again."""
+
+
+class _Entry:
+    """The deadline of a call.
+
+    Args:
+        deadline: The deadline.
+        number: Number of the call, because calls with one deadline fail in their order.
+        call: The call; None once it is removed.
+    """
+
+    __slots__ = ("call", "deadline", "number")
+
+    def __init__(self, deadline: float, number: int, call: Request | None) -> None:
+        self.deadline = deadline
+        self.number = number
+        self.call = call
+
+    def __lt__(self, other: _Entry) -> bool:
+        return (self.deadline, self.number) < (other.deadline, other.number)
+
+
+class ParkedCalls:
+    """Calls in the order of their creation, and their deadlines. A call that is cancelled is removed."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Request, _Entry] = {}
+        self._heap: list[_Entry] = []  # with the earliest deadline first
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, call: Request) -> None:
+        """Add a call."""
+        if call.done():
+            return drop(call)
+        self._entries[call] = entry = _Entry(call.deadline, next(self._numbers), call)
+        heapq.heappush(self._heap, entry)
+        call.add_done_callback(self._cancelled)
+
+    def earliest(self) -> float | None:
+        """Return the earliest deadline; None without calls."""
+        while self._heap and self._heap[0].call is None:
+            heapq.heappop(self._heap)
+        return self._heap[0].deadline if self._heap else None
+
+    def overdue(self, now: float, limit: int) -> list[Request]:
+        """Remove and return up to *limit* calls whose deadline has passed."""
+        calls: list[Request] = []
+        while len(calls) < limit and (deadline := self.earliest()) is not None and now >= deadline:
+            call = self._heap[0].call
+            assert call is not None
+            self._remove(call)
+            calls.append(call)
+        return calls
+
+    def take_all(self) -> list[Request]:
+        """Remove and return all calls, in order."""
+        calls = list(self._entries)
+        for call in calls:
+            call.remove_done_callback(self._cancelled)
+        self._entries.clear()
+        self._heap.clear()
+        return calls
+
+    def _remove(self, call: Request) -> None:
+        call.remove_done_callback(self._cancelled)
+        self._entries.pop(call).call = None  # the heap refers to the entry, but not to the call any more
+        if len(self._heap) > 2 * len(self._entries) + _TOLERATED:
+            self._heap = [entry for entry in self._heap if entry.call is not None]
+            heapq.heapify(self._heap)
+
+    def _cancelled(self, call: Request) -> None:
+        if call in self._entries:
+            self._remove(call)
+            drop(call)
