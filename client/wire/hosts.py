@@ -88,20 +88,27 @@ class Hosts(NamedTuple):
             TypeError: *text* is not a string.
             ValueError: *text* contains no server or an invalid address, or the chroot is not a valid path.
         """
-        no_servers = f"hosts must be a string like 'host:2181,other:2181/chroot', not {text!r}"
+        form = "hosts must be a string like 'host:2181,other:2181/chroot'"
         if not isinstance(text, str):
-            raise TypeError(no_servers)
+            raise TypeError(f"{form}, not {type(text).__name__}")
         if text.startswith(f"{UNIX}/"):
             return cls((Address(text.rstrip(), 0),))
         servers, slash, rest = text.partition("/")
-        addresses = tuple(_address(part.strip(), text) for part in servers.split(",") if part.strip())
-        if not addresses:
-            raise ValueError(no_servers)
-        chroot = (slash + rest).rstrip()
-        if chroot in ("", "/"):
-            return cls(addresses)
-        if (why := paths.path_error(chroot)) is not None:
-            raise ValueError(f"invalid chroot {chroot!r} in {text!r}: {why}")
+        try:
+            if "@" in servers:
+                raise ValueError
+            addresses = tuple(_address(part.strip(), text) for part in servers.split(",") if part.strip())
+            if not addresses:
+                raise ValueError(f"{form}, not {text!r}")
+            chroot = (slash + rest).rstrip()
+            if chroot in ("", "/"):
+                return cls(addresses)
+            if (why := paths.path_error(chroot)) is not None:
+                raise ValueError(f"invalid chroot {chroot!r} in {text!r}: {why}")
+        except ValueError:
+            if "@" in text:  # perhaps a password, which an error must not repeat
+                raise ValueError(f"{form}, not one with a user and a password; use auth= or login=") from None
+            raise
         return cls(addresses, chroot)
 
 

@@ -107,3 +107,27 @@ def test_server_of_name_is_shown_with_its_address() -> None:
 
     assert str(Endpoint(address, "10.0.0.1")) == "zk.example:7 (10.0.0.1)"
     assert [str(endpoint) for endpoint in FIVE[:1]] == ["a:2181"]
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        "user:s3cret@host:2181",
+        "host:2181,user:s3cret@host",
+        "zk://user:s3cret@host/app",
+        "user:s3cret@host/a/../b",
+        "user:s3/cret@host/a",
+        "s3cret@host",
+        b"user:s3cret@host",
+        ["user:s3cret@host"],
+    ],
+)
+def test_error_of_hosts_does_not_repeat_password(hosts: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="hosts must be a string") as caught:
+        Hosts.parse(hosts)
+
+    assert "cret" not in str(caught.value)
+
+
+def test_chroot_may_contain_an_at_sign() -> None:
+    assert Hosts.parse("host:2181/users/a@b").chroot == "/users/a@b"
