@@ -19,6 +19,8 @@ from ...protocol.errors import (
 from .call import Call
 
 _log = logging.getLogger("zoolet.client")
+LOG_EVERY: Final = 60.0
+"""Minimum time in seconds between two logged errors of a hook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +48,38 @@ RequestEnded = Callable[[BaseException | None], None]
 RequestHook = Callable[[RequestInfo], RequestEnded | None]
 """Called for each request of a client and its recipes, in the context of its caller, but not for pings, credentials and
 watches that are registered again. It may return a function, which is called when the request completes. A hook runs in
-the client's event loop, so it must not block or make requests. Errors that it raises are logged and otherwise ignored.
+the client's event loop, so it must not block or make requests. Errors that it raises are logged, at most one a minute,
+and otherwise ignored.
 """
 
 
-def call_hook(hook: RequestHook, request: RequestInfo, call: Call[Any]) -> None:
-    """Call a hook for a submitted request, and when the request completes, the function that the hook returned."""
-    ended = _guarded(hook, request)
-    if ended is not None:
-        call.add_done_callback(partial(_end, ended, call))
+class GuardedHook:
+    """Calls a hook for each submitted request, and when the request completes, the function that the hook returned.
 
+    Errors of a hook are logged, at most one in :data:`LOG_EVERY` seconds, and otherwise ignored.
+    """
 
-def _end(ended: RequestEnded, call: Call[Any], _: object) -> None:
-    _guarded(ended, call.error())
+    def __init__(self, hook: RequestHook) -> None:
+        self._hook = hook
+        self._next_log = 0.0  # on the loop's clock
+        self._unlogged = 0
 
+    def call(self, request: RequestInfo, call: Call[Any]) -> None:
+        """Call the hook for a request and its call."""
+        ended = self._guarded(call, self._hook, request)
+        if ended is not None:
+            call.add_done_callback(partial(self._end, ended, call))
 
-def _guarded(function: Callable[..., Any], argument: object) -> Any:
-    try:
-        return function(argument)
-    except Exception:
-        _log.exception("the hook on_request failed")
-        return None
+    def _end(self, ended: RequestEnded, call: Call[Any], _: object) -> None:
+        self._guarded(call, ended, call.error())
+
+    def _guarded(self, call: Call[Any], function: Callable[..., Any], argument: object) -> Any:
+        try:
+            return function(argument)
+        except Exception:
+            now = call.get_loop().time()
+            if now >= self._next_log:
+                _log.exception("the hook on_request failed (and %d times before, not logged)", self._unlogged)
+                self._next_log, self._unlogged = now + LOG_EVERY, -1
+            self._unlogged += 1
+            return None

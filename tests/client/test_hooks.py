@@ -134,3 +134,20 @@ def test_hook_paths_exclude_chroot() -> None:
         assert {path for _, path, _ in hook.began} == {"/x", "/x/y"}
 
     simulate(run)
+
+
+def test_failing_hook_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    def hook(request: RequestInfo) -> Any:
+        raise ValueError("no metrics")
+
+    async def main(server: Server, zk: Client) -> None:
+        for minute in range(3):
+            for _ in range(100):
+                await zk.exists("/")
+            failed = [record.getMessage() for record in caplog.records if "hook" in record.getMessage()]
+            assert len(failed) == minute + 1
+            await asyncio.sleep(60)
+        assert failed[0] == "the hook on_request failed (and 0 times before, not logged)"
+        assert failed[1] == "the hook on_request failed (and 99 times before, not logged)"
+
+    with_client(main, on_request=hook)
