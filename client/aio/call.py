@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextvars import ContextVar
+from threading import Thread
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...protocol.errors import ZooKeeperError
 
 T = TypeVar("T")
-caller: ContextVar[object] = ContextVar("caller", default=None)
-"""The caller in this context, if it is a thread of a blocking client and not the current task."""
+callers: Final[dict[asyncio.Task[Any] | None, tuple[object, Thread]]] = {}
+"""The caller and the thread that wait for a task in the loop of a blocking client, by that task."""
 
 
-def current_caller(loop: asyncio.AbstractEventLoop | None = None) -> object:
-    """Return the caller in this context: the current task of the running loop, or a thread of a blocking client.
+def current_caller(loop: asyncio.AbstractEventLoop | None = None) -> tuple[object, Thread | None]:
+    """Return the caller in this context, and the thread that waits for it.
+
+    The caller is the current task. A blocking client makes each call in a new task. The caller is then the task in
+    which the call was made, or the thread if it was made outside of tasks. Other tasks are callers themselves, even if
+    such a call has started them.
 
     Args:
         loop: The running loop, if the caller knows it.
     """
-    return caller.get() or asyncio.current_task(loop)
+    task = asyncio.current_task(loop)
+    return callers[task] if task in callers else (task, None)
 
 
 class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
@@ -167,11 +172,13 @@ class CompoundCall(Call[T]):
     def __await__(self) -> Generator[Any, None, T]:
         try:
             result = yield from super().__await__()
+            self._undo = None
+            return result
         except asyncio.CancelledError:
             self._abandon()
             raise
-        self._undo = None
-        return result
+        finally:
+            del self  # its error would refer to this variable
 
     def _abandon(self) -> None:
         if not self.done():
@@ -189,6 +196,7 @@ class CompoundCall(Call[T]):
         return self._task.cancel(msg)
 
     def _complete(self, task: asyncio.Task[T]) -> None:
+        self._first = None
         if task.cancelled():
             super().cancel()
         elif (error := task.exception()) is not None:

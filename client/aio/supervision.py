@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final
 
 from ...protocol.errors import ClosedError, ConnectionLossError, SessionExpiredError, ZooKeeperError
+from ..wire.requests import fresh
 from ..wire.states import State, WatchOverflowError
-from .call import ignore_result
+from .call import callers, ignore_result
 from .limits import limited_outage
 from .operations import BaseClient
 from .reliable import PAUSE, Refusals, delays_after_refusal
@@ -22,6 +23,10 @@ from .watcher import Watcher
 
 _log = logging.getLogger("zoolet.client")
 _CLOSED: Final = "the client is closed"
+_OTHER_TASK: Final = (
+    "because the task that entered it is done; enter the block in the task that runs it, with a limit by "
+    "asyncio.timeout(), not by wait_for()"
+)
 
 
 class Follower:
@@ -58,7 +63,7 @@ class Follower:
     def raise_if_ended(self) -> None:
         """Raise the error that stopped the follower."""
         if self._error is not None:
-            raise self._error.with_traceback(None)
+            raise fresh(self._error)
 
     def mark_ready(self) -> None:
         """Record that the followed data is complete."""
@@ -168,28 +173,32 @@ class CancelledBlock:
 
     It remembers the task that enters. :meth:`cancel` cancels this task, and at the end of the block
     :meth:`uncancelled` returns whether the cancellation that arrives there came from :meth:`cancel`.
-
-    Args:
-        task: The task that enters, if the caller knows it; None for the current task.
     """
 
-    def __init__(self, task: asyncio.Task[Any] | None = None) -> None:
-        self._task = task or asyncio.current_task()
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._in_thread = self._task in callers
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         self._cancelled = self._missed = False
 
     def cancel(self, reason: str) -> None:
-        """Cancel the block, unless its task is the current one, which gets an error anyway."""
+        """Cancel the block, unless its task is the current one, which gets an error anyway.
+
+        A block cannot be cancelled if the task that entered it is done. Then the block runs in another task, which is
+        logged, or in a thread.
+        """
         task = self._task
-        if task is not None and task.done():  # the block belongs to a thread, which cannot be cancelled
+        if task is not None and task.done():
             self._missed = True
+            if not self._in_thread:
+                _log.error("%s; the block is not cancelled and continues, %s", reason, _OTHER_TASK)
         elif task is not None and task is not asyncio.current_task():
             self._cancelled = True
             task.cancel(reason)
 
     def uncancelled(self, kind: type[BaseException] | None) -> bool:
-        """Return whether :meth:`cancel` cancelled the block, or failed to only because it belongs to a thread, and undo
-        the cancellation.
+        """Return whether :meth:`cancel` cancelled the block, or failed to because the task that entered it is done,
+        and undo the cancellation.
         """
         task, self._task = self._task, None
         if self._missed:

@@ -136,9 +136,10 @@ class Lease:
         self._revoked: OneShotEvent | None = None
         self.depth = 1
         self._held_as: Any = None  # the lock that the lease belongs to
-        # The task that acquired the lease from that lock, or thread of a blocking client. This is a weak reference,
-        # because the lease may be the result of the task.
+        # The caller that acquired the lease from that lock, and for a blocking client its thread. These are weak
+        # references, because the lease may be the result of the task.
         self._owner: Callable[[], object] = _nothing
+        self._thread: Callable[[], object] = _nothing
         self._successor: Lease | None = None
         self._release_error: ZooKeeperError | None = None
         self._client = client
@@ -267,12 +268,9 @@ class Lease:
         """Record that the node of the lease no longer exists."""
         self._mark_lost(self._gone)
 
-    def _begin_block(self, task: asyncio.Task[Any] | None = None) -> bool:
+    def _begin_block(self) -> bool:
         """Enter a block. If the lease ``_cancels_block``, :meth:`_mark_lost` cancels the current task, and
         :meth:`_end_block` replaces the cancellation by LockLostError.
-
-        Args:
-            task: The current task, if the caller knows it.
 
         Returns:
             Whether the end of this block must call :meth:`_end_block`: False inside another block of this lease.
@@ -285,7 +283,7 @@ class Lease:
         if self.lost._happened:
             self.release_nowait()
             raise self._lost_error(self.lost.reason)
-        self._block = CancelledBlock(task)
+        self._block = CancelledBlock()
         return True
 
     def _end_block(self, kind: type[BaseException] | None, error: BaseException | None) -> None:

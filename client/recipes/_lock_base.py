@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
+from ..aio.blocks import Block, Kind, ends_block, entered_block
 from ..aio.call import current_caller
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_timeout
@@ -33,6 +33,8 @@ class Holdings(dict[weakref.ref[Lease], None]):
 class LockBase(Generic[L]):
     """A lock that an ``async with`` block holds. Several tasks may use it, one after another or at the same time.
 
+    Its holder is the task that acquires it, or with a blocking client the thread that is in no task.
+
     Args:
         on_lost: ``cancel`` cancels the task inside the block when its lease is lost, and the block raises
             LockLostError; ``flag`` only triggers ``lease.lost``.
@@ -56,13 +58,13 @@ class LockBase(Generic[L]):
     def __init__(self, on_lost: OnLost, client: BaseClient[Any], *key: Hashable) -> None:
         self._cancels = checked_choice("on_lost", on_lost, _ON_LOST) == "cancel"
         self.holdings: Holdings = client._core.share(key, Holdings) if key else Holdings()
-        # The lease of each block that a task is inside, and whether the end of the block must call its _end_block.
-        self._blocks: list[tuple[L, bool]] = []
+        # The blocks that were entered and not left. Each holds its lease, and whether its end must call _end_block.
+        self._blocks: dict[Block, None] = {}
 
     def __dir__(self) -> list[str]:
         return [name for name in object.__dir__(self) if name not in INTERNAL]
 
-    async def acquire(self) -> L:
+    async def acquire(self, timeout: float | None = None) -> L:
         """Wait until the lock is free, acquire it, and return the lease."""
         raise NotImplementedError
 
@@ -79,34 +81,42 @@ class LockBase(Generic[L]):
         return True
 
     def _acquired(self, lease: L) -> L:
-        """Record that the current task holds *lease*, and return it."""
+        """Record that the caller holds *lease*, and return it."""
         lease._cancels_block, lease._held_as = self._cancels, self
-        lease._owner = weakref.ref(current_caller(lease._client._core.loop))
+        caller, thread = current_caller(lease._client._core.loop)
+        lease._owner = weakref.ref(caller)
+        if thread is not None:
+            lease._thread = weakref.ref(thread)
         if self.is_exclusive:
             self.holdings[ref_to(lease, self.holdings.pop)] = None
         return lease
 
     def _own_lease(self) -> L | None:
-        """Return the lease that the current task already holds and may share, or None.
+        """Return the lease that the caller already holds and may share, or None.
 
         Raises:
-            DeadlockError: The task holds the lock and would wait for itself.
+            DeadlockError: The caller, or another task in its thread, holds the lock, and would never release it.
         """
         if not self.holdings:
             return None
-        owner = current_caller()
+        caller, thread = current_caller()
         for ref in reversed(list(self.holdings)):
             lease = ref()
-            if lease is None or lease._owner() is not owner:
+            if lease is None:
                 continue
-            if self.reentrant and self.includes(lease._held_as):
+            is_own = lease._owner() is caller
+            if not is_own and (thread is None or lease._thread() is not thread):
+                continue
+            if is_own and self.reentrant and self.includes(lease._held_as):
                 lease.raise_if_lost()
                 lease.depth += 1
                 return cast("L", lease)
             if self.excludes(lease._held_as) and not lease.lost._happened:
-                who = "task" if isinstance(owner, asyncio.Task) else "thread"
+                holder = "thread" if thread is not None else "task"
                 hint = "" if self.reentrant else " (use reentrant=True to allow this)"
-                raise DeadlockError(f"this {who} already holds {lease._held_as!r}; waiting for it would deadlock{hint}")
+                raise DeadlockError(
+                    f"this {holder} already holds {lease._held_as!r}; waiting for it would deadlock{hint}"
+                )
         return None
 
     async def _acquired_at_once(self, timeout: float | None, **options: int) -> L | None:
@@ -126,24 +136,25 @@ class LockBase(Generic[L]):
         """Return a description of the holder, for error messages."""
         return ""
 
-    async def __aenter__(self) -> L:
+    # These are not `async def`, because each of their steps would cost two calls.
+
+    def __aenter__(self) -> Awaitable[L]:
+        return self._enter(entered_block(self))
+
+    async def _enter(self, block: Block | None) -> L:
+        """Acquire the lock for a block."""
+        block = block or Block()
         lease = await self.acquire()
-        owner = lease._owner()
-        begins = lease._begin_block(owner if isinstance(owner, asyncio.Task) else None)
-        self._blocks.append((lease, begins))
+        block.held = lease, lease._begin_block()
+        self._blocks[block] = None
         return lease
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        blocks, place = self._blocks, -1
-        if not blocks:
-            raise RuntimeError(f"{self!r} was not entered; use it in `async with` (`with` for threads)")
-        if len(blocks) > 1:  # a task may leave a block that another task has entered, but leaves its own first
-            owner = current_caller()
-            own = [place for place, (lease, _) in enumerate(blocks) if lease._owner() is owner]
-            place = own[-1] if own else -1
-        lease, ends = blocks.pop(place)
+    async def _leave(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Release the lock at the end of a block."""
+        if block.held is None:  # the program calls __aenter__ and __aexit__ itself
+            block = self._block_of_caller()
+        del self._blocks[block]
+        (lease, ends), block.held = block.held, None
         try:
             if self.waits_for_release:
                 await lease.release()
@@ -152,3 +163,13 @@ class LockBase(Generic[L]):
         finally:
             if ends:
                 lease._end_block(kind, error)
+
+    __aexit__ = ends_block(_leave)
+
+    def _block_of_caller(self) -> Block:
+        """Return the latest block that the caller has entered, or else the latest block."""
+        if not self._blocks:
+            raise RuntimeError(f"{self!r} was not entered; use it in `async with` (`with` for threads)")
+        caller, _ = current_caller()
+        own = [block for block in self._blocks if block.held[0]._owner() is caller]
+        return (own or list(self._blocks))[-1]

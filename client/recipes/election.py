@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ...protocol.recipe_names import Naming, in_order
 from .. import serializers
+from ..aio.blocks import Block, ends_block, entered_block
 from ..aio.operations import BaseClient
 from ..aio.reliable import PAUSE, repeat
 from ..wire.arguments import checked_bytes, checked_function
 from ._base import checked_client, checked_naming
 from ._follow import children_of, observe, values_of, watch_list
 from ._lease import Lease, LockLostError
-from ._lock_base import OnLost
+from ._lock_base import LockBase, OnLost
 from .lock import Lock
+
+L = TypeVar("L", bound=Lease)
 
 
 class _Candidacy(Lock):
@@ -27,7 +29,69 @@ class _Candidacy(Lock):
     kinds = ("latch",)
 
 
-class Election:
+class ElectionBase(Generic[L]):
+    """A lock whose holder leads: the common part of elections.
+
+    Args:
+        client: Client whose session the candidate uses.
+        path: Path of the election.
+        lock: The lock.
+    """
+
+    def __init__(self, client: BaseClient[Any], path: str, lock: LockBase[L]) -> None:
+        self._client = checked_client(client).with_serializer(serializers.raw)
+        self._path = path
+        self._lock = lock
+
+    async def lead(self, timeout: float | None = None) -> L:
+        """Become a candidate and wait for leadership. To resign, call ``release()`` of the result.
+
+        Raises:
+            TimeoutError: Others led during the whole time, and this is no longer a candidate.
+        """
+        return await self._lock.acquire(timeout)
+
+    async def attempt(self) -> L | None:
+        """Lead if the leadership is free, or return None without creating a node."""
+        return await self._lock.attempt()
+
+    async def run(self, lead: Callable[..., Awaitable[Any]]) -> None:
+        """Lead whenever elected, in new sessions and after each loss, until this is cancelled or *lead* raises an error
+        other than LockLostError, ConnectionLossError and SessionExpiredError. A thread cannot be cancelled, but closing
+        the client in another thread stops it.
+
+        Args:
+            lead: Function that is called with each leadership, or without arguments if it has no parameters. It is
+                cancelled when the leadership is lost, unless *on_lost* is ``flag``. When it returns or raises
+                LockLostError, ConnectionLossError or SessionExpiredError, this resigns and becomes a candidate again.
+
+        Raises:
+            ClosedError: The client was closed.
+            TypeError: *lead* is not an async function.
+        """
+        checked_function("lead", lead)
+        has_parameter = bool(inspect.signature(lead).parameters)
+
+        async def once() -> None:
+            async with self as leadership:
+                leading = lead(leadership) if has_parameter else lead()
+                if not inspect.isawaitable(leading):
+                    raise TypeError(f"{lead!r} must be an async function, but returned {leading!r}")
+                await leading
+
+        while True:
+            await repeat(once, done=(LockLostError,), counted=False)
+            await asyncio.sleep(PAUSE)  # the pause lets other candidates lead
+
+    def __aenter__(self) -> Awaitable[L]:
+        return self._lock._enter(entered_block(self))
+
+    @ends_block
+    def __aexit__(self, block: Block, *error: Any) -> Awaitable[None]:
+        return self._lock._leave(block, *error)
+
+
+class Election(ElectionBase[Lease]):
     """Elects a leader among candidates that follow each other in order::
 
         async with Election(zk, "/leader", b"host-1") as leadership:
@@ -62,40 +126,10 @@ class Election:
         timeout: float | None = None,
         on_lost: OnLost = "cancel",
     ) -> None:
-        self._client = checked_client(client).with_serializer(serializers.raw)
-        self._path = path
         self._naming = checked_naming(naming)
-        self._line = _Candidacy(
-            client, path, naming=naming, timeout=timeout, on_lost=on_lost, data=checked_bytes("name", name)
-        )
-
-    async def lead(self, timeout: float | None = None) -> Lease:
-        """Become a candidate and wait for leadership. To resign, call ``release()`` of the result.
-
-        Raises:
-            TimeoutError: Others led during the whole time, and this is no longer a candidate.
-        """
-        return await self._line.acquire(timeout)
-
-    async def attempt(self) -> Lease | None:
-        """Lead if the leadership is free, or return None without creating a node."""
-        return await self._line.attempt()
-
-    async def run(self, lead: Callable[..., Awaitable[Any]]) -> None:
-        """Lead whenever elected, in new sessions and after each loss, until this is cancelled or *lead* raises an error
-        other than LockLostError, ConnectionLossError and SessionExpiredError. A thread cannot be cancelled, but closing
-        the client in another thread stops it.
-
-        Args:
-            lead: Function that is called with each leadership, or without arguments if it has no parameters. It is
-                cancelled when the leadership is lost, unless *on_lost* is ``flag``. When it returns or raises
-                LockLostError, ConnectionLossError or SessionExpiredError, this resigns and becomes a candidate again.
-
-        Raises:
-            ClosedError: The client was closed.
-            TypeError: *lead* is not an async function.
-        """
-        await lead_for_life(self, lead)
+        data = checked_bytes("name", name)
+        lock = _Candidacy(client, path, naming=naming, timeout=timeout, on_lost=on_lost, data=data)
+        super().__init__(client, path, lock)
 
     async def candidates(self) -> list[bytes]:
         """Return the names of the candidates, the leader's first."""
@@ -109,26 +143,3 @@ class Election:
     def observe(self) -> AsyncIterator[bytes | None]:
         """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
         return observe(lambda: watch_list(self._client, self._path), self.leader)
-
-    async def __aenter__(self) -> Lease:
-        return await self._line.__aenter__()
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._line.__aexit__(*error)
-
-
-async def lead_for_life(election: AbstractAsyncContextManager[Lease], lead: Callable[..., Awaitable[Any]]) -> None:
-    """Enter an election repeatedly, and call *lead* with each leadership, as in :meth:`Election.run`."""
-    checked_function("lead", lead)
-    has_parameter = bool(inspect.signature(lead).parameters)
-
-    async def once() -> None:
-        async with election as leadership:
-            leading = lead(leadership) if has_parameter else lead()
-            if not inspect.isawaitable(leading):
-                raise TypeError(f"{lead!r} must be an async function, but returned {leading!r}")
-            await leading
-
-    while True:
-        await repeat(once, done=(LockLostError,), counted=False)
-        await asyncio.sleep(PAUSE)  # the pause lets other candidates lead

@@ -138,7 +138,9 @@ class Lock(LockBase[Lease]):
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise TimeoutError(f"{self._path} was not free within {seconds:g} s{await self._facts(places)}") from None
+        finally:
+            del limit  # it refers to the task, which may refer to the error
+        raise TimeoutError(f"{self._path} was not free within {seconds:g} s{await self._facts(places)}")
 
     async def _wait_in(self, places: list[Contender]) -> Lease:
         """Wait in line at each of the places, and return the lease."""
