@@ -1,16 +1,72 @@
-"""Transactions and watches of the client for threads."""
+"""Blocks, transactions and watches of the client for threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
+from ..aio.blocks import Block, Kind, ends_block, entered_block
 from ..aio.watcher import Watcher
 from ..serializers import C, V
 from ..wire.states import Event
 from ..wire.transaction import Transaction
 from .loop_thread import LoopThread
+
+
+class _End:
+    """The end of one block of an asyncio object. It happens once."""
+
+    def __init__(self) -> None:
+        self.leave: Callable[..., Awaitable[object]] | None = None  # None before the block is entered
+
+    async def __call__(self, *error: Any) -> None:
+        leave, self.leave = self.leave, None
+        if leave is not None:
+            await leave(*error)
+
+    async def undo(self, entered: object = None) -> None:
+        """End the block without an error."""
+        await self(None, None, None)
+
+
+class InBlocks:
+    """A mixin with ``__enter__`` and ``__exit__``, for an asyncio object with ``__aenter__`` and ``__aexit__``.
+
+    If a signal handler raises while Python is calling ``__exit__``, that is not executed. But Python then drops the
+    block, and the callback of its weak reference leaves it in the background.
+    """
+
+    _thread: LoopThread
+    asyncio_object: Any
+
+    def _blocking(self, entered: Any) -> Any:
+        """Return the result of ``__aenter__`` in its form for threads."""
+        return entered
+
+    def __enter__(self) -> Any:
+        block, end = entered_block(self), _End()
+
+        async def enter() -> Any:
+            leave = self.asyncio_object.__aexit__  # before __aenter__, as `async with` does it
+            entered = await self.asyncio_object.__aenter__()
+            end.leave = leave
+            return self if entered is self.asyncio_object else self._blocking(entered)
+
+        if block is not None:
+            block.held, block.on_drop = end, weakref.ref(block, partial(self._thread.post, end.undo))
+        return self._thread.run(enter, undo=end.undo)
+
+    @ends_block
+    def __exit__(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+        async def leave() -> None:
+            await (block.held or self.asyncio_object.__aexit__)(kind, error, trace)
+
+        if self._thread.running:  # without a running thread, no session exists and nothing has to be released
+            self._thread.run_to_the_end(leave)
+        block.on_drop = None
 
 
 class BlockingTransaction(Generic[V]):
@@ -43,27 +99,33 @@ class BlockingTransaction(Generic[V]):
             self.commit()
 
 
-class BlockingWatcher(Generic[C]):
+class BlockingWatcher(InBlocks, Generic[C]):
     """A watch of a blocking client: a context manager, and an iterator inside it."""
+
+    asyncio_object: Watcher[C]
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Self: ...
 
     def __init__(self, thread: LoopThread, watcher: Watcher[C]) -> None:
         self._thread = thread
-        self._watcher = watcher
+        self.asyncio_object = watcher
 
     @property
     def initial(self) -> C:
         """The value that was read when a one-shot watch was set; None for other watches."""
-        return self._watcher.initial
+        return self.asyncio_object.initial
 
     @property
     def pending(self) -> int:
         """Number of waiting events."""
-        return self._watcher.pending
+        return self.asyncio_object.pending
 
     @property
     def resyncing(self) -> bool:
         """Whether a recursive watch is still listing its subtree, to find changes that it missed while disconnected."""
-        return self._watcher.resyncing
+        return self.asyncio_object.resyncing
 
     def next(self, timeout: float | None = None) -> Event:
         """Wait for the next event.
@@ -74,7 +136,7 @@ class BlockingWatcher(Generic[C]):
         Raises:
             TimeoutError: No event arrived within *timeout* seconds.
         """
-        return self._thread.run(self._watcher.next, timeout)
+        return self._thread.run(self.asyncio_object.next, timeout, self._return)
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -82,24 +144,16 @@ class BlockingWatcher(Generic[C]):
     def __next__(self) -> Event:
         async def ask() -> Event | None:
             try:
-                return await anext(self._watcher)
+                return await anext(self.asyncio_object)
             except StopAsyncIteration:
                 return None
 
-        event = self._thread.run(ask)
+        event = self._thread.run(ask, undo=self._return)
         if event is None:
             raise StopIteration
         return event
 
-    def __enter__(self) -> Self:
-        self._thread.run(self._watcher.__aenter__)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        async def leave() -> None:
-            await self._watcher.__aexit__(kind, error, trace)
-
-        if self._thread.running:
-            self._thread.run(leave)
+    async def _return(self, event: Event | None) -> None:
+        """Undo :meth:`next`, because a signal interrupted it."""
+        if event is not None:
+            self.asyncio_object._return(event)

@@ -1,24 +1,34 @@
-"""An event loop in a separate thread, for blocking callers."""
+"""An event loop in a separate thread, for blocking callers.
+
+A signal handler, or a finalizer that the garbage collector calls, may interrupt a blocking call at any point, make
+another call, or raise an error. So the waiting thread and the loop share only operations that cannot be interrupted
+halfway (on a set, and ``call_soon_threadsafe``), and one lock for each call, which the thread acquires and the loop
+releases, without ever waiting for it. Everything else happens in the loop.
+"""
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import atexit
-import concurrent.futures
 import contextlib
+import logging
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine
-from contextvars import copy_context
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ...protocol.errors import ClosedError
-from ..aio.call import caller
+from ..aio.call import callers
 from ..wire.arguments import checked_timeout
+from ..wire.requests import fresh
 
 T = TypeVar("T")
+Undo = Callable[[T], Coroutine[Any, Any, object]]
+_log = logging.getLogger("zoolet.client")
 INTERRUPT_TIMEOUT: Final = 1.0
 """Seconds that the end of a block continues after an interrupt. After that, it is cancelled."""
 EXIT_TIMEOUT: Final = 5.0
@@ -30,30 +40,31 @@ class LoopThread:
 
     Args:
         terminal_error: Function that returns the error to raise once calls are no longer accepted; None before.
-        at_exit: Coroutine function that closes the client at the end of the interpreter.
+        close_client: Coroutine function that closes the client.
     """
 
     def __init__(
-        self, terminal_error: Callable[[], Exception | None], at_exit: Callable[[], Coroutine[Any, Any, None]]
+        self, terminal_error: Callable[[], Exception | None], close_client: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
         self._terminal_error = terminal_error
-        self._at_exit = at_exit
+        self._close_client = close_client
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Event | None = None
-        self._lock = threading.Lock()
+        self._stopped = False  # whether calls are refused
         self._calls: set[_Call] = set()
+        self._posted: set[asyncio.Task[Any]] = set()
 
     @property
     def running(self) -> bool:
         """Whether the thread was started and not stopped. It is False in a forked child."""
-        return self._loop is not None and not isinstance(self._terminal_error(), RuntimeError)
+        return self._loop is not None and not self._stopped and not isinstance(self._terminal_error(), RuntimeError)
 
     @property
     def has_ended(self) -> bool:
         """Whether the thread was stopped. Nothing runs in the loop any more then."""
-        return self._loop is None and self._thread is not None
+        return self._stopped and self._thread is not None
 
     @property
     def alive(self) -> bool:
@@ -71,32 +82,47 @@ class LoopThread:
             raise RuntimeError("this Client has already been started; create a new one")
         if sys.is_finalizing():  # a new thread would never run
             raise RuntimeError("this Client cannot be started, because the interpreter is ending")
-        started = threading.Event()
+        started = threading.Lock()
+        started.acquire()
+        self._stopped = False
         try:
             self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
-            self._thread.start()
-        except RuntimeError as refused:  # for example because subinterpreters have no daemon threads
-            self._thread = None
-            raise RuntimeError(f"{refused}; zoolet.client.Client needs no thread") from None
-        started.wait()
+            # In a thread without signals: Thread.start() does not work any more if it is interrupted halfway.
+            try:
+                _thread.start_new_thread(self._start_thread, (self._thread, started))
+            except RuntimeError as refused:  # for example because the interpreter is ending
+                self._failure = _no_thread(refused)
+            else:
+                started.acquire()
+        except BaseException:  # an interrupt also has to stop the thread
+            self.stop()
+            raise
         if self._failure is not None:
-            self._thread.join()
+            self._thread = None
             raise self._failure
         _running.add(self)
 
-    def _serve(self, started: threading.Event) -> None:
+    def _start_thread(self, thread: threading.Thread, started: threading.Lock) -> None:
+        try:
+            thread.start()
+        except RuntimeError as refused:  # for example because no more threads are allowed
+            self._failure = _no_thread(refused)
+            started.release()
+
+    def _serve(self, started: threading.Lock) -> None:
         async def main() -> None:
             self._loop = asyncio.get_running_loop()
             ended = self._ended = asyncio.Event()
-            started.set()
-            await ended.wait()
+            started.release()
+            if not self._stopped:  # start() was not interrupted
+                await ended.wait()
 
         runner = asyncio.Runner()
         try:
             loop = runner.get_loop()
         except BaseException as failure:  # start() raises it
             self._failure = failure
-            return started.set()
+            return started.release()
         with runner:
             serving = loop.create_task(main())
             while not serving.done():
@@ -104,25 +130,47 @@ class LoopThread:
                 # thread. But they are also the result of the task, so they still reach the thread that waits for it.
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_until_complete(serving)
-
-    def stop(self, timeout: float | None = None) -> None:
-        """Stop the loop and wait for the thread, if it is running. Calls that still wait are cancelled."""
-        with self._lock:  # no call is submitted after _loop is None
-            loop, self._loop = self._loop, None
-        if loop is None or self._thread is None or self._ended is None:
-            return
-        with contextlib.suppress(RuntimeError):  # the loop is closed, because its task was cancelled
-            loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(timeout)
+        self._stopped = True
         for call in list(self._calls):  # the loop stopped before it started or completed these calls
             call.finish(None, asyncio.CancelledError())
 
-    def run(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+    async def close(self) -> None:
+        """Close the client and end the thread; run this in the loop."""
+        try:
+            await self._close_client()
+        finally:
+            self.end()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop the loop and wait for the thread, if it is running. Calls that still wait are cancelled."""
+        try:
+            self._stop(timeout)
+        except BaseException:  # an interrupt; the thread has to end nevertheless
+            self._stop(INTERRUPT_TIMEOUT)
+            raise
+
+    def _stop(self, timeout: float | None) -> None:
+        self._stopped = True  # before _ended is read: the thread may just be starting, and sets _ended first
+        if self._thread is None or self._loop is None or self._ended is None:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._ended.set)
+        if threading.current_thread() is not self._thread:
+            with contextlib.suppress(RuntimeError):  # it was not started, because start() was interrupted
+                self._thread.join(timeout)
+
+    # --- calls ---
+
+    def run(
+        self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None, undo: Undo[T] | None = None
+    ) -> T:
         """Run a coroutine in the loop, and wait for its result.
 
         Args:
             do: Function that returns the coroutine. It is called in the loop.
             timeout: Time limit in seconds; None for no limit.
+            undo: Coroutine function that is called with the result if an interrupt keeps the caller from receiving it.
+                The default releases an acquired lease.
 
         Raises:
             ClosedError: The client was closed before or during the call.
@@ -130,37 +178,16 @@ class LoopThread:
             ValueError: *timeout* is negative or not a number.
             RuntimeError: The loop is not running, or the call comes from its own thread.
         """
-        terminal_error = self._terminal_error()
-        if isinstance(terminal_error, RuntimeError):  # a forked child does not have the thread that would answer
-            raise terminal_error.with_traceback(None)
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("a blocking call in the client's own event loop would wait forever")
-        call = _Call(do, checked_timeout(timeout))
-        with self._lock:
-            if self._loop is None:  # the terminal error may have been set since the check above
-                not_running = RuntimeError("this Client is not running; use it as 'with Client(...) as zk:'")
-                raise (self._terminal_error() or not_running).with_traceback(None)
-            self._calls.add(call)
-            loop = self._loop
+        call = self._new_call(do, checked_timeout(timeout), undo or _release)
         try:
             try:
-                context = copy_context()
-                context.run(caller.set, threading.current_thread())
-                try:
-                    loop.call_soon_threadsafe(call.start, context=context)
-                except RuntimeError:  # the loop was closed after the check above
-                    raise asyncio.CancelledError from None
-                result: T = call.wait()
+                result: T = self._result(call)
             finally:
                 self._calls.discard(call)
             return result
-        except asyncio.CancelledError:
-            if self._loop is not None:
-                raise
-            raise (self._terminal_error() or ClosedError(detail="the client was closed")).with_traceback(None) from None
         except BaseException:
             if not call.has_failed:  # a signal interrupted the wait
-                call.abandon(loop)
+                self._in_loop(call.abandon)
             raise
 
     def run_to_the_end(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -168,31 +195,84 @@ class LoopThread:
         :data:`INTERRUPT_TIMEOUT` to complete, and the interrupt is raised afterwards.
         """
         interrupt: BaseException | None = None
-        work: asyncio.Task[T] | None = None
-
-        async def once() -> T:
-            nonlocal work
-            if work is None:
-                work = asyncio.ensure_future(do())
-            return await asyncio.shield(work)
-
-        while True:
-            try:
-                result = self.run(once, None if interrupt is None else INTERRUPT_TIMEOUT)
-            except BaseException as error:
-                is_done = work is not None and work.done()
-                if interrupt is not None and isinstance(error, TimeoutError) and work is not None and not is_done:
-                    work.get_loop().call_soon_threadsafe(work.cancel)
-                is_result = isinstance(error, Exception | asyncio.CancelledError) or is_done
-                if not is_result:
+        call = self._new_call(do, None, _release)
+        try:
+            while True:
+                try:
+                    result: T = self._result(call)
+                    break
+                except BaseException as error:
+                    if call.has_failed and interrupt is not None:
+                        raise interrupt from error
+                    if call.has_failed:
+                        raise
                     interrupt = error
-                    continue
-                if interrupt is not None:
-                    raise interrupt from error
+                    self._in_loop(call.limit)
+        finally:
+            self._calls.discard(call)
+        if interrupt is not None:
+            raise interrupt
+        return result
+
+    def post(self, do: Callable[[], Coroutine[Any, Any, object]], dropped: object = None) -> None:
+        """Run a coroutine in the loop without waiting for it. Errors are logged.
+
+        Args:
+            do: Function that returns the coroutine.
+            dropped: Weak reference whose callback is this; None for other callers.
+        """
+        self._in_loop(self._post, do)
+
+    def _post(self, do: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        if not self._stopped:
+            _start(do, self._posted)
+
+    def end(self) -> None:
+        """End the thread soon; call this in the loop."""
+        self._stopped = True
+        if self._ended is not None:
+            self._ended.set()
+
+    def _in_loop(self, step: Callable[..., object], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(step, *args)
+
+    def _new_call(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None, undo: Undo[T]) -> _Call:
+        if isinstance(error := self._terminal_error(), RuntimeError):
+            raise fresh(error)  # a forked child does not have the thread that would answer
+        thread = threading.current_thread()
+        if thread is self._thread:
+            raise RuntimeError("a blocking call in the client's own event loop would wait forever")
+        if self._stopped or self._loop is None:
+            not_running = RuntimeError("this Client is not running; use it as 'with Client(...) as zk:'")
+            raise fresh(self._terminal_error() or not_running)
+        loop = asyncio._get_running_loop()  # a loop of the program, which this call blocks
+        task = asyncio.current_task(loop) if loop is not None else None
+        return _Call(do, timeout, undo, (task or thread, thread), self._posted)
+
+    def _start_call(self, call: _Call) -> None:
+        if self._stopped:  # a new task would never run
+            call.finish(None, asyncio.CancelledError())
+        else:
+            call.start()
+
+    def _result(self, call: _Call) -> Any:
+        """Start a call, unless this was done before, and wait for its result."""
+        self._calls.add(call)  # first, because a loop that stops cancels these calls
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._start_call, call)
+        except RuntimeError:
+            if not self._loop.is_closed():  # a signal handler may raise the same error
                 raise
-            if interrupt is not None:
-                raise interrupt
-            return result
+            call.finish(None, asyncio.CancelledError())
+        try:
+            return call.wait()
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            raise fresh(self._terminal_error() or ClosedError(detail="the client was closed")) from None
 
 
 _running: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
@@ -203,14 +283,17 @@ def _close_all() -> None:
     """Close the running clients. Otherwise, calls in later finalizers would wait forever for their stopped threads."""
     deadline = time.monotonic() + EXIT_TIMEOUT
     threads = [thread for thread in list(_running) if thread.running]
-    closing = []
     for thread in threads:
-        with contextlib.suppress(RuntimeError):  # it has just been stopped
-            if (loop := thread._loop) is not None:
-                closing.append(asyncio.run_coroutine_threadsafe(thread._at_exit(), loop))
-    concurrent.futures.wait(closing, EXIT_TIMEOUT)
+        thread.post(thread.close)
     for thread in threads:
-        thread.stop(max(deadline - time.monotonic(), 0.1))
+        assert thread._thread is not None
+        thread._thread.join(max(deadline - time.monotonic(), 0.0))
+        thread.stop(0.1)
+
+
+def _no_thread(refused: RuntimeError) -> RuntimeError:
+    """Return the error for Python's refusal to start a thread, for example in a subinterpreter."""
+    return RuntimeError(f"{refused}; zoolet.client.Client needs no thread")
 
 
 class CarriedError(Exception):
@@ -233,69 +316,96 @@ def carried(error: BaseException) -> BaseException:
 
 
 class _Call:
-    """A call that runs in the loop while another thread waits for its result."""
+    """A call that runs in the loop while another thread waits for its result.
 
-    def __init__(self, do: Callable[[], Coroutine[Any, Any, Any]], timeout: float | None) -> None:
+    Args:
+        do: Function that returns the coroutine.
+        timeout: Time limit in seconds; None for no limit.
+        undo: Coroutine function that is called with a result that the thread does not receive.
+        caller: The caller, and its thread.
+        undoing: Set for the tasks that undo.
+    """
+
+    def __init__(
+        self,
+        do: Callable[[], Coroutine[Any, Any, Any]],
+        timeout: float | None,
+        undo: Undo[Any],
+        caller: tuple[object, threading.Thread],
+        undoing: set[asyncio.Task[Any]],
+    ) -> None:
         self._do = do
         self._timeout = timeout
-        self._done = threading.Event()
+        self._undo = undo
+        self._caller = caller
+        self._undoing = undoing
+        self._waiting = threading.Lock()  # not an Event: a signal that interrupts its wait() would block its set()
+        self._waiting.acquire()
         self._task: asyncio.Task[Any] | None = None
-        self._abandoned = self._is_released = self.has_failed = False
+        self._over = self._abandoned = False
+        self.has_failed = False
+        """Whether the waiting thread received an error of the call. Other errors come from signal handlers."""
         self._result: Any = None
         self._error: BaseException | None = None
 
     # --- in the loop ---
 
     def start(self) -> None:
-        """Start the call."""
-        if not self._abandoned:
+        """Start the call, unless it was started or abandoned."""
+        if self._task is None and not self._abandoned and not self._over:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="zoolet-client-call")
             self._task.add_done_callback(self._ended)
-            if self._abandoned:  # the waiting thread may have given up after the first check
-                self._task.cancel()
 
     async def _run(self) -> Any:
-        # The loop enforces the timeout, so a call either completes and returns its result, or is cancelled.
-        limit = asyncio.timeout(self._timeout)
+        task = asyncio.current_task()
+        callers[task] = self._caller
         try:
-            async with limit:
-                return await self._do()
-        except TimeoutError as error:
-            if limit.expired() and not str(error):
-                raise TimeoutError(f"no result within {self._timeout:g} s") from None
-            raise
+            return await (self._do() if self._timeout is None else _limited(self._do, self._timeout))
         except (SystemExit, KeyboardInterrupt) as error:  # in a task, they would stop the loop and its thread
             raise carried(error) from None
+        finally:
+            del callers[task], task  # the task refers to the error, and the error to this variable
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._task = None  # otherwise the waiting thread would free the task, which could lose an interrupt
         if task.cancelled():
             self.finish(None, asyncio.CancelledError())
         elif (error := task.exception()) is not None:
             self.finish(None, error)
         else:
             self.finish(task.result(), None)
+            if self._abandoned:
+                self._start_undo()
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Wake the waiting thread. If it no longer waits, release an acquired lease."""
-        if not self._done.is_set():
-            self._result, self._error = result, error
-            self._done.set()
-        held = getattr(result, "asyncio_object", result)  # a method of the blocking object would wait for this loop
-        if self._abandoned and not self._is_released and hasattr(held, "release_nowait"):
-            self._is_released = True
-            held.release_nowait()
+        """Wake the waiting thread."""
+        if not self._over:
+            self._result, self._error, self._over = result, error, True
+            with contextlib.suppress(RuntimeError):  # the waiting thread and the ending loop may both do this
+                self._waiting.release()
 
-    def _cancel(self) -> None:
+    def abandon(self) -> None:
+        """Cancel or undo the call, because a signal interrupted the wait."""
+        self._abandoned = True
         if self._task is not None:
             self._task.cancel()
-        if self._done.is_set():
-            self.finish(self._result, self._error)
+        elif self._over and self._error is None:
+            self._start_undo()
+
+    def _start_undo(self) -> None:
+        _start(partial(self._undo, self._result), self._undoing)
+
+    def limit(self) -> None:
+        """Cancel the call after :data:`INTERRUPT_TIMEOUT`, because a signal interrupted the wait."""
+        if self._task is not None:
+            self._task.get_loop().call_later(INTERRUPT_TIMEOUT, self._task.cancel)
 
     # --- in the thread that waits ---
 
     def wait(self) -> Any:
-        """Return the result."""
-        self._done.wait()
+        """Return the result. An interrupted wait may be repeated."""
+        if not self._over:  # otherwise the lock may have been acquired before the interrupt
+            self._waiting.acquire()
         if self._error is not None:
             self.has_failed = True
             try:
@@ -304,8 +414,37 @@ class _Call:
                 self._error = None  # break the reference cycle with this frame
         return self._result
 
-    def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cancel the call, because a signal interrupted the wait."""
-        self._abandoned = True
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(self._cancel)
+
+async def _limited(do: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+    """Await a coroutine with a time limit. The loop enforces it, so the coroutine either completes or is cancelled."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await do()
+    except TimeoutError as error:
+        if not limit.expired() or str(error):
+            raise
+    finally:
+        del limit  # it refers to the task, which refers to the error
+    raise TimeoutError(f"no result within {seconds:g} s")  # without the first error, which also refers to the task
+
+
+async def _release(result: Any) -> None:
+    """Release an acquired lease, or the lease of a queue's entry, that the caller did not receive."""
+    held = getattr(result, "asyncio_object", result)  # a method of the blocking object would wait for this loop
+    held = getattr(held, "lease", held)
+    if hasattr(held, "release_nowait"):
+        held.release_nowait()
+
+
+def _start(do: Callable[[], Coroutine[Any, Any, object]], tasks: set[asyncio.Task[Any]]) -> None:
+    """Run a coroutine in the background, in the current loop, and log its error."""
+
+    def over(task: asyncio.Task[Any]) -> None:
+        tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ClosedError):
+            _log.error("the end of an interrupted call failed", exc_info=error)
+
+    task = asyncio.get_running_loop().create_task(do(), name="zoolet-client-undo")
+    tasks.add(task)
+    task.add_done_callback(over)

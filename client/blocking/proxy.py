@@ -23,13 +23,14 @@ A thread cannot be cancelled, so a lost lease or a failed background task does n
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import contextlib
 import functools
 import inspect
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
-from types import FunctionType, GenericAlias, MappingProxyType, NoneType, TracebackType
+from contextvars import copy_context
+from types import FunctionType, GenericAlias, MappingProxyType, NoneType
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
 from ...protocol.records import Stat
@@ -44,7 +45,7 @@ from ..recipes.election import Election
 from ..recipes.node_election import NodeElection
 from ..recipes.rwlock import ReadWriteLock
 from ..wire.transaction import Transaction
-from .context import BlockingTransaction, BlockingWatcher
+from .context import BlockingTransaction, BlockingWatcher, InBlocks
 from .loop_thread import LoopThread, carried
 
 T = TypeVar("T")
@@ -109,8 +110,8 @@ def face_of(
         members |= _members(kind, mixed_in or Blocking, hidden, direct)
         if hasattr(kind, "__class_getitem__"):
             members["__class_getitem__"] = classmethod(GenericAlias)
-        if hasattr(kind, "__aenter__") and not hasattr(mixed_in, "__enter__"):
-            members |= {"__enter__": _enter, "__exit__": _exit}
+        if hasattr(kind, "__aenter__") and not any(hasattr(base, "__enter__") for base in bases):
+            bases = (*bases, InBlocks)
         face = _FACES.setdefault(kind, cast("type[Blocking]", type(kind.__name__, bases, members)))
     return face
 
@@ -149,9 +150,8 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
             args = tuple(map(unwrapped, args))
             options = {name: unwrapped(value) for name, value in options.items()}
 
-        async def do() -> Any:
-            result = bound(*args, **options)
-            return blocking(thread, await result if is_awaited else result)
+        async def do() -> Any:  # without a variable for the call, whose error would refer to it
+            return blocking(thread, await bound(*args, **options) if is_awaited else bound(*args, **options))
 
         if not is_awaited and thread.has_ended:
             return blocking(thread, bound(*args, **options))
@@ -227,6 +227,9 @@ class Blocking:
         Blocking.__init__(self, thread, asyncio_object)
         return self
 
+    def _blocking(self, value: Any) -> Any:
+        return blocking(self._thread, value)
+
     def __repr__(self) -> str:
         return f"<blocking {self.asyncio_object!r}>"
 
@@ -255,24 +258,6 @@ class Blocking:
         return blocking(self._thread, value)
 
 
-def _enter(self: Blocking) -> Any:
-    async def enter() -> Any:
-        entered = await self.asyncio_object.__aenter__()
-        return self if entered is self.asyncio_object else blocking(self._thread, entered)
-
-    return self._thread.run(enter)
-
-
-def _exit(
-    self: Blocking, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-) -> None:
-    async def leave() -> None:
-        await self.asyncio_object.__aexit__(kind, error, trace)
-
-    if self._thread.running:  # without a running thread, no session exists and nothing has to be released
-        self._thread.run_to_the_end(leave)
-
-
 class BlockingIterator(Generic[T]):
     """An iterator for threads over an asynchronous iterator. Each item is returned to one thread only."""
 
@@ -281,6 +266,7 @@ class BlockingIterator(Generic[T]):
         self._iterator = iterator
         self._turn = asyncio.Lock()
         self._asked: asyncio.Future[T | object] | None = None  # the request for the next item
+        self._answered: asyncio.Future[T | object] | None = None  # the previous request
         self._closed = False
 
     def __iter__(self) -> Iterator[T]:
@@ -308,10 +294,13 @@ class BlockingIterator(Generic[T]):
                 # The request is a separate task, because a timeout that cancelled it would end the iteration.
                 asked = self._asked = self._asked or asyncio.ensure_future(_first(self._iterator, end))
                 await asyncio.wait((asked,))
-                self._asked = None
+                self._asked, self._answered = None, asked
                 return end if asked.cancelled() else blocking(self._thread, asked.result())
 
-        item = self._thread.run(ask, timeout)
+        async def return_item(item: object) -> None:
+            self._asked = self._answered
+
+        item = self._thread.run(ask, timeout, return_item)
         if item is end:
             raise StopIteration
         return cast("T", item)
@@ -329,7 +318,7 @@ class BlockingIterator(Generic[T]):
                 await aclose()
 
         if self._thread.running:
-            self._thread.run(close)
+            self._thread.run_to_the_end(close)
 
     def __enter__(self) -> Self:
         return self
@@ -357,23 +346,32 @@ def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., 
 
     @functools.wraps(handler)
     async def call(*args: Any) -> Any:
-        # The loop's own threads are not used: they resolve host names, and a few long handlers would block connecting.
-        loop, result = asyncio.get_running_loop(), concurrent.futures.Future[Any]()
+        # The loop's own threads are not used: a few long handlers would use them up.
+        loop, context = asyncio.get_running_loop(), copy_context()
+        result = loop.create_future()
 
-        result.set_running_or_notify_cancel()  # a thread cannot be cancelled, so it may finish after its caller
+        def finish(value: Any, error: BaseException | None) -> None:
+            if result.done():  # a thread cannot be cancelled, so it may finish after its caller
+                return
+            if error is None:
+                result.set_result(value)
+            else:
+                result.set_exception(error)
 
         def work() -> None:
+            value, failure = None, None
             try:
                 value = handler(*[blocking(thread, value) for value in args])
                 if inspect.iscoroutine(value):
                     value.close()
                     raise TypeError(f"handler {handler!r} returned {value!r}; define it with def or async def")
-                result.set_result(value)
             except BaseException as error:  # the caller handles every error
-                result.set_exception(carried(error))
+                failure = carried(error)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(finish, value, failure)
 
-        threading.Thread(target=work, name="zoolet-handler", daemon=True).start()
-        return await asyncio.wrap_future(result, loop=loop)
+        threading.Thread(target=context.run, args=(work,), name="zoolet-handler", daemon=True).start()
+        return await result
 
     return call
 

@@ -535,13 +535,16 @@ class NodeElection:
     def attempt(self, *, timeout: float | None = ...) -> OwnedNode | None:
         """Lead if the leadership is free, or return None without creating a node."""
     def lead(self, timeout: float | None = ...) -> OwnedNode:
-        """Wait for leadership. To resign, call ``release()`` of the result."""
+        """Become a candidate and wait for leadership. To resign, call ``release()`` of the result."""
     def leader(self, *, timeout: float | None = ...) -> bytes | None:
         """Return the leader's name, or None without a leader."""
     def observe(self) -> BlockingIterator[bytes | None]:
         """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
     def run(self, lead: Callable[..., Any], *, timeout: float | None = ...) -> None:
-        """Lead whenever elected, until cancelled, as :meth:`Election.run`."""
+        """Lead whenever elected, in new sessions and after each loss, until this is cancelled or *lead* raises an
+        error other than LockLostError, ConnectionLossError and SessionExpiredError. A thread cannot be
+        cancelled, but closing the client in another thread stops it.
+        """
     def __enter__(self) -> OwnedNode: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -6,12 +6,14 @@ import contextlib
 import functools
 import inspect
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar
 
 from ...protocol.errors import ClosedError, ConnectionLossError, ThrottledOpError
 from .. import client as async_client
+from ..aio.blocks import Block, Kind, ends_block, entered_block
 from ..serializers import V
 from ..wire.arguments import checked_retry
 from ..wire.backoff import Backoff
@@ -40,7 +42,9 @@ class ThreadClient(Blocking, Generic[V]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         client: async_client.Client[Any] = async_client.Client(*args, **options)
-        super().__init__(LoopThread(lambda: client.terminal_error, client.aclose), client)
+        core = client._core  # the thread must not refer to the client, which a program may drop
+        super().__init__(LoopThread(lambda: core.terminal_error, core.aclose), client)
+        core.on_drop = self._thread.end
 
     @property
     def asyncio_client(self) -> async_client.Client[V]:
@@ -72,8 +76,8 @@ class ThreadClient(Blocking, Generic[V]):
         self._thread.start()
         try:
             self.run(functools.partial(self.asyncio_client.start, wait=wait))
-        except BaseException:  # an interrupt by a signal also has to stop the thread
-            self._thread.stop()
+        except BaseException:  # an interrupt by a signal also has to end the session and the thread
+            self.close()
             raise
 
     def close(self) -> None:
@@ -81,18 +85,24 @@ class ThreadClient(Blocking, Generic[V]):
         if self._thread.running:
             try:
                 with contextlib.suppress(ClosedError):  # another thread has just closed the client
-                    self.run(self.asyncio_client.aclose)
+                    self._thread.run_to_the_end(self._thread.close)
             finally:
                 self._thread.stop()
 
     def __enter__(self) -> Self:
+        block = entered_block(self)
+        ref = None
+        if block is not None:  # before the start, because a signal may arrive after each call
+            ref = weakref.ref(block, functools.partial(self._thread.post, self._thread.close))
         self.start()
+        if block is not None:
+            block.on_drop = ref
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    @ends_block
+    def __exit__(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+        block.on_drop = None
 
     @property
     def runs(self) -> bool:
@@ -136,9 +146,13 @@ class ThreadClient(Blocking, Generic[V]):
         async def ask() -> State | None:
             return await anext(states, None)
 
+        async def return_state(state: State | None) -> None:
+            if state is not None:
+                states.return_state(state)
+
         def iterate() -> Iterator[State]:
             with contextlib.suppress(ClosedError):  # the loop has stopped
-                while not self._thread.has_ended and (state := self.run(ask)) is not None:
+                while not self._thread.has_ended and (state := self._thread.run(ask, undo=return_state)) is not None:
                     yield state
             yield from states.rest()
 

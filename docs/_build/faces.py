@@ -394,7 +394,10 @@ def client_stub() -> str:
         member = inspect.getattr_static(ThreadClient if own else Client, name)
         if name.startswith("_") and name not in ("__enter__", "__exit__"):
             continue
-        if isinstance(member, property):
+        if name == "__exit__":
+            faces.imports.setdefault("types", set()).add("TracebackType")
+            lines.append(EXIT)
+        elif isinstance(member, property):
             lines += faces.method(name, member.fget, Client, "@property")
         elif isinstance(member, types.FunctionType):
             lines += faces.method(name, member, Client)

@@ -292,19 +292,14 @@ def test_acquire_timeout_leaves_no_unowned_lock(server: Server, zk: Client) -> N
 
 
 def test_lock_granted_during_interruption_is_released(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            super().wait(timeout)
-            raise KeyboardInterrupt
-
     lock, other = blocking.Lock(zk, "/lock"), blocking.Lock(zk, "/lock")
-    init = loop_thread._Call.__init__
+    wait = loop_thread._Call.wait
 
-    def interrupted(self: Any, *args: Any) -> None:
-        init(self, *args)
-        self._done = Interrupted()
+    def interrupted(self: Any) -> None:
+        wait(self)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop_thread._Call, "__init__", interrupted)
+    monkeypatch.setattr(loop_thread._Call, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         lock.acquire()
     monkeypatch.undo()

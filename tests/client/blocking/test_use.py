@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextvars import Context, copy_context
+from contextvars import ContextVar
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,7 +17,7 @@ from support.waiting import DEADLINE_S
 
 from zoolet.client import ClosedError, State
 from zoolet.client.blocking import Client, loop_thread
-from zoolet.client.blocking.recipes import ChildrenCache, Counter, Election, LockLostError
+from zoolet.client.blocking.recipes import ChildrenCache, Counter, Election, LockLostError, Master, Worker
 from zoolet.client.serializers import json
 from zoolet.testing import Server
 
@@ -158,14 +159,39 @@ def test_missing_block_raises(zk: Client) -> None:
 
 
 def test_call_during_close_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    def close_meanwhile() -> Context:
+    def close_meanwhile(*args: Any) -> Any:
         monkeypatch.undo()
         zk.close()
-        return copy_context()
+        return loop_thread._Call(*args)
 
     zk = Client(server.hosts)
     zk.start()
-    monkeypatch.setattr(loop_thread, "copy_context", close_meanwhile)
+    monkeypatch.setattr(loop_thread, "_Call", close_meanwhile)
 
     with pytest.raises(ClosedError):
         zk.exists("/a")
+
+
+WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
+
+
+def test_handlers_run_in_the_context_of_their_caller(zk: Client) -> None:
+    seen: list[str] = []
+
+    def lead() -> None:
+        seen.append(WHO.get())
+        WHO.set("the handler")
+        if len(seen) == 2:
+            raise ValueError("enough")
+
+    WHO.set("the caller")
+    with pytest.raises(ValueError, match="enough"):
+        Election(zk, "/leader").run(lead)
+
+    assert seen == ["the caller", "the caller"]
+
+
+def test_worker_runs_in_the_context_of_its_caller(zk: Client) -> None:
+    WHO.set("the worker")
+    with Master(zk, "/jobs") as master, Worker(zk, "/jobs", "w", lambda name, value: WHO.get()):
+        assert master.result(master.submit(1), timeout=DEADLINE_S)["result"] == "the worker"

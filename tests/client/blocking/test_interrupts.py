@@ -1,0 +1,209 @@
+"""Signal handlers that call the client, raise an error, or both, at random moments of a call in the main thread."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+
+import pytest
+from support.effort import effort
+from support.leftovers import ephemerals
+from support.waiting import DEADLINE_S
+
+from zoolet.client.blocking import Client, recipes
+from zoolet.testing import Server
+
+INTERRUPTS: Final = int(os.environ.get("ZOOLET_INTERRUPTS", "0")) or effort(30, 100)
+"""Interrupts of each kind. ``make interrupts`` makes 20,000 of each."""
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""Python ignores errors that a signal handler raises in a finalizer, such as the callback of a weak reference."""
+
+
+class Interrupted(Exception):
+    """Raised by the signal handler."""
+
+
+class Interrupts:
+    """Timers that each interrupt one step at a random moment.
+
+    Args:
+        seed: Seed of the random moments.
+        react: Function that the signal handler calls.
+        raises: Whether the signal handler raises.
+    """
+
+    def __init__(self, seed: str, react: Callable[[], object], *, raises: bool) -> None:
+        self._random = random.Random(seed)
+        self._react = react
+        self._raises = raises
+        self._armed = False
+        self._longest = 0.001  # a little more than a step takes, in seconds
+        self.handled = 0
+
+    def handle(self, *_: object) -> None:
+        """Handle the signal."""
+        if self._armed:
+            self._armed = False
+            self.handled += 1
+            self._react()
+            if self._raises:
+                raise Interrupted
+
+    def during(self, step: Callable[[], object]) -> None:
+        """Call a step, and interrupt it."""
+        began = time.perf_counter()
+        try:
+            self._armed = True
+            signal.setitimer(signal.ITIMER_REAL, max(self._random.uniform(0, self._longest), 1e-6))
+            step()
+            self._armed = False
+        except Interrupted:
+            pass
+        else:
+            self._longest = 0.9 * self._longest + 0.1 * 1.2 * (time.perf_counter() - began)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def interrupts(seed: str, react: Callable[[], object], *, raises: bool) -> Iterator[Interrupts]:
+    """Handle SIGALRM for the duration of a block."""
+    interrupts = Interrupts(seed, react, raises=raises)
+    before = signal.signal(signal.SIGALRM, interrupts.handle)
+    try:
+        yield interrupts
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def block(make: Callable[[Client], Any]) -> Callable[[Client], None]:
+    """Return a step that enters and leaves a block."""
+
+    def step(zk: Client) -> None:
+        with make(zk):
+            pass
+
+    return step
+
+
+def acquire(zk: Client) -> None:
+    """Acquire a lock without a block, and release it unless that is interrupted."""
+    lease = None
+    try:
+        lease = recipes.Lock(zk, "/lock", reentrant=True).acquire()
+    finally:
+        while lease is not None:
+            try:
+                lease.release()
+                break
+            except Interrupted:
+                continue
+
+
+def iterate(zk: Client) -> None:
+    """Iterate over the changes of a cache."""
+    with recipes.NodeCache(zk, "/data") as cache, cache.changes() as changes:
+        next(changes)
+
+
+STEPS: Final[dict[str, Callable[[Client], object]]] = {
+    "get": lambda zk: zk.get("/data"),
+    "watch": block(lambda zk: zk.watch("/data")),
+    "one-shot watch": block(lambda zk: zk.watch_data("/data")),
+    "NodeCache": block(lambda zk: recipes.NodeCache(zk, "/data")),
+    "PersistentEphemeral": block(lambda zk: recipes.PersistentEphemeral(zk, "/eph")),
+    "Lock": block(lambda zk: zk.lock("/lock")),
+    "Semaphore": block(lambda zk: recipes.Semaphore(zk, "/pool", 1)),
+    "Election": block(lambda zk: recipes.Election(zk, "/election")),
+    "iterator": iterate,
+}
+HANDLERS: Final = {"calls": (True, False), "raises": (False, True), "calls and raises": (True, True)}
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("kind", STEPS)
+def test_interrupted_call_leaves_nothing(server: Server, kind: str, handler: str) -> None:
+    calls, raises = HANDLERS[handler]
+    with Client(server.hosts) as zk:
+        zk.create("/data", b"v")
+        before = zk.statistics()
+
+        with interrupts(f"{kind} {handler}", lambda: zk.exists("/data") if calls else None, raises=raises) as signals:
+            while signals.handled < INTERRUPTS:
+                signals.during(lambda: STEPS[kind](zk))
+
+        server.wait_for(lambda: zk.statistics().idle)
+        assert zk.statistics().registrations == before.registrations
+        assert ephemerals(server) == []
+        assert not server.watches()
+        assert not zk.loop_thread._calls
+
+
+def test_interrupted_client_leaves_no_thread_and_no_session(server: Server) -> None:
+    threads = threading.active_count()
+
+    def open_and_close() -> None:
+        with Client(server.hosts, timeout=0.2):
+            pass
+
+    with interrupts("client", lambda: None, raises=True) as signals:
+        while signals.handled < INTERRUPTS:
+            signals.during(open_and_close)
+
+    server.wait_for(lambda: threading.active_count() == threads)
+    server.wait_for(lambda: not server.sessions())  # a session of an interrupted handshake expires
+
+
+def test_interrupted_iterator_skips_no_item(server: Server) -> None:
+    """Each state, event and change reaches the program, even if a signal interrupts the wait for it."""
+    with Client(server.hosts) as zk, interrupts("iterator", lambda: None, raises=True) as signals:
+        zk.create("/data", b"0")
+        seen: list[Any] = []
+        with zk.watch("/data") as events:
+            for number in range(3 * INTERRUPTS):
+                zk.set("/data", b"%d" % number)
+                while len(seen) <= number:
+                    signals.during(lambda: seen.append(events.next(DEADLINE_S)))
+        assert len(seen) == 3 * INTERRUPTS
+        assert signals.handled > 0
+
+
+class Knot:
+    """An object in a reference cycle, whose finalizer calls the client."""
+
+    finalized: ClassVar[int] = 0
+
+    def __init__(self, zk: Client) -> None:
+        self.zk = zk
+        self.self = self
+
+    def __del__(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # elsewhere it would wait for its own thread
+            assert self.zk.exists("/") is not None
+            Knot.finalized += 1
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_finalizer_can_call_the_client(server: Server, kind: str) -> None:
+    with Client(server.hosts) as zk:
+        zk.create("/data", b"v")
+        Knot.finalized, thresholds = 0, gc.get_threshold()
+        gc.set_threshold(1)
+        try:
+            while Knot.finalized < INTERRUPTS:
+                Knot(zk)
+                STEPS[kind](zk)
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.collect()
+        assert not server.watches()
+        assert ephemerals(server) == []
