@@ -21,7 +21,7 @@ from ..protocol.enums import MAX_FRAME
 from ..protocol.errors import ClosedError, ConnectionLossError
 from ..protocol.recipe_names import Namings
 from . import serializers
-from .aio.core import ClientCore
+from .aio.core import ClientCore, Owner
 from .aio.hooks import RequestHook
 from .aio.operations import BaseClient
 from .serializers import Serializer, V
@@ -29,6 +29,7 @@ from .wire import arguments
 from .wire.backoff import Backoff
 from .wire.hosts import Hosts
 from .wire.kazoo_names import no_such_attribute
+from .wire.requests import fresh
 from .wire.states import State
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class Client(BaseClient[V]):
             rng=rng or _default_rng(),
             on_request=arguments.checked_hook(on_request),
         )
-        self._set_options(core, serializer, new_acl, timeout, of_recipe=False)
+        self._set_options(Owner(core), serializer, new_acl, timeout, of_recipe=False)
 
     def __dir__(self) -> list[str]:
         return [name for name in object.__dir__(self) if name not in INTERNAL]
@@ -271,7 +272,7 @@ class Client(BaseClient[V]):
 
     def states(self) -> States:
         """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
-        return States(self._core)
+        return States(self._owner)
 
     async def wait_for(self, *states: State) -> State:
         """Wait until the client is in one of these states, and return it.
@@ -288,15 +289,15 @@ class Client(BaseClient[V]):
         async for state in self.states():
             if state in states:
                 return state
-        raise (self.terminal_error or ClosedError()).with_traceback(None)
+        raise fresh(self.terminal_error or ClosedError())
 
     def statistics(self) -> ClientStatistics:
         """Return the current activity of the client, for tests and debugging."""
         core, session, connection = self._core, self._core.session, self._core.connection
         return ClientStatistics(
-            requests_sent=session.requests_sent,
+            requests_sent=session.last_xid,
             in_flight=len(session.inflight),
-            waiting=len(session.waiting) + len(core.postponed),
+            waiting=len(session.waiting) + len(session.parked) + len(core.postponed),
             background_tasks=len(core.tasks),
             registrations=sum(1 for _ in session.watches),
             connected=connection is not None and connection.connected,
@@ -368,11 +369,12 @@ def _checked_tls(tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
 class States(AsyncIterator[State]):
     """An iterator over the states of a client that skips none."""
 
-    def __init__(self, core: ClientCore) -> None:
-        self._states = deque([core.session.state])
-        self._waiter: asyncio.Future[None] | None = None
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._states = deque([owner.core.session.state])
+        self._changed = asyncio.Event()
         self._over = False
-        core.add_listener(self)
+        owner.core.add_listener(self)
 
     def __aiter__(self) -> Self:
         return self
@@ -380,8 +382,13 @@ class States(AsyncIterator[State]):
     def on_state(self, state: State) -> None:
         """Receive the client's state."""
         self._states.append(state)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._changed.set()
+
+    def return_state(self, state: State) -> None:
+        """Make *state*, which was iterated last, the next state again."""
+        self._states.appendleft(state)
+        self._over = False
+        self._changed.set()
 
     def rest(self) -> list[State]:
         """End the iteration, and return the states that were not taken yet."""
@@ -389,11 +396,11 @@ class States(AsyncIterator[State]):
         return rest
 
     async def __anext__(self) -> State:
+        while not self._over and not self._states:
+            self._changed.clear()
+            await self._changed.wait()
         if self._over:
             raise StopAsyncIteration
-        while not self._states:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
         state = self._states.popleft()
         self._over = state is State.CLOSED
         return state

@@ -1,6 +1,7 @@
 """Calls that consist of several requests, made one after the other.
 
-The caller has already submitted the first request, so the call has started when the client's method returns.
+The caller has already submitted the first request, so the call has started when the client's method returns. A function
+forgets a request after awaiting it: the request refers to its error, which refers to the function's variables.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ async def ensure_path(
             parent = paths.parent(path)
             await ensure_path(client, parent, create, create_chroot, create(parent))
             await ensure_path(client, path, create, create_chroot, create(path))
+    finally:
+        del first
 
 
 async def _ensure_chroot(chroot: str, create_chroot: Create) -> None:
@@ -77,7 +80,11 @@ async def _ensure_chroot(chroot: str, create_chroot: Create) -> None:
 async def delete_all(client: BaseClient[Any], path: str, version: int, listed: Awaitable[list[str]]) -> None:
     """Delete a node and everything below it."""
     while True:
-        for name in await listed:
+        try:
+            names = await listed
+        finally:
+            del listed
+        for name in names:
             child = paths.join(path, name)
             try:
                 await delete_all(client, child, -1, client.children(child))
@@ -94,7 +101,10 @@ async def update(
 ) -> tuple[T, Stat]:
     """Replace a node's value by a function of it, and repeat this if another client has changed the value since."""
     while True:
-        value, stat = await reading
+        try:
+            value, stat = await reading
+        finally:
+            del reading
         new: Any = change(value)
         if inspect.isawaitable(new):
             new = await new

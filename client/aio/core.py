@@ -7,8 +7,10 @@ lightweight and copy nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
+import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from random import Random
@@ -27,18 +29,39 @@ from ...protocol.operations import OPERATIONS, OpCode
 from ..wire.backoff import REFUSED, Backoff
 from ..wire.hosts import Hosts
 from ..wire.operations import decode_nothing
-from ..wire.requests import Request, drop, fail
+from ..wire.requests import Request, drop, fail, fresh
 from ..wire.session import Session
 from ..wire.states import State, StateListener
 from . import fork
-from .call import Call, RequestCall, caller
+from .call import Call, RequestCall
 from .connection import CLOSE_TIMEOUT, Connection
-from .hooks import EXPECTED, RequestHook, RequestInfo, call_hook
+from .hooks import EXPECTED, GuardedHook, RequestHook, RequestInfo
 
 T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
+DROP_DELAY: Final = 0.05
+"""Seconds between two checks whether the calls of a dropped client are done."""
 _CACHED_PATHS: Final = 4096
 """Maximum number of paths in the cache of checked and encoded paths. When it is full, it is cleared."""
+
+
+def _nothing() -> None:
+    """Stand for a function that is not set."""
+
+
+class Owner:
+    """Refers to a core, for all views of a client and everything through which a program may use it.
+
+    When nothing refers to the owner any more, the program cannot close the client. So the client is ended.
+    """
+
+    __slots__ = ("core",)
+
+    def __init__(self, core: ClientCore) -> None:
+        self.core = core
+
+    def __del__(self) -> None:
+        self.core.dropped(self)
 
 
 class ClientCore:
@@ -95,7 +118,7 @@ class ClientCore:
         self._tls = tls
         self._backoff = backoff
         self._max_request = max_request
-        self._on_request = on_request
+        self._on_request = None if on_request is None else GuardedHook(on_request)
         self._encoded_paths: dict[str, bytes] = {}
         self._shared: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
         # A dictionary, because listeners are called in order, which keeps simulations reproducible.
@@ -104,6 +127,8 @@ class ClientCore:
         self.postponed: dict[RequestCall[Any], asyncio.TimerHandle] = {}
         self._unwatching: dict[str, asyncio.TimerHandle] = {}  # timers of repeated removals of watches, by path
         self._forked = False
+        self.on_drop: Callable[[], object] = _nothing
+        """Function that is called in the loop after the end of a client that was dropped."""
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self.hosts.addresses))
@@ -142,6 +167,27 @@ class ClientCore:
             fork.unregister(self)
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
+
+    def dropped(self, owner: Owner) -> None:
+        """Warn, and end the client, because the program has dropped it without closing it. Any thread may call this."""
+        loop, connection = self.loop, self.connection
+        if loop is None or connection is None or self.terminal_error is not None or loop.is_closed():
+            return
+        text = f"{self!r} was dropped without being closed; use it in `async with`, or call aclose() (threads: close())"
+        warnings.warn(text, ResourceWarning, source=owner, stacklevel=1)
+        with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
+            loop.call_soon_threadsafe(self._end_dropped, connection, loop)
+
+    def _end_dropped(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        session = self.session
+        if session.inflight or session.waiting or session.parked:  # a program may still await these calls
+            loop.call_later(DROP_DELAY, self._end_dropped, connection, loop)
+            return
+        for task in self.tasks:
+            task.cancel()
+        connection.end_soon()
+        fork.unregister(self)
+        self.on_drop()
 
     def invalidate_after_fork(self) -> None:
         """Reject all calls, because this is a forked child and the connection belongs to its parent."""
@@ -222,7 +268,6 @@ class ClientCore:
         """
 
         async def run() -> T | None:
-            caller.set(None)  # the task is a separate caller
             try:
                 return await job
             except (ClosedError, SessionExpiredError):
@@ -241,6 +286,11 @@ class ClientCore:
                     on_failure(error)
 
         assert self.loop is not None
+        try:
+            self._check_loop()
+        except RuntimeError:
+            job.close()
+            raise
         task = self.loop.create_task(run(), name="zoolet-client-task")
         self.tasks.add(task)
         task.add_done_callback(over)
@@ -337,7 +387,7 @@ class ClientCore:
         if not connection.flush_scheduled:
             connection.wake()
         if self._on_request is not None:
-            call_hook(self._on_request, RequestInfo(OPERATIONS[op].name, path, EXPECTED if of_recipe else ()), call)
+            self._on_request.call(RequestInfo(OPERATIONS[op].name, path, EXPECTED if of_recipe else ()), call)
         return call
 
     def _postpone(self, call: Request) -> None:
@@ -385,13 +435,9 @@ class ClientCore:
         """
         if self.connection is None or self.loop is None:
             if self.terminal_error is not None:
-                raise self.terminal_error.with_traceback(None)
+                raise fresh(self.terminal_error)
             raise RuntimeError("this Client was not started; use it as 'async with Client(...) as zk:'")
-        try:
-            is_ours = asyncio.get_running_loop() is self.loop
-        except RuntimeError:
-            is_ours = False
-        if not is_ours:  # inlined, because a function call for each request would be slower
+        if asyncio._get_running_loop() is not self.loop:
             self._check_loop()
         return self.connection, self.loop
 
@@ -404,14 +450,18 @@ class ClientCore:
         """Raise the error of a client that was not started, is closed, or belongs to a different event loop."""
         self.connected_loop()
         if self.terminal_error is not None:
-            raise self.terminal_error.with_traceback(None)
+            raise fresh(self.terminal_error)
 
     def _check_loop(self) -> None:
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:  # outside of any event loop nothing can be awaited
+        running = asyncio._get_running_loop()
+        if running is self.loop or self.loop is None or self._forked:
             return
-        if running is not self.loop and self.loop is not None:
+        if self.loop.is_running():
+            raise RuntimeError(
+                "this Client was used in another thread than its event loop; call it in the loop, for example with "
+                "asyncio.run_coroutine_threadsafe(), whose coroutine makes the call, or use zoolet.client.blocking"
+            )
+        if running is not None:  # outside of any event loop nothing can be awaited
             ended = ", which is closed" if self.loop.is_closed() else ""
             raise RuntimeError(
                 f"this Client belongs to a different event loop{ended}; create one in this loop (with pytest, a "

@@ -108,4 +108,8 @@ async def timeout_saying(
     except TimeoutError:
         if not limit.expired():
             raise
-        raise TimeoutError(f"{what()} within {seconds:g} s{facts()}") from None
+    else:
+        return
+    finally:
+        del limit  # it refers to the task, which may refer to the error
+    raise TimeoutError(f"{what()} within {seconds:g} s{facts()}") from None

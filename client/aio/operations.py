@@ -397,7 +397,7 @@ class BaseClient(View[V]):
     # --- watches ---
 
     def _watcher(self, kind: Kind, path: str, limit: int) -> Watcher[Any]:
-        return Watcher(self._core, self._serializer, self._operation_timeout, kind, path, limit, self._of_recipe)
+        return Watcher(self._owner, self._serializer, self._operation_timeout, kind, path, limit, self._of_recipe)
 
     def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> Watcher[None]:
         """Receive the future events of a node (ZooKeeper 3.6 and newer)::

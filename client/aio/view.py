@@ -18,7 +18,7 @@ from ..serializers import Serializer, V
 from ..wire import arguments, operations
 from ..wire.states import State
 from .call import Call, CompoundCall, RequestCall
-from .core import ClientCore
+from .core import Owner
 
 T = TypeVar("T")
 W = TypeVar("W", bound="View[Any]")
@@ -27,30 +27,31 @@ W = TypeVar("W", bound="View[Any]")
 class View(Generic[V]):
     """A core with options for calls. Several views can share a core, and so a session."""
 
-    __slots__ = ("_acl", "_core", "_of_recipe", "_operation_timeout", "_recipe_view", "_serializer")
+    __slots__ = ("_acl", "_core", "_of_recipe", "_operation_timeout", "_owner", "_recipe_view", "_serializer")
 
     def __init__(self, *args: object, **options: object) -> None:
         raise TypeError(f"{type(self).__name__} has no constructor; create a zoolet.client.Client")
 
     def _set_options(
         self,
-        core: ClientCore,
+        owner: Owner,
         serializer: Serializer[Any],
         acl: AclList | None,
         operation_timeout: float,
         of_recipe: bool,
     ) -> None:
-        """Set the core and the options.
+        """Set the options.
 
         Args:
-            core: The core, which makes the calls.
+            owner: The owner of the core, which makes the calls.
             serializer: Serializer for values.
             acl: ACL list of new nodes; None for all permissions for everyone.
             operation_timeout: Seconds that a call waits for a connection.
             of_recipe: Whether a recipe makes the calls, see :meth:`_for_recipe`.
         """
-        self._core, self._serializer, self._acl, self._operation_timeout = core, serializer, acl, operation_timeout
-        self._of_recipe = of_recipe
+        self._core, self._serializer = owner.core, serializer
+        self._acl, self._operation_timeout = acl, operation_timeout
+        self._owner, self._of_recipe = owner, of_recipe
         self._recipe_view: Self | None = None
 
     def _view(
@@ -58,7 +59,7 @@ class View(Generic[V]):
     ) -> Self:
         """Return a view of the same core, and of the same class, with other options."""
         view = type(self).__new__(type(self))  # the constructor of a client would make another core
-        view._set_options(self._core, serializer, acl, operation_timeout, of_recipe)
+        view._set_options(self._owner, serializer, acl, operation_timeout, of_recipe)
         return view
 
     def __repr__(self) -> str:

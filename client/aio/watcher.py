@@ -41,11 +41,12 @@ from ..serializers import C, Serializer
 from ..wire import operations
 from ..wire.arguments import checked_count
 from ..wire.operations import NO_WATCH, WATCH
+from ..wire.requests import fresh
 from ..wire.resync import SubtreeResync
 from ..wire.states import Event, State, WatchOverflowError
 from ..wire.watches import Kind, Registration
 from .call import Call, RequestCall, ignore_result
-from .core import ClientCore
+from .core import Owner
 
 ONE_SHOT: Final = frozenset({Kind.DATA, Kind.EXIST, Kind.CHILD})
 """The kinds of watch that fire once."""
@@ -78,7 +79,7 @@ class Watcher(Generic[C]):
 
     def __init__(
         self,
-        core: ClientCore,
+        owner: Owner,
         serializer: Serializer[Any],
         operation_timeout: float,
         kind: Kind,
@@ -88,11 +89,12 @@ class Watcher(Generic[C]):
     ) -> None:
         checked_count("limit", limit, 1)
         self._of_recipe = of_recipe
-        self._core = core
+        self._owner = owner
+        self._core = core = owner.core
         self._serializer = serializer
         self._operation_timeout = operation_timeout
         self._path = path
-        self._registration = Registration(kind, core.add_chroot(path), limit, self._wake)
+        self._registration = Registration(kind, core.add_chroot(path), limit)
         self._watches = core.session.watches
         self._phase = Phase.NEW
         self._waiters: list[asyncio.Future[None]] = []
@@ -103,6 +105,7 @@ class Watcher(Generic[C]):
 
     async def __aenter__(self) -> Self:
         self._phase = Phase.REGISTERING
+        self._registration.wake = self._wake
         try:
             if self._registration.kind in ONE_SHOT:
                 self.initial = await self._read()
@@ -141,6 +144,7 @@ class Watcher(Generic[C]):
         self._wake()
         if self._registration.resync is not None:
             self._registration.resync.stop()
+        self._registration.forget_owner()
         removal = self._remove_at_server(self._watches.remove(self._registration))
         if self._registration.kind is Kind.RECURSIVE and self._watches.has_any(self._registration.path):
             self._core.rewatch(self._registration.path)  # covered watches must be set at the server
@@ -262,7 +266,7 @@ class Watcher(Generic[C]):
         try:
             while not listed:
                 if core.terminal_error is not None:
-                    raise core.terminal_error.with_traceback(None)
+                    raise fresh(core.terminal_error)
                 if loop.time() >= deadline and core.session.state not in (State.CONNECTED, State.READ_ONLY):
                     raise ConnectionLossError(self._path, "no connection in time to list the subtree")
                 await self._pause()
@@ -317,9 +321,9 @@ class Watcher(Generic[C]):
         event: Event | None = None
         while self._phase is not Phase.ENDED and (event := self._pop()) is None:
             if self._error is not None:
-                raise self._error.with_traceback(None)
+                raise fresh(self._error)
             if self._core.terminal_error is not None:
-                raise self._core.terminal_error.with_traceback(None)
+                raise fresh(self._core.terminal_error)
             if self._phase is Phase.FIRED:
                 raise StopAsyncIteration
             await self._pause()
@@ -338,6 +342,13 @@ class Watcher(Generic[C]):
             return self._registration.pop()
         except WatchOverflowError as error:
             raise WatchOverflowError(self._path, error.limit) from None
+
+    def _return(self, event: Event) -> None:
+        """Make *event*, which was iterated last, the next event again."""
+        self._registration.events.appendleft(Event(event.type, self._core.add_chroot(event.path), event.zxid))
+        if self._phase is Phase.FIRED:
+            self._phase = Phase.ACTIVE
+        self._wake()
 
     def _pop_all(self) -> list[Event]:
         """Remove and return the waiting events, in order. Call this only after an event was iterated."""

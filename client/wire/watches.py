@@ -63,6 +63,10 @@ _SERVER_KIND: Final = {
 }
 
 
+def _nothing() -> None:
+    """Stand for the function of a watcher outside of its block."""
+
+
 class Registration:
     """One watch and the events that wait for its user.
 
@@ -73,7 +77,7 @@ class Registration:
         wake: Function that is called when there is an event or an error to pop.
     """
 
-    def __init__(self, kind: Kind, path: str, limit: int, wake: Callable[[], None]) -> None:
+    def __init__(self, kind: Kind, path: str, limit: int, wake: Callable[[], None] = _nothing) -> None:
         self.kind = kind
         self.path = path
         self.limit = limit
@@ -87,6 +91,10 @@ class Registration:
         self.resync: SubtreeResync | None = None
         self.derived: int | None = None
         """For a PERSISTENT watch, the zxid of the last change of its children that a recursive watch reported."""
+
+    def forget_owner(self) -> None:
+        """Forget the functions of the watcher, because the watcher also refers to this."""
+        self.wake, self.receive, self.resync = _nothing, None, None
 
     def deliver(self, event: Event) -> None:
         """Queue an event for the user."""

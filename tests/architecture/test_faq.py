@@ -124,10 +124,13 @@ def use_after_fork(server: Server) -> str:
 
 
 def leave_open(server: Server) -> str:
-    """Return the warning about a client that is not closed."""
+    """Return the warnings about a client that is dropped, and about one that is not closed."""
+    clients = []
 
     async def connect() -> None:
         await Client(server.hosts).start()
+        clients.append(Client(server.hosts))
+        await clients[0].start()
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -195,9 +198,12 @@ def test_each_heading_is_a_message(pytester: pytest.Pytester, tmp_path: Path) ->
             global zk
             zk = Client(zoolet.hosts)
             zk.start()
+
+        def test_end():
+            zk.close()
         """
     )
     texts.append(pytester.runpytest_inprocess(*QUIET).stdout.str())
 
     assert [one for one in headings() if not any(is_in(one, text) for text in texts)] == [], "\n".join(texts)
-    assert len(headings()) == 15
+    assert len(headings()) == 16

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 from support.simulation import Connect, client_of, simulate
 
-from zoolet.client import Client, ClosedError, State
+from zoolet.client import Client, ClosedError, State, recipes
+from zoolet.client.wire.requests import fresh
 from zoolet.testing import Server, Simulation
 
 
@@ -131,3 +134,51 @@ def test_background_task_can_close_its_client() -> None:
         assert zk.state is State.CLOSED
 
     simulate(main)
+
+
+async def test_each_caller_of_closed_client_gets_its_own_error(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    await zk.aclose()
+    errors: list[BaseException] = []
+    for use in (lambda: zk.get("/"), lambda: zk.add_auth("digest", b"a:b"), lambda: zk.wait_for(State.CONNECTED)) * 2:
+        try:
+            await use()
+        except ClosedError as error:
+            error.add_note("of this caller")
+            errors.append(error)
+
+    assert len({id(error) for error in errors}) == 6
+    assert all(error.__notes__ == ["of this caller"] for error in errors)
+    assert all(error.__context__ is None for error in errors)
+    assert all(str(error) == str(zk.terminal_error) for error in errors)
+
+
+async def test_each_reader_of_failed_cache_gets_its_own_error(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    async with recipes.NodeCache(zk, "/a") as cache:
+        failure = ValueError("failed")
+        cache._follower._error = failure
+        raised = [await _error_of(anext(cache.changes())) for _ in range(3)]
+
+    assert len({id(error) for error in raised} - {id(failure)}) == 3
+    assert [str(error) for error in raised] == ["failed"] * 3
+
+
+async def _error_of(awaitable: Awaitable[Any]) -> BaseException:
+    try:
+        await awaitable
+    except ValueError as error:
+        return error
+    raise AssertionError("no error")
+
+
+class Peculiar(Exception):
+    """An error that cannot be copied."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__("text")
+
+
+def test_error_that_cannot_be_copied_is_raised_itself() -> None:
+    peculiar = Peculiar(1, 2)
+    assert fresh(peculiar) is peculiar

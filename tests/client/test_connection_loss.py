@@ -33,14 +33,13 @@ async def test_call_without_operation_timeout_fails_and_has_no_effect(server: Se
 
 
 def test_unclosed_client_warns_after_loop_end() -> None:
-    async def main(hosts: str) -> None:
-        await Client(hosts).start()
+    async def main() -> None:
+        await zk.start()
 
-    with (
-        Server() as server,
-        pytest.warns(ResourceWarning, match="was not closed before its event loop ended: its session stays open"),
-    ):
-        asyncio.run(main(server.hosts))
+    with Server() as server:
+        zk = Client(server.hosts)
+        with pytest.warns(ResourceWarning, match="was not closed before its event loop ended: its session stays open"):
+            asyncio.run(main())
 
 
 def test_closed_client_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:

@@ -52,7 +52,7 @@ def test_view_has_only_core_and_differing_attributes() -> None:
     view = Client("127.0.0.1:1").with_operation_timeout(1.0)
     slots = [slot for kind in type(view).__mro__ for slot in getattr(kind, "__slots__", ())]
 
-    assert set(slots) == {"_acl", "_core", "_of_recipe", "_operation_timeout", "_recipe_view", "_serializer"}
+    assert set(slots) == {"_acl", "_core", "_of_recipe", "_operation_timeout", "_owner", "_recipe_view", "_serializer"}
     assert not hasattr(view, "__dict__")
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from support.simulation import Connect
@@ -15,7 +18,7 @@ from support.states import until
 from support.tls_clients import trusting
 from support.waiting import DEADLINE_S, PROMPT_S
 
-from zoolet.client import Backoff, Client, ConnectionLossError, State
+from zoolet.client import Backoff, Client, ConnectionLossError, State, blocking
 from zoolet.testing import Server
 
 ONE, TWO = "127.0.0.1", "127.0.0.2"
@@ -237,3 +240,46 @@ async def test_unknown_name_does_not_end_round_before_slower_one(resolver: Any) 
         await zk.start(wait=False)
         assert await zk.first_round() == ""
         await zk.aclose()
+
+
+async def test_look_ups_use_no_thread_of_the_loop(resolver: Any, never: Resolve) -> None:
+    resolver(never)
+    async with asyncio.TaskGroup() as group:
+        for number in range(50):
+            client = Client(f"zk-{number}.example", operation_timeout=0.05)
+            await client.start(wait=False)
+            group.create_task(client.aclose())
+
+    assert await asyncio.to_thread(lambda: "free") == "free"
+
+
+def test_client_for_threads_starts_within_its_limit(resolver: Any, never: Resolve) -> None:
+    resolver(never)
+    began = time.monotonic()
+
+    with pytest.raises(ConnectionLossError, match="was not resolved"), blocking.Client("zk.example", timeout=0.2):
+        pass
+
+    assert time.monotonic() - began < PROMPT_S
+
+
+AFTER_MAIN: Final = """
+import sys, threading, time
+from zoolet.client import blocking
+
+def work():
+    threading.main_thread().join()
+    with blocking.Client(sys.argv[1]) as zk:
+        print(zk.children("/"))
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_name_is_looked_up_after_the_end_of_the_main_thread(zoolet: Server) -> None:
+    hosts = zoolet.hosts.replace("127.0.0.1", "localhost")
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_MAIN, hosts], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("['zookeeper']\n", "")

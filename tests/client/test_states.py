@@ -8,6 +8,7 @@ import pytest
 from support.apache import free_port
 from support.simulation import Connect, client_of, simulate
 from support.states import until
+from support.waiting import DEADLINE_S
 
 from zoolet.client import Backoff, Client, ClosedError, ConnectionLossError, State
 from zoolet.testing import Server, Simulation
@@ -143,3 +144,29 @@ async def test_server_may_grant_other_timeout(connect: Connect) -> None:
 
         assert zk.session_timeout == 3.0
         await zk.aclose()
+
+
+async def test_each_state_reaches_one_of_two_waits(embedded: Client) -> None:
+    states = embedded.states()
+    assert await anext(states) is State.CONNECTED
+    waits = [asyncio.create_task(anext(states)) for _ in range(2)]  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+
+    embedded._core.connection.abort("for the test")
+
+    async with asyncio.timeout(DEADLINE_S):
+        assert await asyncio.gather(*waits) == [State.SUSPENDED, State.CONNECTED]
+
+
+async def test_cancelled_wait_for_state_leaves_others(embedded: Client) -> None:
+    states = embedded.states()
+    await anext(states)
+    cancelled, other = (asyncio.create_task(anext(states)) for _ in range(2))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.sleep(0)
+
+    embedded._core.connection.abort("for the test")
+
+    async with asyncio.timeout(DEADLINE_S):
+        assert await other is State.SUSPENDED

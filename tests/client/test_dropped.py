@@ -1,0 +1,181 @@
+"""Clients that a program drops without closing them, and operations, which leave nothing for the garbage collector."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from zoolet.client import Client, ZooKeeperError, blocking, recipes
+from zoolet.testing import Server
+
+# --- clients ---
+
+
+async def started(hosts: str) -> Client:
+    """Return a started client."""
+    zk = Client(hosts)
+    await zk.start()
+    return zk
+
+
+async def test_dropped_client_warns_and_ends(server: Server) -> None:
+    zk = await started(server.hosts)
+    await zk.create("/ephemeral", ephemeral=True)
+
+    with pytest.warns(ResourceWarning, match=r"<zoolet Client .*> was dropped without being closed; use it in"):
+        del zk
+
+    await server.until(lambda: not server.sessions())
+    await asyncio.sleep(0)
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("zoolet-client")]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_call_of_dropped_client_is_answered(server: Server) -> None:
+    assert await (await started(server.hosts)).get("/")
+
+
+USERS: Final[dict[str, Callable[[Client], Any]]] = {
+    "view": lambda zk: zk.with_operation_timeout(1.0),
+    "watch": lambda zk: zk.watch("/"),
+    "states": lambda zk: zk.states(),
+    "lock": lambda zk: zk.lock("/lock"),
+    "transaction": lambda zk: zk.transaction(),
+    "recipe": lambda zk: recipes.Counter(zk, "/counter"),
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_client_lives_as_long_as_anything_uses_it(server: Server, user: str) -> None:
+    zk = await started(server.hosts)
+    using = USERS[user](zk)
+    del zk
+    await asyncio.sleep(0.01)
+    assert server.sessions()
+
+    with pytest.warns(ResourceWarning):
+        del using
+
+    await server.until(lambda: not server.sessions())
+
+
+def test_dropped_client_for_threads_warns_and_ends(zoolet: Server) -> None:
+    threads = threading.active_count()
+    zk = blocking.Client(zoolet.hosts)
+    zk.start()
+    lock = zk.lock("/lock")
+    del zk
+    with lock:
+        assert zoolet.sessions()
+
+    with pytest.warns(ResourceWarning, match="was dropped without being closed"):  # noqa: PT031
+        del lock
+        zoolet.wait_for(lambda: not zoolet.sessions() and threading.active_count() == threads)
+
+
+def test_closed_or_unused_client_does_not_warn(zoolet: Server) -> None:
+    Client(zoolet.hosts)
+    blocking.Client(zoolet.hosts)
+    with blocking.Client(zoolet.hosts):
+        pass
+
+
+# --- operations ---
+
+
+async def transact(zk: Client) -> None:
+    """Fail in a transaction."""
+    async with zk.transaction() as transaction:
+        transaction.create("/missing/a")
+
+
+async def lock_in_vain(zk: Client) -> None:
+    """Wait for a lock that another task holds."""
+    async with zk.lock("/lock"):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.create_task(zk.lock("/lock", timeout=0.001).acquire())
+
+
+async def watch(zk: Client) -> None:
+    """Watch a subtree."""
+    async with zk.watch("/", recursive=True):
+        pass
+
+
+async def limited(zk: Client) -> None:
+    """Fail after a limit."""
+    async with asyncio.timeout(0):
+        await zk.get("/")
+
+
+OPERATIONS: Final[dict[str, Callable[[Client], Any]]] = {
+    "get": lambda zk: zk.get("/"),
+    "failed get": lambda zk: zk.get("/missing"),
+    "limited get": limited,
+    "failed transaction": transact,
+    "failed update": lambda zk: zk.update("/missing", lambda value: value),
+    "failed recursive delete": lambda zk: zk.delete("/missing", recursive=True),
+    "failed ensure_path": lambda zk: zk.ensure_path("/zookeeper/quota/a"),
+    "failed create with parents": lambda zk: zk.create("/zookeeper/quota/a/b", parents=True),
+    "watch": watch,
+    "lock": lock_in_vain,
+}
+
+
+@contextlib.contextmanager
+def garbage() -> Iterator[list[str]]:
+    """Collect the types of the objects that only the garbage collector frees."""
+    gc.collect()
+    gc.disable()
+    found: list[str] = []
+    try:
+        yield found
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found += [type(one).__name__ for one in gc.garbage]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_operation_leaves_no_cycle(server: Server, operation: str) -> None:
+    async with Client(server.hosts) as zk:
+
+        async def do() -> None:
+            with contextlib.suppress(ZooKeeperError, TimeoutError):
+                await OPERATIONS[operation](zk)
+            await asyncio.sleep(0.01)  # the end of its background tasks
+
+        await do()
+        with garbage() as found:
+            await do()
+    assert found == []
+
+
+@pytest.mark.parametrize("operation", ["get", "failed get", "limited call", "lock"])
+def test_blocking_operation_leaves_no_cycle(zoolet: Server, operation: str) -> None:
+    with blocking.Client(zoolet.hosts) as zk:
+
+        def do() -> None:
+            with contextlib.suppress(ZooKeeperError, TimeoutError):
+                if operation == "lock":
+                    with zk.lock("/lock"):
+                        pass
+                elif operation == "limited call":
+                    zk.run(lambda: asyncio.sleep(10), timeout=0.001)
+                else:
+                    zk.get("/" if operation == "get" else "/missing")
+
+        do()
+        with garbage() as found:
+            do()
+            zk.exists("/")  # after the end of the previous call in the loop
+    assert found == []
