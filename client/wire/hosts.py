@@ -106,9 +106,10 @@ class Hosts(NamedTuple):
             if (why := paths.path_error(chroot)) is not None:
                 raise ValueError(f"invalid chroot {chroot!r} in {text!r}: {why}")
         except ValueError:
-            if "@" in text:  # perhaps a password, which an error must not repeat
-                raise ValueError(f"{form}, not one with a user and a password; use auth= or login=") from None
-            raise
+            if "@" not in text:
+                raise
+            hidden = "not one with '@', which is not shown here, because it may contain a password"
+            raise ValueError(f"{form}, {hidden}; for a user and a password use auth= or login=") from None
         return cls(addresses, chroot)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from .requests import Request, drop
 
 _TOLERATED: Final = 64
-"""Number of entries of removed calls that are kept before the heap is made again."""
+"""Number of entries of removed calls that are kept before the heap is rebuilt."""
 
 
 class _Entry:
@@ -57,15 +57,18 @@ class ParkedCalls:
             heapq.heappop(self._heap)
         return self._heap[0].deadline if self._heap else None
 
-    def overdue(self, now: float, limit: int) -> list[Request]:
-        """Remove and return up to *limit* calls whose deadline has passed."""
-        calls: list[Request] = []
-        while len(calls) < limit and (deadline := self.earliest()) is not None and now >= deadline:
-            call = self._heap[0].call
-            assert call is not None
-            self._remove(call)
-            calls.append(call)
-        return calls
+    def overdue(self, now: float) -> Request | None:
+        """Remove and return the call with the earliest deadline if that has passed; None if there is no such call.
+
+        The call may just have been cancelled.
+        """
+        deadline = self.earliest()
+        if deadline is None or now < deadline:
+            return None
+        call = self._heap[0].call
+        assert call is not None
+        self._remove(call)
+        return call
 
     def take_all(self) -> list[Request]:
         """Remove and return all calls, in order."""

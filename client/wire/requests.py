@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Final, Protocol, TypeVar
 
 from ...protocol import records as r
@@ -56,7 +56,7 @@ class Request(Protocol):
         ...
 
     def remove_done_callback(self, callback: Callable[[Any], object], /) -> int:
-        """Do not call the function."""
+        """Remove a callback, and return how often it was registered."""
         ...
 
     def set_result(self, result: Any, /) -> None:
@@ -73,12 +73,18 @@ class Request(Protocol):
 
 
 def fresh(error: E) -> E:
-    """Return a copy of an error that several callers receive: one object would collect the frames and notes of all."""
+    """Return a copy of an error for one of its receivers. One object would collect the frames and notes of all."""
+    kind = type(error)
     try:
-        again = copy.copy(error)
-    except TypeError:  # the error of a user, whose constructor does not accept its own arguments
+        # A constructor of a user may do anything with the arguments that the base class keeps, so it is not called.
+        again = kind.__new__(kind, *error.args) if isinstance(kind.__init__, FunctionType) else kind(*error.args)
+    except TypeError:
         return error.with_traceback(None)
-    again.__cause__ = error.__cause__
+    again.__dict__.update(error.__dict__)
+    if hasattr(error, "__notes__"):
+        again.__notes__ = list(error.__notes__)
+    if error.__cause__ is not None:
+        again.__cause__ = error.__cause__
     return again
 
 
@@ -167,3 +173,11 @@ def fail(call: Request, error: ZooKeeperError) -> None:
     if call.then is not None:
         call.then(None, error)
     call.set_exception(error)
+
+
+def end(call: Request, error: ZooKeeperError) -> None:
+    """Complete a call with an error, unless it was cancelled."""
+    if call.done():
+        drop(call)
+    else:
+        fail(call, error)

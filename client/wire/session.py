@@ -54,6 +54,7 @@ from .requests import (
     complete,
     connection_loss,
     drop,
+    end,
     fail,
     fail_undecodable,
     fresh,
@@ -161,7 +162,7 @@ class Session:
         self.waiting.append(call)
 
     def flush(self, now: float) -> None:
-        """Encode the waiting calls into ``out`` if the connection is ready, which writes it, or else park them."""
+        """Encode the waiting calls into ``out``, which the connection writes, or park them until it is ready."""
         if self.phase is not _READY:
             while self.waiting:
                 self.parked.add(self.waiting.popleft())
@@ -329,13 +330,10 @@ class Session:
         suspect = max(self.inflight, key=lambda call: len(call.body), default=None) if by_server else None
         while self.inflight:
             call = self.inflight.popleft()
-            if call.done():
-                drop(call)
-                continue
             if call.idempotent and now < call.deadline:
                 self.parked.add(call)
             else:
-                fail(call, connection_loss(call.path, reason, maybe=True, refused=call if call is suspect else None))
+                end(call, connection_loss(call.path, reason, maybe=True, refused=call if call is suspect else None))
         if was is Phase.READY and self.state in (State.CONNECTED, State.READ_ONLY):
             self._set_state(State.SUSPENDED, reason)
 
@@ -384,10 +382,7 @@ class Session:
         if isinstance(error, ClosedError | AuthFailedError):
             calls += self._credentials.calls()
         for call in calls:
-            if call.done():
-                drop(call)
-            else:
-                fail(call, type(error)(call.path, error.detail))
+            end(call, type(error)(call.path, error.detail))
 
     def _set_state(self, state: State, why: str) -> None:
         if state is not self.state:
@@ -431,8 +426,10 @@ class Session:
         else:
             last = f"; {self.last_reason}" if self.last_reason else ""
             why = f"no connection in time; the request was not applied{last}"
-            for call in self.parked.overdue(now, _FAILED_TOGETHER):
-                fail(call, connection_loss(call.path, why, maybe=False))
+            for _ in range(_FAILED_TOGETHER):
+                if (call := self.parked.overdue(now)) is None:
+                    break
+                end(call, connection_loss(call.path, why, maybe=False))
             self._credentials.fail_overdue(now)
             if self.id and self.tried and self.terminal_error is None and now >= self.given_up_at():
                 self.give_up()
@@ -467,6 +464,8 @@ class Session:
                 result = call.decode(payload, 16, size)
             except BaseException as reason:  # the serializer's own error is for its caller, even SystemExit
                 fail_undecodable(call, reason)
+                if isinstance(reason, KeyboardInterrupt):
+                    raise
                 return
             if call.then is not None:
                 complete(call, result, None)

@@ -64,7 +64,7 @@ _SERVER_KIND: Final = {
 
 
 def _nothing() -> None:
-    """Stand for the function of a watcher outside of its block."""
+    """Placeholder for the function of a watcher outside of its block."""
 
 
 class Registration:

@@ -22,7 +22,7 @@ from support.rows import for_each
 
 PURE: Final = frozenset(
     """
-    __future__ base64 binascii bisect codecs collections contextlib copy dataclasses enum functools hashlib heapq hmac
+    __future__ base64 binascii bisect codecs collections contextlib dataclasses enum functools hashlib heapq hmac
     inspect ipaddress itertools linecache math re struct types typing zlib
     """.split()
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from support.simulation import Connect, client_of, simulate
@@ -175,6 +175,9 @@ async def _error_of(awaitable: Awaitable[Any]) -> BaseException:
 class Peculiar(Exception):
     """An error that cannot be copied."""
 
+    def __new__(cls, one: int, two: int) -> Self:
+        return super().__new__(cls, one)
+
     def __init__(self, one: int, two: int) -> None:
         super().__init__("text")
 
@@ -182,3 +185,25 @@ class Peculiar(Exception):
 def test_error_that_cannot_be_copied_is_raised_itself() -> None:
     peculiar = Peculiar(1, 2)
     assert fresh(peculiar) is peculiar
+
+
+class Formatting(Exception):
+    """An error whose constructor formats its argument."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"bad code {code:d}")
+        self.code = code
+
+
+def test_copy_of_error_of_user_is_equal() -> None:
+    original = Formatting(7)
+    original.add_note("one")
+    original.__cause__ = KeyError("why")
+
+    copied = fresh(original)
+    copied.add_note("two")
+
+    assert copied is not original
+    assert (str(copied), copied.code, copied.__cause__) == ("bad code 7", 7, original.__cause__)
+    assert original.__notes__ == ["one"]
+    assert fresh(KeyError("k")).__suppress_context__ is False

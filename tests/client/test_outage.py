@@ -141,3 +141,26 @@ def test_parked_calls_keep_no_entries_of_removed_ones() -> None:
         assert len(parked._heap) < 100
 
     asyncio.run(main())
+
+
+def test_call_cancelled_at_its_deadline_does_not_delay_others() -> None:
+    async def main(zk: Client) -> None:
+        soon = zk.with_operation_timeout(0.5)
+
+        async def limited() -> None:
+            async with asyncio.timeout(0.5):
+                await soon.get("/a")
+
+        with_limit = asyncio.create_task(limited())
+        await asyncio.sleep(0)
+        plain = [soon.get("/a") for _ in range(3)]
+        assert isinstance(await _outcome(with_limit), TimeoutError | ConnectionLossError)
+        for call in plain:
+            assert isinstance(await _outcome(call), ConnectionLossError)
+
+    away(main)
+
+
+async def _outcome(call: Any) -> BaseException | None:
+    (outcome,) = await asyncio.gather(call, return_exceptions=True)
+    return outcome
