@@ -7,14 +7,26 @@ and whichever task leaves it. The same applies to ``with`` and ``__exit__``.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
 
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 Kind = type[BaseException] | None
+
+
+def returns_coroutine(function: F) -> F:
+    """Mark an object that is not an ``async def``, but whose call returns a coroutine. Mocks of a lock need this."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+    return function
 
 
 class Block:
@@ -24,28 +36,38 @@ class Block:
         leave: Function that leaves the block.
         manager: The object that is entered; None if the method was looked up in its class, as exit stacks do.
         kind: The class of that object.
+        entered: The object that was entered; None before.
         held: Data of the object; None before the block is entered and after it is left.
         on_drop: A weak reference to the block itself, whose callback is called if Python drops the block; None to do
-            nothing. With ``__del__``, each end of a block could lose an error that a signal handler raises.
+            nothing. Python ignores errors in ``__del__``, even if a signal handler has raised them there.
     """
 
     leave: Callable[..., Any]
     manager: object
     kind: type
+    entered: object = None
     held: Any = None
     on_drop: weakref.ref[Block] | None = None
 
     def __call__(self, *args: Any) -> Any:
         """Leave the block."""
-        if self.manager is None:
-            return self.leave(args[0], self, *args[1:])
-        return self.leave(self.manager, self, *args)
+        _looked_up.block = None  # if the program has not entered it, no later block may be taken for it
+        manager = self.manager
+        if manager is None:
+            manager, *args = args  # type: ignore[assignment] # a tuple becomes a list
+        # With a look-up in a class, the block of one object may have been entered with another object.
+        return self.leave(manager, self if self.entered is manager else Block(), *args)
+
+
+@returns_coroutine
+class _AsyncBlock(Block):
+    """A block of ``async with``."""
 
 
 class _LookedUp(threading.local):
-    """The latest block of this thread, until it is entered."""
+    """A weak reference to the latest block of this thread, until it is entered."""
 
-    block: Block | None = None
+    block: weakref.ref[Block] | None = None
 
 
 _looked_up: Final = _LookedUp()
@@ -54,18 +76,23 @@ _looked_up: Final = _LookedUp()
 class _EndOfBlock:
     def __init__(self, leave: Callable[..., Any]) -> None:
         self._leave = leave
+        self._type = Block
         self.__doc__ = leave.__doc__
+        if inspect.iscoroutinefunction(leave) or hasattr(leave, "_is_coroutine"):
+            self._type = _AsyncBlock
+            returns_coroutine(cast("Any", self))
 
     def __get__(self, manager: object, kind: type) -> Block:
-        block = _looked_up.block = Block()  # without __init__, because each block of a lock comes here
+        block = self._type()  # without __init__, because each block of a lock comes here
         block.leave, block.manager, block.kind = self._leave, manager, kind
+        _looked_up.block = weakref.ref(block)
         return block
 
 
 def ends_block(
     leave: Callable[[Any, Block, Kind, BaseException | None, TracebackType | None], R],
 ) -> Callable[[Any, Kind, BaseException | None, TracebackType | None], R]:
-    """Make an ``__aexit__`` or ``__exit__`` of a method that also receives the block that ends."""
+    """Turn a method that also receives its block into an ``__aexit__`` or ``__exit__``."""
     return cast("Callable[[Any, Kind, BaseException | None, TracebackType | None], R]", _EndOfBlock(leave))
 
 
@@ -75,7 +102,9 @@ def entered_block(manager: object) -> Block | None:
     Returns:
         The block; None if a program calls the method itself. Then its ``__aexit__`` does not know the block.
     """
-    block, _looked_up.block = _looked_up.block, None
+    ref, _looked_up.block = _looked_up.block, None
+    block = ref() if ref is not None else None
     if block is None or not (block.manager is manager or (block.manager is None and isinstance(manager, block.kind))):
         return None
+    block.entered = manager
     return block

@@ -24,8 +24,8 @@ from .watcher import Watcher
 _log = logging.getLogger("zoolet.client")
 _CLOSED: Final = "the client is closed"
 _OTHER_TASK: Final = (
-    "because the task that entered it is done; enter the block in the task that runs it, with a limit by "
-    "asyncio.timeout(), not by wait_for()"
+    "because the task that entered it is done; enter and run a block in the same task (to limit the wait, use timeout= "
+    "or asyncio.timeout(), not wait_for())"
 )
 
 
@@ -184,8 +184,8 @@ class CancelledBlock:
     def cancel(self, reason: str) -> None:
         """Cancel the block, unless its task is the current one, which gets an error anyway.
 
-        A block cannot be cancelled if the task that entered it is done. Then the block runs in another task, which is
-        logged, or in a thread.
+        A block cannot be cancelled if the task that entered it is done. Then the block runs in a thread, or in another
+        task, and an error is logged.
         """
         task = self._task
         if task is not None and task.done():
@@ -197,8 +197,8 @@ class CancelledBlock:
             task.cancel(reason)
 
     def uncancelled(self, kind: type[BaseException] | None) -> bool:
-        """Return whether :meth:`cancel` cancelled the block, or failed to because the task that entered it is done,
-        and undo the cancellation.
+        """Return whether the block must raise its own error: :meth:`cancel` cancelled it, or could not, because the
+        task that entered it is done. Undo the cancellation.
         """
         task, self._task = self._task, None
         if self._missed:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Hashable
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
-from ..aio.blocks import Block, Kind, ends_block, entered_block
+from ..aio.blocks import Block, Kind, ends_block, entered_block, returns_coroutine
 from ..aio.call import current_caller
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_timeout
@@ -33,7 +33,8 @@ class Holdings(dict[weakref.ref[Lease], None]):
 class LockBase(Generic[L]):
     """A lock that an ``async with`` block holds. Several tasks may use it, one after another or at the same time.
 
-    Its holder is the task that acquires it, or with a blocking client the thread that is in no task.
+    Its holder is the task that acquires it. With a blocking client it is the calling task, or outside of tasks the
+    calling thread.
 
     Args:
         on_lost: ``cancel`` cancels the task inside the block when its lease is lost, and the block raises
@@ -95,7 +96,7 @@ class LockBase(Generic[L]):
         """Return the lease that the caller already holds and may share, or None.
 
         Raises:
-            DeadlockError: The caller, or another task in its thread, holds the lock, and would never release it.
+            DeadlockError: The caller holds the lock, or another task of its thread, which would never release it.
         """
         if not self.holdings:
             return None
@@ -138,6 +139,7 @@ class LockBase(Generic[L]):
 
     # These are not `async def`, because each of their steps would cost two calls.
 
+    @returns_coroutine
     def __aenter__(self) -> Awaitable[L]:
         return self._enter(entered_block(self))
 
@@ -151,8 +153,10 @@ class LockBase(Generic[L]):
 
     async def _leave(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
         """Release the lock at the end of a block."""
-        if block.held is None:  # the program calls __aenter__ and __aexit__ itself
+        if block not in self._blocks and block.entered is None:  # the program calls __aenter__ and __aexit__ itself
             block = self._block_of_caller()
+        if block.held is None:  # it was left before
+            return
         del self._blocks[block]
         (lease, ends), block.held = block.held, None
         try:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ...protocol.recipe_names import Naming, in_order
 from .. import serializers
-from ..aio.blocks import Block, ends_block, entered_block
+from ..aio.blocks import Block, ends_block, entered_block, returns_coroutine
 from ..aio.operations import BaseClient
 from ..aio.reliable import PAUSE, repeat
 from ..wire.arguments import checked_bytes, checked_function
@@ -83,10 +83,12 @@ class ElectionBase(Generic[L]):
             await repeat(once, done=(LockLostError,), counted=False)
             await asyncio.sleep(PAUSE)  # the pause lets other candidates lead
 
+    @returns_coroutine
     def __aenter__(self) -> Awaitable[L]:
         return self._lock._enter(entered_block(self))
 
     @ends_block
+    @returns_coroutine
     def __aexit__(self, block: Block, *error: Any) -> Awaitable[None]:
         return self._lock._leave(block, *error)
 

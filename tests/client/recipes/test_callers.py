@@ -8,6 +8,7 @@ import unittest
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
+from unittest import mock
 
 import pytest
 from support.leftovers import nothing_left
@@ -15,7 +16,7 @@ from support.lock_kinds import KINDS
 from support.simulation import Connect, simulate_clients
 from support.waiting import DEADLINE_S
 
-from zoolet.client.recipes import LockLostError, ReadWriteLock, Semaphore
+from zoolet.client.recipes import Election, Lock, LockLostError, NodeElection, ReadWriteLock, Semaphore
 from zoolet.testing import Server, Simulation
 
 Hold = Callable[[Any], Any]
@@ -182,3 +183,48 @@ def test_log_names_block_that_loss_cannot_cancel(kind: str, hold: Hold, caplog: 
                 assert "is not cancelled" in record.getMessage()
 
     simulate_clients(main)
+
+
+def test_lock_looked_up_without_block_is_not_taken_for_one() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk = await connect()
+        one, two = zk.lock("/one"), zk.lock("/two")
+        leases = [await one.__aenter__()]
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(one)
+            leases.append(await two.__aenter__())
+            stack.push_async_exit(two)
+            assert hasattr(one, "__aexit__")
+            await one.__aexit__(None, None, None)
+            leases.append(await one.__aenter__())
+            leases[2].raise_if_lost()
+            assert [lease.released for lease in leases] == [True, False, False]
+        assert all(lease.released for lease in leases)
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_subclass_with_methods_of_its_own_is_a_lock() -> None:
+    class Sub(Lock):
+        async def __aenter__(self) -> Any:
+            return await super().__aenter__()
+
+        async def __aexit__(self, *error: Any) -> None:
+            await super().__aexit__(*error)
+
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        lock = Sub(await connect(), "/l")
+        for _ in range(3):
+            async with lock as lease:
+                lease.raise_if_lost()
+            assert lease.released
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("kind", [Lock, Semaphore, Election, NodeElection])
+async def test_mock_of_lock_can_be_entered(kind: type) -> None:
+    async with mock.create_autospec(kind, instance=True):
+        pass
