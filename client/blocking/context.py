@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -17,42 +18,62 @@ from .loop_thread import LoopThread
 
 
 class _End:
-    """The end of one block of an asyncio object. It happens once."""
+    """The end of one block of an asyncio object. Only the first call has an effect."""
 
-    def __init__(self) -> None:
-        self.leave: Callable[..., Awaitable[object]] | None = None  # None before the block is entered
+    def __init__(self, leave: Callable[..., Awaitable[object]] | None = None) -> None:
+        self._leave = leave  # None before the block is entered
+        self._over = False
+
+    async def entered(self, leave: Callable[..., Awaitable[object]]) -> None:
+        """Receive the function that leaves the block, and call it if the block is over already."""
+        self._leave = leave
+        if self._over:
+            await self._call(_interrupted())
 
     async def __call__(self, *error: Any) -> None:
-        leave, self.leave = self.leave, None
+        if not self._over:
+            self._over = True
+            await self._call(error)
+
+    async def undo(self, entered: object = None) -> None:
+        """End the block because of an interrupt."""
+        await self(*_interrupted())
+
+    async def _call(self, error: Sequence[Any]) -> None:
+        leave, self._leave = self._leave, None
         if leave is not None:
             await leave(*error)
 
-    async def undo(self, entered: object = None) -> None:
-        """End the block without an error."""
-        await self(None, None, None)
+
+def _interrupted() -> Sequence[Any]:
+    """Return the arguments of ``__aexit__`` for an interrupted block."""
+    return asyncio.CancelledError, asyncio.CancelledError("a signal interrupted the block"), None
 
 
 class InBlocks:
     """A mixin with ``__enter__`` and ``__exit__``, for an asyncio object with ``__aenter__`` and ``__aexit__``.
 
-    If a signal handler raises while Python is calling ``__exit__``, that is not executed. But Python then drops the
+    If a signal handler raises while Python is calling ``__exit__``, the method does not run. But Python then drops the
     block, and the callback of its weak reference leaves it in the background.
     """
 
     _thread: LoopThread
     asyncio_object: Any
+    _is_held = False
+    """Whether the object holds something before its block is entered, as a lease does."""
 
     def _blocking(self, entered: Any) -> Any:
         """Return the result of ``__aenter__`` in its form for threads."""
         return entered
 
     def __enter__(self) -> Any:
-        block, end = entered_block(self), _End()
+        block = entered_block(self)
+        end = _End(self.asyncio_object.__aexit__ if self._is_held else None)
 
         async def enter() -> Any:
             leave = self.asyncio_object.__aexit__  # before __aenter__, as `async with` does it
             entered = await self.asyncio_object.__aenter__()
-            end.leave = leave
+            await end.entered(leave)
             return self if entered is self.asyncio_object else self._blocking(entered)
 
         if block is not None:

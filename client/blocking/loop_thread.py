@@ -2,8 +2,8 @@
 
 A signal handler, or a finalizer that the garbage collector calls, may interrupt a blocking call at any point, make
 another call, or raise an error. So the waiting thread and the loop share only operations that cannot be interrupted
-halfway (on a set, and ``call_soon_threadsafe``), and one lock for each call, which the thread acquires and the loop
-releases, without ever waiting for it. Everything else happens in the loop.
+halfway (set operations, and ``call_soon_threadsafe``), and one lock for each call, which the thread acquires and the
+loop releases. The loop never waits for that lock. Everything else happens in the loop.
 """
 
 from __future__ import annotations
@@ -84,23 +84,26 @@ class LoopThread:
             raise RuntimeError("this Client cannot be started, because the interpreter is ending")
         started = threading.Lock()
         started.acquire()
-        self._stopped = False
+        self._stopped, self._failure, self._loop, self._ended = False, None, None, None
         try:
             self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
-            # In a thread without signals: Thread.start() does not work any more if it is interrupted halfway.
+            # In another thread, which signals do not interrupt: otherwise Thread.start() could stop halfway.
             try:
                 _thread.start_new_thread(self._start_thread, (self._thread, started))
             except RuntimeError as refused:  # for example because the interpreter is ending
+                if refused.__traceback__ is not None and refused.__traceback__.tb_next is not None:
+                    raise  # by a signal handler
                 self._failure = _no_thread(refused)
             else:
                 started.acquire()
+            if self._failure is None:
+                _running.add(self)
         except BaseException:  # an interrupt also has to stop the thread
             self.stop()
             raise
         if self._failure is not None:
             self._thread = None
             raise self._failure
-        _running.add(self)
 
     def _start_thread(self, thread: threading.Thread, started: threading.Lock) -> None:
         try:
@@ -123,16 +126,18 @@ class LoopThread:
         except BaseException as failure:  # start() raises it
             self._failure = failure
             return started.release()
-        with runner:
-            serving = loop.create_task(main())
-            while not serving.done():
-                # A user's function may raise these inside a task. They end run_until_complete(), and would end this
-                # thread. But they are also the result of the task, so they still reach the thread that waits for it.
-                with contextlib.suppress(SystemExit, KeyboardInterrupt):
-                    loop.run_until_complete(serving)
-        self._stopped = True
-        for call in list(self._calls):  # the loop stopped before it started or completed these calls
-            call.finish(None, asyncio.CancelledError())
+        try:
+            # A user's function may raise these inside a task. They end run_until_complete(), and would end this thread.
+            # But they are also the result of the task, so they still reach the thread that waits for it.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt), runner:
+                serving = loop.create_task(main())
+                while not serving.done():
+                    with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                        loop.run_until_complete(serving)
+        finally:
+            self._stopped = True
+            for call in list(self._calls):  # the loop stopped before it started or completed these calls
+                call.finish(None, asyncio.CancelledError())
 
     async def close(self) -> None:
         """Close the client and end the thread; run this in the loop."""
@@ -153,11 +158,9 @@ class LoopThread:
         self._stopped = True  # before _ended is read: the thread may just be starting, and sets _ended first
         if self._thread is None or self._loop is None or self._ended is None:
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._ended.set)
+        self._in_loop(self._ended.set)
         if threading.current_thread() is not self._thread:
-            with contextlib.suppress(RuntimeError):  # it was not started, because start() was interrupted
-                self._thread.join(timeout)
+            self._thread.join(timeout)
 
     # --- calls ---
 
@@ -170,7 +173,7 @@ class LoopThread:
             do: Function that returns the coroutine. It is called in the loop.
             timeout: Time limit in seconds; None for no limit.
             undo: Coroutine function that is called with the result if an interrupt keeps the caller from receiving it.
-                The default releases an acquired lease.
+                None to do nothing.
 
         Raises:
             ClosedError: The client was closed before or during the call.
@@ -178,7 +181,7 @@ class LoopThread:
             ValueError: *timeout* is negative or not a number.
             RuntimeError: The loop is not running, or the call comes from its own thread.
         """
-        call = self._new_call(do, checked_timeout(timeout), undo or _release)
+        call = self._new_call(do, checked_timeout(timeout), undo)
         try:
             try:
                 result: T = self._result(call)
@@ -187,7 +190,11 @@ class LoopThread:
             return result
         except BaseException:
             if not call.has_failed:  # a signal interrupted the wait
-                self._in_loop(call.abandon)
+                try:
+                    self._in_loop(call.abandon)
+                except BaseException:  # a second signal
+                    self._in_loop(call.abandon)
+                    raise
             raise
 
     def run_to_the_end(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -195,7 +202,7 @@ class LoopThread:
         :data:`INTERRUPT_TIMEOUT` to complete, and the interrupt is raised afterwards.
         """
         interrupt: BaseException | None = None
-        call = self._new_call(do, None, _release)
+        call = self._new_call(do, None, None)
         try:
             while True:
                 try:
@@ -219,7 +226,7 @@ class LoopThread:
 
         Args:
             do: Function that returns the coroutine.
-            dropped: Weak reference whose callback is this; None for other callers.
+            dropped: The dead weak reference, if this is called as its callback. It is ignored.
         """
         self._in_loop(self._post, do)
 
@@ -234,16 +241,20 @@ class LoopThread:
             self._ended.set()
 
     def _in_loop(self, step: Callable[..., object], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            if self._loop is not None:
+        if self._loop is not None:
+            try:
                 self._loop.call_soon_threadsafe(step, *args)
+            except RuntimeError:
+                if not self._loop.is_closed():  # a signal handler may raise the same error
+                    raise
 
-    def _new_call(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None, undo: Undo[T]) -> _Call:
+    def _new_call(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None, undo: Undo[T] | None) -> _Call:
         if isinstance(error := self._terminal_error(), RuntimeError):
             raise fresh(error)  # a forked child does not have the thread that would answer
         thread = threading.current_thread()
         if thread is self._thread:
-            raise RuntimeError("a blocking call in the client's own event loop would wait forever")
+            text = "a blocking call in the client's own event loop would wait forever; use the asyncio client there"
+            raise RuntimeError(text)
         if self._stopped or self._loop is None:
             not_running = RuntimeError("this Client is not running; use it as 'with Client(...) as zk:'")
             raise fresh(self._terminal_error() or not_running)
@@ -293,7 +304,7 @@ def _close_all() -> None:
 
 def _no_thread(refused: RuntimeError) -> RuntimeError:
     """Return the error for Python's refusal to start a thread, for example in a subinterpreter."""
-    return RuntimeError(f"{refused}; zoolet.client.Client needs no thread")
+    return RuntimeError(f"cannot start the thread of this Client: {refused}; zoolet.client.Client needs no thread")
 
 
 class CarriedError(Exception):
@@ -321,7 +332,7 @@ class _Call:
     Args:
         do: Function that returns the coroutine.
         timeout: Time limit in seconds; None for no limit.
-        undo: Coroutine function that is called with a result that the thread does not receive.
+        undo: Coroutine function that is called with a result that the thread does not receive; None to do nothing.
         caller: The caller, and its thread.
         undoing: Set for the tasks that undo.
     """
@@ -330,7 +341,7 @@ class _Call:
         self,
         do: Callable[[], Coroutine[Any, Any, Any]],
         timeout: float | None,
-        undo: Undo[Any],
+        undo: Undo[Any] | None,
         caller: tuple[object, threading.Thread],
         undoing: set[asyncio.Task[Any]],
     ) -> None:
@@ -342,7 +353,7 @@ class _Call:
         self._waiting = threading.Lock()  # not an Event: a signal that interrupts its wait() would block its set()
         self._waiting.acquire()
         self._task: asyncio.Task[Any] | None = None
-        self._over = self._abandoned = False
+        self._over = self._abandoned = self._limited = False
         self.has_failed = False
         """Whether the waiting thread received an error of the call. Other errors come from signal handlers."""
         self._result: Any = None
@@ -355,6 +366,8 @@ class _Call:
         if self._task is None and not self._abandoned and not self._over:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="zoolet-client-call")
             self._task.add_done_callback(self._ended)
+            if self._limited:
+                self.limit()
 
     async def _run(self) -> Any:
         task = asyncio.current_task()
@@ -367,6 +380,8 @@ class _Call:
             del callers[task], task  # the task refers to the error, and the error to this variable
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
+        if self._task is None:  # abandon() has called this before
+            return
         self._task = None  # otherwise the waiting thread would free the task, which could lose an interrupt
         if task.cancelled():
             self.finish(None, asyncio.CancelledError())
@@ -386,17 +401,23 @@ class _Call:
 
     def abandon(self) -> None:
         """Cancel or undo the call, because a signal interrupted the wait."""
+        if self._abandoned:
+            return
         self._abandoned = True
-        if self._task is not None:
-            self._task.cancel()
-        elif self._over and self._error is None:
+        if self._task is None:
             self._start_undo()
+        elif self._task.done():
+            self._ended(self._task)  # now, because the next call of the thread must find everything undone
+        else:
+            self._task.cancel()
 
     def _start_undo(self) -> None:
-        _start(partial(self._undo, self._result), self._undoing)
+        if self._undo is not None and self._over and self._error is None:
+            _start(partial(self._undo, self._result), self._undoing)
 
     def limit(self) -> None:
         """Cancel the call after :data:`INTERRUPT_TIMEOUT`, because a signal interrupted the wait."""
+        self._limited = True
         if self._task is not None:
             self._task.get_loop().call_later(INTERRUPT_TIMEOUT, self._task.cancel)
 
@@ -429,7 +450,7 @@ async def _limited(do: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> 
     raise TimeoutError(f"no result within {seconds:g} s")  # without the first error, which also refers to the task
 
 
-async def _release(result: Any) -> None:
+async def release(result: Any) -> None:
     """Release an acquired lease, or the lease of a queue's entry, that the caller did not receive."""
     held = getattr(result, "asyncio_object", result)  # a method of the blocking object would wait for this loop
     held = getattr(held, "lease", held)
@@ -443,7 +464,7 @@ def _start(do: Callable[[], Coroutine[Any, Any, object]], tasks: set[asyncio.Tas
     def over(task: asyncio.Task[Any]) -> None:
         tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ClosedError):
-            _log.error("the end of an interrupted call failed", exc_info=error)
+            _log.error("the end of a call failed; a lock or watch may be left until the session ends", exc_info=error)
 
     task = asyncio.get_running_loop().create_task(do(), name="zoolet-client-undo")
     tasks.add(task)

@@ -28,6 +28,7 @@ import functools
 import inspect
 import re
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
 from contextvars import copy_context
 from types import FunctionType, GenericAlias, MappingProxyType, NoneType
@@ -46,11 +47,13 @@ from ..recipes.node_election import NodeElection
 from ..recipes.rwlock import ReadWriteLock
 from ..wire.transaction import Transaction
 from .context import BlockingTransaction, BlockingWatcher, InBlocks
-from .loop_thread import LoopThread, carried
+from .loop_thread import LoopThread, carried, release
 
 T = TypeVar("T")
 WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, QueueEntry, OneShotEvent)
 """Types of results and attributes that get a blocking proxy."""
+ACQUIRES: Final = frozenset({"acquire", "attempt", "downgrade", "lead"})
+"""Methods that return a new lease, or enter one again. If a signal interrupts them, it is released."""
 PLAIN: Final = frozenset({NoneType, bool, bytes, int, str, tuple, Stat})
 """Types of most results, which threads use unchanged."""
 DEFAULTS: Final = {"on_lost": "flag"}
@@ -112,6 +115,7 @@ def face_of(
             members["__class_getitem__"] = classmethod(GenericAlias)
         if hasattr(kind, "__aenter__") and not any(hasattr(base, "__enter__") for base in bases):
             bases = (*bases, InBlocks)
+            members["_is_held"] = issubclass(kind, Lease | QueueEntry)
         face = _FACES.setdefault(kind, cast("type[Blocking]", type(kind.__name__, bases, members)))
     return face
 
@@ -155,7 +159,7 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
 
         if not is_awaited and thread.has_ended:
             return blocking(thread, bound(*args, **options))
-        return thread.run(do, timeout)
+        return thread.run(do, timeout, release if name in ACQUIRES else None)
 
     call.__signature__ = _signature(method, defaults, adds_timeout=is_awaited and not has_timeout)  # type: ignore[attr-defined]
     call.__annotations__ = {}  # the asyncio annotations would be wrong; the stubs contain the types
@@ -258,6 +262,10 @@ class Blocking:
         return blocking(self._thread, value)
 
 
+_END: Final = object()
+"""Stands for the end of an iteration."""
+
+
 class BlockingIterator(Generic[T]):
     """An iterator for threads over an asynchronous iterator. Each item is returned to one thread only."""
 
@@ -266,7 +274,7 @@ class BlockingIterator(Generic[T]):
         self._iterator = iterator
         self._turn = asyncio.Lock()
         self._asked: asyncio.Future[T | object] | None = None  # the request for the next item
-        self._answered: asyncio.Future[T | object] | None = None  # the previous request
+        self._returned: deque[Any] = deque()  # items that a thread did not receive, because a signal interrupted it
         self._closed = False
 
     def __iter__(self) -> Iterator[T]:
@@ -285,23 +293,25 @@ class BlockingIterator(Generic[T]):
             StopIteration: There are no more items, or the iterator was closed.
             TimeoutError: No item arrived within *timeout* seconds.
         """
-        end = object()
 
         async def ask() -> Any:
             async with self._turn:
+                if self._returned:
+                    return self._returned.popleft()
                 if self._closed:
-                    return end
+                    return _END
                 # The request is a separate task, because a timeout that cancelled it would end the iteration.
-                asked = self._asked = self._asked or asyncio.ensure_future(_first(self._iterator, end))
+                asked = self._asked = self._asked or asyncio.ensure_future(_first(self._iterator))
                 await asyncio.wait((asked,))
-                self._asked, self._answered = None, asked
-                return end if asked.cancelled() else blocking(self._thread, asked.result())
+                self._asked = None
+                return _END if asked.cancelled() else blocking(self._thread, asked.result())
 
         async def return_item(item: object) -> None:
-            self._asked = self._answered
+            if item is not _END:
+                self._returned.append(item)
 
         item = self._thread.run(ask, timeout, return_item)
-        if item is end:
+        if item is _END:
             raise StopIteration
         return cast("T", item)
 
@@ -327,8 +337,8 @@ class BlockingIterator(Generic[T]):
         self.close()
 
 
-async def _first(iterator: AsyncIterator[Any], end: object) -> Any:
-    return await anext(iterator, end)
+async def _first(iterator: AsyncIterator[Any]) -> Any:
+    return await anext(iterator, _END)
 
 
 def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., Any]:

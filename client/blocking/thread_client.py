@@ -88,6 +88,8 @@ class ThreadClient(Blocking, Generic[V]):
                     self._thread.run_to_the_end(self._thread.close)
             finally:
                 self._thread.stop()
+        elif self._thread.alive:  # it is just starting, or was stopped by an interrupt
+            self._thread.stop()
 
     def __enter__(self) -> Self:
         block = entered_block(self)

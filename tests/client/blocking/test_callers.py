@@ -159,3 +159,38 @@ def test_handler_is_another_caller_than_its_thread(zk: Client) -> None:
     with zk.lock("/l", reentrant=True), pytest.raises(RuntimeError, match="StopIteration"):
         blocking_recipes.Election(zk, "/leader").run(lead)
     assert held.is_set()
+
+
+def test_lock_looked_up_without_block_is_not_taken_for_one(server: Server, zk: Client) -> None:
+    one, two = zk.lock("/one"), zk.lock("/two")
+    one.__enter__()
+    one.__exit__(None, None, None)
+    lease = one.__enter__()
+    assert hasattr(one, "__exit__")
+    with ExitStack() as stack:
+        stack.push(one)
+        other = two.__enter__()
+        stack.push(two)
+        zk.exists("/")
+        lease.raise_if_lost()
+        other.raise_if_lost()
+    assert lease.released
+    assert other.released
+    server.wait_for(lambda: not ephemerals(server))
+
+
+def test_subclass_with_methods_of_its_own_is_a_lock(server: Server, zk: Client) -> None:
+    class Sub(blocking_recipes.Lock):
+        def __enter__(self) -> Any:
+            return super().__enter__()
+
+        def __exit__(self, *error: Any) -> None:
+            super().__exit__(*error)
+
+    lock = Sub(zk, "/l")
+    for _ in range(3):
+        with lock as lease:
+            zk.exists("/")
+            lease.raise_if_lost()
+        assert lease.released
+    server.wait_for(lambda: not ephemerals(server))

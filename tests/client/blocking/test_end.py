@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
 from support.waiting import DEADLINE_S, PROMPT_S
 
-from zoolet.client import ConnectionLossError, State, blocking
+from zoolet.client import ClosedError, ConnectionLossError, State, blocking
+from zoolet.client.blocking import loop_thread
 from zoolet.testing import Server
 
 # --- the end of the interpreter, and machines without resources ---
@@ -159,3 +163,82 @@ def test_entry_to_block_takes_limit(server: Server) -> None:
 
         with pytest.raises(ConnectionLossError, match="no connection in time"):
             cache.__enter__()
+
+
+def test_thread_ends_although_a_task_raises_system_exit(server: Server) -> None:
+    zk = blocking.Client(server.hosts)
+    zk.start()
+    tasks = []
+
+    async def leave_task(client: Any) -> None:
+        async def stubborn() -> None:
+            try:
+                await asyncio.sleep(DEADLINE_S)
+            finally:
+                raise SystemExit(1)
+
+        tasks.append(asyncio.create_task(stubborn()))
+
+    zk.use(leave_task)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(zk.use, lambda client: asyncio.Event().wait())
+        server.wait_for(lambda: zk.loop_thread._calls)
+        zk.close()
+        assert isinstance(waiting.exception(DEADLINE_S), ClosedError)
+
+
+def test_start_can_be_repeated_after_failure(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, zk = threading.active_count(), blocking.Client(server.hosts)
+
+    def fail(runner: Any) -> Any:
+        raise OSError("no descriptors")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.Runner, "get_loop", fail)
+        for _ in range(2):
+            with pytest.raises(OSError, match="no descriptors"):
+                zk.start()
+    with zk:
+        assert zk.children("/") == ["zookeeper"]
+    server.wait_for(lambda: threading.active_count() == threads)
+
+
+class FromHandler(RuntimeError):
+    """An error of a signal handler that looks like one of Python."""
+
+
+def test_runtime_error_of_handler_is_raised_as_it_is(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, zk = threading.active_count(), blocking.Client(server.hosts)
+    start, raising = loop_thread._thread.start_new_thread, threading.Thread.__init__
+
+    def interrupted(*args: Any) -> Any:
+        start(*args)
+
+        def handle() -> None:
+            raise FromHandler
+
+        handle()
+
+    monkeypatch.setattr(loop_thread._thread, "start_new_thread", interrupted)
+    with pytest.raises(FromHandler):
+        zk.start()
+    monkeypatch.undo()
+    assert raising is threading.Thread.__init__
+    server.wait_for(lambda: threading.active_count() == threads)
+
+
+def test_interrupt_before_the_end_of_block_starts_limits_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with blocking.Client(server.hosts) as zk:
+        result, calls = loop_thread.LoopThread._result, []
+
+        def interrupted(thread: Any, call: Any) -> Any:
+            calls.append(call)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+            return result(thread, call)
+
+        monkeypatch.setattr(loop_thread.LoopThread, "_result", interrupted)
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            zk.loop_thread.run_to_the_end(lambda: asyncio.sleep(DEADLINE_S))
+        assert time.monotonic() - began < 2 * PROMPT_S

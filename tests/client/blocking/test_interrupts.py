@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -17,7 +18,7 @@ from support.effort import effort
 from support.leftovers import ephemerals
 from support.waiting import DEADLINE_S
 
-from zoolet.client.blocking import Client, recipes
+from zoolet.client.blocking import Client, loop_thread, recipes
 from zoolet.testing import Server
 
 INTERRUPTS: Final = int(os.environ.get("ZOOLET_INTERRUPTS", "0")) or effort(30, 100)
@@ -67,7 +68,7 @@ class Interrupts:
             step()
             self._armed = False
         except Interrupted:
-            pass
+            self._longest *= 1.05  # the machine may be busier now
         else:
             self._longest = 0.9 * self._longest + 0.1 * 1.2 * (time.perf_counter() - began)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -96,17 +97,20 @@ def block(make: Callable[[Client], Any]) -> Callable[[Client], None]:
 
 
 def acquire(zk: Client) -> None:
-    """Acquire a lock without a block, and release it unless that is interrupted."""
+    """Acquire a lock without a block, and release it, even if that is interrupted."""
     lease = None
     try:
-        lease = recipes.Lock(zk, "/lock", reentrant=True).acquire()
+        lease = zk.lock("/lock").acquire()
     finally:
-        while lease is not None:
-            try:
+        while lease is not None and not lease.asyncio_object.released:
+            with contextlib.suppress(Interrupted):
                 lease.release()
-                break
-            except Interrupted:
-                continue
+
+
+def acquire_in_block(zk: Client) -> None:
+    """Acquire a lock, and enter its lease."""
+    with zk.lock("/lock").acquire():
+        pass
 
 
 def iterate(zk: Client) -> None:
@@ -122,6 +126,7 @@ STEPS: Final[dict[str, Callable[[Client], object]]] = {
     "NodeCache": block(lambda zk: recipes.NodeCache(zk, "/data")),
     "PersistentEphemeral": block(lambda zk: recipes.PersistentEphemeral(zk, "/eph")),
     "Lock": block(lambda zk: zk.lock("/lock")),
+    "acquire": acquire,
     "Semaphore": block(lambda zk: recipes.Semaphore(zk, "/pool", 1)),
     "Election": block(lambda zk: recipes.Election(zk, "/election")),
     "iterator": iterate,
@@ -175,6 +180,35 @@ def test_interrupted_iterator_skips_no_item(server: Server) -> None:
                     signals.during(lambda: seen.append(events.next(DEADLINE_S)))
         assert len(seen) == 3 * INTERRUPTS
         assert signals.handled > 0
+
+
+@pytest.mark.parametrize("kind", ["Lock", "acquire", "acquire in block", "NodeCache"])
+@pytest.mark.parametrize("number", range(1, 4))
+def test_second_signal_leaves_nothing(server: Server, number: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is raised in a wait, the second when the thread is about to give the interrupted call up."""
+    wait, in_loop = loop_thread._Call.wait, loop_thread.LoopThread._in_loop
+    waits, ends = [0], [0]
+
+    def interrupted_wait(call: Any) -> Any:
+        waits[0] += 1
+        if waits[0] == number:
+            raise Interrupted
+        return wait(call)
+
+    def interrupted_end(thread: Any, *args: Any) -> Any:
+        ends[0] += 1 if waits[0] >= number else 0
+        if ends[0] == 1:
+            raise Interrupted
+        return in_loop(thread, *args)
+
+    with Client(server.hosts) as zk:
+        zk.create("/data", b"v")
+        monkeypatch.setattr(loop_thread._Call, "wait", interrupted_wait)
+        monkeypatch.setattr(loop_thread.LoopThread, "_in_loop", interrupted_end)
+        with contextlib.suppress(Interrupted):
+            (acquire_in_block if kind == "acquire in block" else STEPS[kind])(zk)
+        monkeypatch.undo()
+        server.wait_for(lambda: zk.statistics().idle and not ephemerals(server) and not server.watches())
 
 
 class Knot:

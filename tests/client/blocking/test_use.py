@@ -13,11 +13,20 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from support.leftovers import ephemerals
 from support.waiting import DEADLINE_S
 
 from zoolet.client import ClosedError, State
 from zoolet.client.blocking import Client, loop_thread
-from zoolet.client.blocking.recipes import ChildrenCache, Counter, Election, LockLostError, Master, Worker
+from zoolet.client.blocking.proxy import BlockingIterator
+from zoolet.client.blocking.recipes import (
+    ChildrenCache,
+    Counter,
+    Election,
+    LockLostError,
+    Master,
+    Worker,
+)
 from zoolet.client.serializers import json
 from zoolet.testing import Server
 
@@ -195,3 +204,55 @@ def test_worker_runs_in_the_context_of_its_caller(zk: Client) -> None:
     WHO.set("the worker")
     with Master(zk, "/jobs") as master, Worker(zk, "/jobs", "w", lambda name, value: WHO.get()):
         assert master.result(master.submit(1), timeout=DEADLINE_S)["result"] == "the worker"
+
+
+def test_iteration_that_ends_after_a_timeout_ends(zk: Client) -> None:
+    with ChildrenCache(zk, "/") as cache:
+        changes = cache.changes()
+        next(changes)
+        with pytest.raises(TimeoutError):
+            changes.next(0.01)
+    with pytest.raises(StopIteration):
+        changes.next(DEADLINE_S)
+
+
+def test_items_are_returned_in_order_after_interrupts(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def numbers() -> Any:
+        for number in range(6):
+            yield number
+
+    items, wait, interrupts = BlockingIterator(zk.loop_thread, numbers()), loop_thread._Call.wait, [2]
+
+    def interrupted(call: Any) -> Any:
+        item = wait(call)
+        if interrupts[0]:
+            interrupts[0] -= 1
+            raise KeyboardInterrupt
+        return item
+
+    monkeypatch.setattr(loop_thread._Call, "wait", interrupted)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            next(items)
+    assert list(items) == [0, 1, 2, 3, 4, 5]
+
+
+def test_interrupted_use_releases_no_lease(server: Server, zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = loop_thread._Call.wait
+
+    def interrupted(call: Any) -> Any:
+        wait(call)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with zk.lock("/lock") as lease:
+
+        async def current(client: Any) -> Any:
+            return lease.asyncio_object
+
+        monkeypatch.setattr(loop_thread._Call, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            zk.use(current)
+        zk.exists("/")
+        lease.raise_if_lost()
+        assert len(ephemerals(server)) == 1
