@@ -46,7 +46,7 @@ _CACHED_PATHS: Final = 4096
 
 
 def _nothing() -> None:
-    """Stand for a function that is not set."""
+    """Placeholder for a function that is not set."""
 
 
 class Owner:
@@ -169,18 +169,21 @@ class ClientCore:
             await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
 
     def dropped(self, owner: Owner) -> None:
-        """Warn, and end the client, because the program has dropped it without closing it. Any thread may call this."""
+        """End the client, and warn, because the program has dropped it without closing it. Any thread may call this."""
         loop, connection = self.loop, self.connection
-        if loop is None or connection is None or self.terminal_error is not None or loop.is_closed():
+        was_closed = self.terminal_error is not None and self.session.fatal_error is None
+        if loop is None or connection is None or was_closed or loop.is_closed():
             return
-        text = f"{self!r} was dropped without being closed; use it in `async with`, or call aclose() (threads: close())"
-        warnings.warn(text, ResourceWarning, source=owner, stacklevel=1)
         with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
             loop.call_soon_threadsafe(self._end_dropped, connection, loop)
+        if self.terminal_error is None:
+            text = f"{self!r} was dropped without being closed, so it ends; use a block, aclose() or close()"
+            warnings.warn(text, ResourceWarning, source=owner, stacklevel=1)
 
     def _end_dropped(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
         session = self.session
-        if session.inflight or session.waiting or session.parked:  # a program may still await these calls
+        unsent = session.waiting or session.parked or self.postponed or session._credentials.calls()
+        if session.inflight or unsent:  # a program may still await these calls
             loop.call_later(DROP_DELAY, self._end_dropped, connection, loop)
             return
         for task in self.tasks:
@@ -458,8 +461,8 @@ class ClientCore:
             return
         if self.loop.is_running():
             raise RuntimeError(
-                "this Client was used in another thread than its event loop; call it in the loop, for example with "
-                "asyncio.run_coroutine_threadsafe(), whose coroutine makes the call, or use zoolet.client.blocking"
+                f"{self!r} was called outside the thread of its event loop; pass a coroutine that makes the call to "
+                "asyncio.run_coroutine_threadsafe(), or use zoolet.client.blocking"
             )
         if running is not None:  # outside of any event loop nothing can be awaited
             ended = ", which is closed" if self.loop.is_closed() else ""

@@ -48,8 +48,8 @@ RequestEnded = Callable[[BaseException | None], None]
 RequestHook = Callable[[RequestInfo], RequestEnded | None]
 """Called for each request of a client and its recipes, in the context of its caller, but not for pings, credentials and
 watches that are registered again. It may return a function, which is called when the request completes. A hook runs in
-the client's event loop, so it must not block or make requests. Errors that it raises are logged, at most one a minute,
-and otherwise ignored.
+the client's event loop, so it must not block or make requests. Errors that it raises are logged, at most once
+per minute, and otherwise ignored.
 """
 
 
@@ -79,7 +79,8 @@ class GuardedHook:
         except Exception:
             now = call.get_loop().time()
             if now >= self._next_log:
-                _log.exception("the hook on_request failed (and %d times before, not logged)", self._unlogged)
+                more = f"; {self._unlogged} errors before were not logged" if self._unlogged else ""
+                _log.exception("the hook on_request %r failed%s", self._hook, more)
                 self._next_log, self._unlogged = now + LOG_EVERY, -1
             self._unlogged += 1
             return None

@@ -25,6 +25,7 @@ correct even then needs the token, or :meth:`Lease.transaction`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import warnings
 import weakref
@@ -168,6 +169,10 @@ class Lease:
         return f"<{type(self).__name__} {self.path} token {self.token} {state}>"
 
     def __del__(self) -> None:
+        if not self._released:
+            for monitor in self._monitors:  # otherwise they would keep a client alive that the program drops later
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    monitor.get_loop().call_soon_threadsafe(monitor.cancel)
         if not self._released and not self.lost._noticed:
             message = (
                 f"{self!r} was dropped while held, and stays held until {self._ends}; "

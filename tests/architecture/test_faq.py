@@ -103,6 +103,12 @@ def use_in_other_loop(server: Server) -> None:
         loop.close()
 
 
+async def use_in_other_thread(server: Server) -> None:
+    """Use a client outside the thread of its event loop."""
+    async with Client(server.hosts) as zk:
+        await asyncio.to_thread(zk.get, "/")
+
+
 def use_after_fork(server: Server) -> str:
     """Return the error of a call in a forked process."""
     with blocking.Client(server.hosts) as zk:
@@ -179,6 +185,7 @@ def test_each_heading_is_a_message(pytester: pytest.Pytester, tmp_path: Path) ->
             error_of(lambda: asyncio.run(lose_connection(server))),
             error_of(lambda: asyncio.run(expire(server))),
             error_of(lambda: use_in_other_loop(server)),
+            error_of(lambda: asyncio.run(use_in_other_thread(server))),
             use_after_fork(server),
             error_of(lambda: Client(server.hosts).get_children("/")),  # type: ignore[attr-defined]
             leave_open(server),
@@ -206,4 +213,4 @@ def test_each_heading_is_a_message(pytester: pytest.Pytester, tmp_path: Path) ->
     texts.append(pytester.runpytest_inprocess(*QUIET).stdout.str())
 
     assert [one for one in headings() if not any(is_in(one, text) for text in texts)] == [], "\n".join(texts)
-    assert len(headings()) == 16
+    assert len(headings()) == 17

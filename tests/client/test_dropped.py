@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
-from zoolet.client import Client, ZooKeeperError, blocking, recipes
+from zoolet.client import AuthFailedError, Client, ZooKeeperError, blocking, recipes
 from zoolet.testing import Server
 
 # --- clients ---
@@ -28,7 +30,7 @@ async def test_dropped_client_warns_and_ends(server: Server) -> None:
     zk = await started(server.hosts)
     await zk.create("/ephemeral", ephemeral=True)
 
-    with pytest.warns(ResourceWarning, match=r"<zoolet Client .*> was dropped without being closed; use it in"):
+    with pytest.warns(ResourceWarning, match="was dropped without being closed, so it ends; use"):
         del zk
 
     await server.until(lambda: not server.sessions())
@@ -179,3 +181,57 @@ def test_blocking_operation_leaves_no_cycle(zoolet: Server, operation: str) -> N
             do()
             zk.exists("/")  # after the end of the previous call in the loop
     assert found == []
+
+
+async def test_client_dropped_with_warnings_as_errors_ends(server: Server) -> None:
+    zk = await started(server.hosts)
+    with warnings.catch_warnings(), unraisable() as errors:
+        warnings.simplefilter("error")
+        del zk
+    assert [type(error) for error in errors] == [ResourceWarning]
+    await server.until(lambda: not server.sessions())
+
+
+@contextlib.contextmanager
+def unraisable() -> Iterator[list[BaseException | None]]:
+    """Collect the errors that Python ignores."""
+    errors: list[BaseException | None] = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda ignored: errors.append(ignored.exc_value)
+    try:
+        yield errors
+    finally:
+        sys.unraisablehook = before
+
+
+def test_thread_of_dropped_client_with_fatal_error_ends(zoolet: Server) -> None:
+    threads = threading.active_count()
+    zk = blocking.Client(zoolet.hosts)
+    zk.start()
+
+    async def fail(client: Any) -> None:
+        client._core.session.close("for the test", AuthFailedError(detail="for the test"))
+
+    zk.use(fail)
+    del zk
+
+    zoolet.wait_for(lambda: threading.active_count() == threads)
+
+
+async def test_client_of_dropped_lease_ends(server: Server) -> None:
+    zk = await started(server.hosts)
+    lease = await zk.lock("/lock").acquire()
+    await server.until(lambda: server.watches())  # the watch of its node
+
+    with pytest.warns(ResourceWarning, match="was dropped while held"):
+        del lease
+    with pytest.warns(ResourceWarning, match="was dropped without being closed"):  # noqa: PT031
+        del zk
+        await server.until(lambda: not server.sessions())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_credential_of_dropped_client_is_sent(server: Server) -> None:
+    zk = await started(server.hosts)
+    call = zk.add_auth("digest", b"user:password")
+    del zk
+    await call

@@ -100,7 +100,7 @@ def test_failing_hook_is_logged_and_isolated(when: str, caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.ERROR):
         with_client(main, on_request=hook)
-    assert "the hook on_request failed" in caplog.text
+    assert "the hook on_request <function" in caplog.text
 
 
 def test_unawaited_error_is_reported_despite_hook() -> None:
@@ -147,7 +147,7 @@ def test_failing_hook_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) 
             failed = [record.getMessage() for record in caplog.records if "hook" in record.getMessage()]
             assert len(failed) == minute + 1
             await asyncio.sleep(60)
-        assert failed[0] == "the hook on_request failed (and 0 times before, not logged)"
-        assert failed[1] == "the hook on_request failed (and 99 times before, not logged)"
+        assert failed[0].endswith("> failed")
+        assert failed[1].endswith("> failed; 99 errors before were not logged")
 
     with_client(main, on_request=hook)
