@@ -55,13 +55,14 @@ run: $(VENV)/.daemon  ## run the daemon on 127.0.0.1:2181 (PORT=... for another 
 test: setup  ## run all tests, in two processes more than there are cores (WORKERS=0 for one process; ARGS=... for pytest; ZOOLET_FULL=1 for more cases; PYTHON=python3.13 for another Python)
 	$(RETRY) $(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-# Python 3.11 has no eager tasks.
+# Like `python -X dev -W error`, also for the processes of pytest-xdist. Python 3.11 has no eager tasks.
+DEBUG := PYTHONDEVMODE=1 PYTHONWARNINGS=error PYTHONASYNCIODEBUG=1
 debug: setup  ## run the client's tests in asyncio's debug mode, and with eager tasks, with all warnings as errors: two minutes each (PYTHON=python3.13; ARGS=...)
-	PYTHONASYNCIODEBUG=1 $(BIN)/python -X dev -W error -m pytest -n $(WORKERS) --dist loadfile $(or $(ARGS),tests/client)
+	$(DEBUG) $(BIN)/pytest -n $(WORKERS) --dist loadfile $(or $(ARGS),tests/client)
 	! $(BIN)/python -c 'import asyncio; asyncio.eager_task_factory' 2>/dev/null || \
-	    PYTHONPATH=tests $(BIN)/python -X dev -W error -m pytest -p support.eager_tasks -n $(WORKERS) --dist loadfile $(or $(ARGS),tests/client)
+	    $(DEBUG) PYTHONPATH=tests $(BIN)/pytest -p support.eager_tasks -n $(WORKERS) --dist loadfile $(or $(ARGS),tests/client)
 
-interrupts: setup  ## interrupt each kind of blocking call 20,000 times, and call it from 20,000 finalizers: half an hour (ZOOLET_INTERRUPTS=)
+interrupts: setup  ## interrupt each kind of blocking call 20,000 times, and make 20,000 calls from finalizers: ten minutes (ZOOLET_INTERRUPTS=)
 	ZOOLET_INTERRUPTS=$(or $(ZOOLET_INTERRUPTS),20000) $(BIN)/pytest -n $(WORKERS) tests/client/blocking/test_interrupts.py $(ARGS)
 
 pythons:  ## run the suite on every supported Python that is installed, and as an ordinary user: 6 minutes each (ARGS="--only 3.13"; ARGS=--lowest for the oldest dependencies)
