@@ -228,7 +228,8 @@ class LoopThread:
             do: Function that returns the coroutine.
             dropped: The dead weak reference, if this is called as its callback. It is ignored.
         """
-        self._in_loop(self._post, do)
+        if self.running:  # in a forked child, the loop belongs to the parent
+            self._in_loop(self._post, do)
 
     def _post(self, do: Callable[[], Coroutine[Any, Any, object]]) -> None:
         if not self._stopped:

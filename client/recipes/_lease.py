@@ -169,7 +169,7 @@ class Lease:
         return f"<{type(self).__name__} {self.path} token {self.token} {state}>"
 
     def __del__(self) -> None:
-        if not self._released:
+        if not self._released and self._client._core.is_open:
             for monitor in self._monitors:  # otherwise they would keep a client alive that the program drops later
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     monitor.get_loop().call_soon_threadsafe(monitor.cancel)
