@@ -62,7 +62,7 @@ debug: setup  ## run the client's tests in asyncio's debug mode, and with eager 
 	! $(BIN)/python -c 'import asyncio; asyncio.eager_task_factory' 2>/dev/null || \
 	    $(DEBUG) PYTHONPATH=tests $(BIN)/pytest -p support.eager_tasks -n $(WORKERS) --dist loadfile $(or $(ARGS),tests/client)
 
-interrupts: setup  ## interrupt each kind of blocking call 20,000 times, and make 20,000 calls from finalizers: ten minutes (ZOOLET_INTERRUPTS=)
+interrupts: setup  ## interrupt each kind of blocking call 20,000 times, and make 20,000 calls from finalizers (ZOOLET_INTERRUPTS=)
 	ZOOLET_INTERRUPTS=$(or $(ZOOLET_INTERRUPTS),20000) $(BIN)/pytest -n $(WORKERS) tests/client/blocking/test_interrupts.py $(ARGS)
 
 pythons:  ## run the suite on every supported Python that is installed, and as an ordinary user: 6 minutes each (ARGS="--only 3.13"; ARGS=--lowest for the oldest dependencies)
