@@ -181,9 +181,7 @@ class ClientCore:
             warnings.warn(text, ResourceWarning, source=owner, stacklevel=1)
 
     def _end_dropped(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
-        session = self.session
-        unsent = session.waiting or session.parked or self.postponed or session._credentials.calls()
-        if session.inflight or unsent:  # a program may still await these calls
+        if self.session.has_calls or self.postponed:  # a program may still await these calls
             loop.call_later(DROP_DELAY, self._end_dropped, connection, loop)
             return
         for task in self.tasks:

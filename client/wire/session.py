@@ -71,8 +71,6 @@ _PING = request_frame(Xid.PING, OpCode.PING)
 _LAST_XID: Final = 0x7FFFFFFF
 _FAILED_TOGETHER: Final = 500
 """Maximum number of calls that fail in one tick. The others follow in the next, to let other tasks run in between."""
-
-
 _READY: Final = Phase.READY  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
 
 
@@ -148,6 +146,11 @@ class Session:
     def has_session(self) -> bool:
         """Whether there is a session to resume, or a former one to close."""
         return self.id != 0 or self._former.tries > 0
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a call has no result yet."""
+        return bool(self.waiting or self.parked or self.inflight or self._credentials.calls())
 
     # --- calls ---
 
@@ -268,11 +271,9 @@ class Session:
         self._heard_at = now
         if answer.session_id != self.id:
             self._since_in_doubt = True
-            had_session = self.id != 0
+            had_session = self.id != 0 and self.state is not State.LOST
             self.id = answer.session_id
-            if (
-                had_session and self.state is not State.LOST
-            ):  # a read-only server's session cannot move to another server
+            if had_session:  # a read-only server's session cannot move to another server
                 self._fail_all(SessionExpiredError(detail="a new session had to be opened"))
         self.password = answer.password
         self.timeout_ms = answer.timeout_ms
