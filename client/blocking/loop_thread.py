@@ -63,8 +63,12 @@ class LoopThread:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the thread was stopped. Nothing runs in the loop any more then."""
-        return self._stopped and self._thread is not None
+        """Whether the thread was stopped. Then this waits for its end, which is near."""
+        if not self._stopped or self._thread is None:
+            return False
+        if threading.current_thread() is not self._thread:
+            self._thread.join(INTERRUPT_TIMEOUT)
+        return True
 
     @property
     def alive(self) -> bool:
@@ -241,17 +245,21 @@ class LoopThread:
         if self._ended is not None:
             self._ended.set()
 
-    def _in_loop(self, step: Callable[..., object], *args: object) -> None:
-        if self._loop is not None:
-            try:
-                self._loop.call_soon_threadsafe(step, *args)
-            except RuntimeError:
-                if not self._loop.is_closed():  # a signal handler may raise the same error
-                    raise
+    def _in_loop(self, step: Callable[..., object], *args: object) -> bool:
+        """Call a function in the loop soon. Return False if the loop was never started, or is closed."""
+        if self._loop is None:
+            return False
+        try:
+            self._loop.call_soon_threadsafe(step, *args)
+        except RuntimeError:
+            if not self._loop.is_closed():  # a signal handler may raise the same error
+                raise
+            return False
+        return True
 
     def _new_call(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None, undo: Undo[T] | None) -> _Call:
         if isinstance(error := self._terminal_error(), RuntimeError):
-            raise fresh(error)  # a forked child does not have the thread that would answer
+            raise fresh(error)  # in a forked child, no thread would answer
         thread = threading.current_thread()
         if thread is self._thread:
             text = "a blocking call in the client's own event loop would wait forever; use the asyncio client there"
@@ -272,12 +280,7 @@ class LoopThread:
     def _result(self, call: _Call) -> Any:
         """Start a call, unless this was done before, and wait for its result."""
         self._calls.add(call)  # first, because a loop that stops cancels these calls
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(self._start_call, call)
-        except RuntimeError:
-            if not self._loop.is_closed():  # a signal handler may raise the same error
-                raise
+        if not self._in_loop(self._start_call, call):
             call.finish(None, asyncio.CancelledError())
         try:
             return call.wait()
