@@ -336,8 +336,8 @@ def test_protected_create_cancelled_after_reply_leaves_no_node() -> None:
             async def create() -> str:
                 return await call
 
+            call.add_done_callback(lambda _: task.cancel())  # before the callback that resumes the task
             task = asyncio.create_task(create())
-            call.add_done_callback(lambda _: task.cancel())
             await asyncio.wait([task])
             await settle(zk)
 
@@ -356,7 +356,7 @@ def test_completed_create_without_caller_leaves_no_node() -> None:
             await asyncio.sleep(1)
             assert call.done()
 
-            task = asyncio.create_task(call)
+            task = asyncio.Task(call)  # starts later, even where create_task() starts tasks eagerly
             task.cancel()
             await asyncio.wait([task])
             await settle(zk)

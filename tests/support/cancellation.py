@@ -44,15 +44,17 @@ async def cancelled_at(job: Coroutine[Any, Any, Any], at: int, later: float = 0.
     Returns:
         Whether it was cancelled; False if it finished first.
     """
-    task: asyncio.Task[Any]
-
-    def cut() -> None:
-        if later:
-            asyncio.get_running_loop().call_later(later, task.cancel)
-        else:
-            task.cancel()
 
     async def run() -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def cut() -> None:
+            if later:
+                asyncio.get_running_loop().call_later(later, task.cancel)
+            else:
+                task.cancel()
+
         return await stepped(job, at, cut)
 
     task = asyncio.ensure_future(run())

@@ -354,7 +354,7 @@ def test_leaving_block_while_client_closes_cancels_no_task() -> None:
         async def use() -> None:
             async with PersistentEphemeral(zk, "/a", b""):
                 await asyncio.sleep(1)
-                closing.append(asyncio.ensure_future(zk.aclose()))
+                asyncio.get_running_loop().call_soon(lambda: closing.append(asyncio.ensure_future(zk.aclose())))
 
         closing: list[asyncio.Future[None]] = []
         await use()
