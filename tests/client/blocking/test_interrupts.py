@@ -46,14 +46,17 @@ class Interrupts:
         self._random = random.Random(seed)
         self._react = react
         self._raises = raises
-        self._armed = False
+        self._armed = self._interrupted = False
         self._longest = 0.001  # a little more than a step takes, in seconds
         self.handled = 0
 
     def handle(self, *_: object) -> None:
         """Handle the signal."""
+        if self._interrupted:
+            raise AssertionError(f"the interrupted step does not end within {DEADLINE_S:g} s")
         if self._armed:
-            self._armed = False
+            self._armed, self._interrupted = False, True
+            signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
             self.handled += 1
             self._react()
             if self._raises:
@@ -72,6 +75,7 @@ class Interrupts:
         else:
             self._longest = 0.9 * self._longest + 0.1 * 1.2 * (time.perf_counter() - began)
         signal.setitimer(signal.ITIMER_REAL, 0)
+        self._interrupted = False
 
 
 @contextmanager
