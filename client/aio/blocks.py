@@ -35,28 +35,40 @@ class Block:
     Attributes:
         leave: Function that leaves the block.
         manager: The object that is entered; None if the method was looked up in its class, as exit stacks do.
-        kind: The class of that object.
+        kind: The class of the look-up, if *manager* is None.
+        task: The task that looked up ``__aexit__``; None for ``__exit__``.
         entered: The object that was entered; None before.
+        by_hand: Whether a program has called the method that enters. Then a different look-up leaves the block.
+        unclear: Whether the look-up in the class may have been for a different object, as by ``ExitStack.push()``.
         held: Data of the object; None before the block is entered and after it is left.
-        on_drop: A weak reference to the block itself, whose callback is called if Python drops the block; None to do
-            nothing. Python ignores errors in ``__del__``, even if a signal handler has raised them there.
+        on_failure: Function that is called if leaving the block fails; None to do nothing.
     """
 
     leave: Callable[..., Any]
     manager: object
     kind: type
+    task: asyncio.Task[Any] | None = None
     entered: object = None
+    by_hand: bool = False
+    unclear: bool = False
     held: Any = None
-    on_drop: weakref.ref[Block] | None = None
+    on_failure: Callable[[], object] | None = None
 
     def __call__(self, *args: Any) -> Any:
         """Leave the block."""
-        _looked_up.block = None  # if the program has not entered it, no later block may be taken for it
+        if self.entered is None:
+            _looked_up.block = None  # the program has not entered it, and no later block may be taken for it
         manager = self.manager
         if manager is None:
             manager, *args = args  # type: ignore[assignment] # a tuple becomes a list
-        # With a look-up in a class, the block of one object may have been entered with another object.
-        return self.leave(manager, self if self.entered is manager else Block(), *args)
+        try:
+            # With a look-up in a class, the block of one object may have been entered with another object.
+            return self.leave(manager, self if self.entered is manager else Block(), *args)
+        except BaseException:
+            on_failure, self.on_failure = self.on_failure, None
+            if on_failure is not None:
+                on_failure()  # now, because the error may refer to this block for a long time
+            raise
 
 
 @returns_coroutine
@@ -75,16 +87,24 @@ _looked_up: Final = _LookedUp()
 
 class _EndOfBlock:
     def __init__(self, leave: Callable[..., Any]) -> None:
-        self._leave = leave
-        self._type = Block
+        kind = Block
         self.__doc__ = leave.__doc__
-        if inspect.iscoroutinefunction(leave) or hasattr(leave, "_is_coroutine"):
-            self._type = _AsyncBlock
+        self._is_async = inspect.iscoroutinefunction(leave) or hasattr(leave, "_is_coroutine")
+        if self._is_async:
+            kind = _AsyncBlock
             returns_coroutine(cast("Any", self))
+        self._type = cast("type[Block]", type(kind.__name__, (kind,), {"leave": staticmethod(leave)}))
 
     def __get__(self, manager: object, kind: type) -> Block:
         block = self._type()  # without __init__, because each block of a lock comes here
-        block.leave, block.manager, block.kind = self._leave, manager, kind
+        block.manager = manager
+        if manager is None:
+            block.kind = kind
+        if self._is_async:
+            try:
+                block.task = asyncio.current_task()
+            except RuntimeError:  # the look-up is not in an event loop
+                block.task = None
         _looked_up.block = weakref.ref(block)
         return block
 
@@ -102,9 +122,14 @@ def entered_block(manager: object) -> Block | None:
     Returns:
         The block; None if a program calls the method itself. Then its ``__aexit__`` does not know the block.
     """
-    ref, _looked_up.block = _looked_up.block, None
+    ref = _looked_up.block
     block = ref() if ref is not None else None
-    if block is None or not (block.manager is manager or (block.manager is None and isinstance(manager, block.kind))):
-        return None
+    if block is None or (block.task is not None and block.task is not asyncio.current_task()):
+        return None  # a different task has looked the block up, and will enter it
+    _looked_up.block = None
+    if block.manager is not manager:
+        if block.manager is not None or not isinstance(manager, block.kind):
+            return None
+        block.unclear = True
     block.entered = manager
     return block

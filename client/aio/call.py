@@ -30,6 +30,14 @@ def current_caller(loop: asyncio.AbstractEventLoop | None = None) -> tuple[objec
     return callers[task] if task in callers else (task, None)
 
 
+def wrong_thread(used: object) -> RuntimeError:
+    """Return the error for the use of an object outside the thread of its event loop."""
+    return RuntimeError(
+        f"{used!r} was called outside the thread of its event loop; pass a coroutine that makes the call to "
+        "asyncio.run_coroutine_threadsafe(), or use zoolet.client.blocking"
+    )
+
+
 class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
     """A call that starts when its method is called, not only when it is awaited.
 

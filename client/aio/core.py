@@ -33,7 +33,7 @@ from ..wire.requests import Request, drop, fail, fresh
 from ..wire.session import Session
 from ..wire.states import State, StateListener
 from . import fork
-from .call import Call, RequestCall
+from .call import Call, RequestCall, wrong_thread
 from .connection import CLOSE_TIMEOUT, Connection
 from .hooks import EXPECTED, GuardedHook, RequestHook, RequestInfo
 
@@ -154,7 +154,7 @@ class ClientCore:
         """Stop the background tasks, close the session and the connection, and wait at most one second for each."""
         if self._forked:
             return
-        self._check_loop()
+        self.check_loop()
         tasks = self.tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -193,9 +193,7 @@ class ClientCore:
     def invalidate_after_fork(self) -> None:
         """Reject all calls, because this is a forked child and the connection belongs to its parent."""
         self._forked = True
-        self.session.terminal_error = RuntimeError(
-            "this Client belongs to the parent of this forked process; create a new one after the fork"
-        )
+        self.session.terminal_error = RuntimeError(fork.FORKED)
 
     # --- states ---
 
@@ -288,7 +286,7 @@ class ClientCore:
 
         assert self.loop is not None
         try:
-            self._check_loop()
+            self.check_loop()
         except RuntimeError:
             job.close()
             raise
@@ -439,7 +437,7 @@ class ClientCore:
                 raise fresh(self.terminal_error)
             raise RuntimeError("this Client was not started; use it as 'async with Client(...) as zk:'")
         if asyncio._get_running_loop() is not self.loop:
-            self._check_loop()
+            self.check_loop()
         return self.connection, self.loop
 
     @property
@@ -453,15 +451,13 @@ class ClientCore:
         if self.terminal_error is not None:
             raise fresh(self.terminal_error)
 
-    def _check_loop(self) -> None:
+    def check_loop(self) -> None:
+        """Raise RuntimeError in a thread or a running event loop other than the client's."""
         running = asyncio._get_running_loop()
         if running is self.loop or self.loop is None or self._forked:
             return
         if self.loop.is_running():
-            raise RuntimeError(
-                f"{self!r} was called outside the thread of its event loop; pass a coroutine that makes the call to "
-                "asyncio.run_coroutine_threadsafe(), or use zoolet.client.blocking"
-            )
+            raise wrong_thread(self)
         if running is not None:  # outside of any event loop nothing can be awaited
             ended = ", which is closed" if self.loop.is_closed() else ""
             raise RuntimeError(

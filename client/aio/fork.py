@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .core import ClientCore
 
+FORKED: Final = "this Client belongs to the parent of this forked process; create a new one after the fork"
+"""The error of a client in a forked child."""
 _running: weakref.WeakSet[ClientCore] = weakref.WeakSet()
 
 

@@ -6,15 +6,21 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
+from .call import wrong_thread
+
 
 class OneShotEvent:
     """An event that happens once. ``await`` returns its reason; ``is_set()``, or its truth value, is its state.
+
+    Args:
+        loop: The only event loop with waits; None to accept any.
 
     Attributes:
         reason: Reason of the event; empty until it happens.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
         self._happened = False
         self._noticed = False  # whether the program has seen that it happened
         self._event: asyncio.Event | None = None  # created by the first wait, because most events are never awaited
@@ -40,8 +46,14 @@ class OneShotEvent:
         return self._happened
 
     async def wait(self) -> str:
-        """Wait until the event happens, and return the reason."""
+        """Wait until the event happens, and return the reason.
+
+        Raises:
+            RuntimeError: The call comes from a thread other than the one of the client's event loop.
+        """
         if not self._happened:
+            if self._loop is not None and self._loop is not asyncio._get_running_loop():
+                raise wrong_thread(self)
             self._event = self._event or asyncio.Event()
             await self._event.wait()
         self._noticed = True

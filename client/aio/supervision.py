@@ -173,13 +173,22 @@ class CancelledBlock:
 
     It remembers the task that enters. :meth:`cancel` cancels this task, and at the end of the block
     :meth:`uncancelled` returns whether the cancellation that arrives there came from :meth:`cancel`.
+
+    Args:
+        in_thread: Whether the block runs in a thread of a blocking client.
     """
 
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
-        self._in_thread = self._task in callers
-        self._cancelling = self._task.cancelling() if self._task is not None else 0
-        self._cancelled = self._missed = False
+    _cancelled = _missed = False
+
+    def __init__(self, in_thread: bool) -> None:
+        self._task = task = asyncio.current_task()
+        self._in_thread = in_thread
+        self._cancelling = task.cancelling() if task is not None else 0
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the current task has entered the block."""
+        return self._task is asyncio.current_task()
 
     def cancel(self, reason: str) -> None:
         """Cancel the block, unless its task is the current one, which gets an error anyway.
@@ -192,9 +201,20 @@ class CancelledBlock:
             self._missed = True
             if not self._in_thread:
                 _log.error("%s; the block is not cancelled and continues, %s", reason, _OTHER_TASK)
-        elif task is not None and task is not asyncio.current_task():
+        elif task is None or task is asyncio.current_task(task.get_loop()):
+            return
+        elif getattr(task.get_coro(), "cr_running", False):  # it is starting the current task, eagerly
+            # Before Python 3.13, a task cannot take back a cancellation that has not reached it.
+            self._missed = True
+            task.get_loop().call_soon(self._cancel_later, reason)
+        else:
             self._cancelled = True
             task.cancel(reason)
+
+    def _cancel_later(self, reason: str) -> None:
+        """Cancel the block, unless its end has raised the error already."""
+        self._missed = False
+        self.cancel(reason)
 
     def uncancelled(self, kind: type[BaseException] | None) -> bool:
         """Return whether the block must raise its own error: :meth:`cancel` cancelled it, or could not, because the
@@ -231,7 +251,7 @@ class SupervisedBlock:
 
     def enter(self) -> None:
         """Start the block. The current task is cancelled if a background task fails or has already failed."""
-        self._block = CancelledBlock()
+        self._block = CancelledBlock(asyncio.current_task() in callers)
         if self._error is not None:
             asyncio.get_running_loop().call_soon(self._cancel_block)
 

@@ -104,6 +104,7 @@ class Watcher(Generic[C]):
     # --- entering and leaving ---
 
     async def __aenter__(self) -> Self:
+        self._core.check_open()
         self._phase = Phase.REGISTERING
         self._registration.wake = self._wake
         try:
@@ -140,6 +141,8 @@ class Watcher(Generic[C]):
         """End the watcher, and return the pending removal of the watch from the server; None if there is none."""
         if self._phase is Phase.ENDED:
             return None
+        if self._core.terminal_error is None:
+            self._core.check_loop()  # before anything is changed
         self._phase = Phase.ENDED
         self._wake()
         if self._registration.resync is not None:
@@ -307,6 +310,7 @@ class Watcher(Generic[C]):
 
     async def _pause(self) -> None:
         """Wait for the next wake-up: a new event, an error or a new state."""
+        self._core.check_loop()
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter

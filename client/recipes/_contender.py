@@ -37,7 +37,6 @@ from ...protocol.errors import (
 from ...protocol.operations import OpCode
 from ...protocol.recipe_names import ROWS, NodeName, in_order, prefix
 from ...protocol.records import Stat
-from .. import serializers
 from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_in_background, ensure_container
 from ..aio.watcher import Watcher
@@ -89,7 +88,7 @@ class Contender:
     """A contender in line.
 
     Args:
-        client: Client whose session owns the node.
+        client: Client whose session owns the node, with the serializer ``raw``.
         path: Parent node of all contenders, created if it is missing.
         naming: ``kazoo`` or ``curator``.
         kind: Kind of this contender.
@@ -116,7 +115,7 @@ class Contender:
         data: bytes = b"",
         levels: int = 1,
     ) -> None:
-        self._client = client.with_serializer(serializers.raw)
+        self._client = client
         self._path = path
         self._naming = naming
         self._kind = kind

@@ -133,7 +133,7 @@ class Lease:
         self.path = self.proof_node = path
         self.czxid = czxid
         self.token: int = token or czxid
-        self.lost = OneShotEvent()
+        self.lost = OneShotEvent(client._core.loop)
         self._revoked: OneShotEvent | None = None
         self.depth = 1
         self._held_as: Any = None  # the lock that the lease belongs to
@@ -154,7 +154,8 @@ class Lease:
         self._revocable = revocable
         self._exchanging = False
         self._monitors: list[asyncio.Task[Any]] = []
-        self._block: CancelledBlock | None = None
+        self._blocks: dict[CancelledBlock, None] = {}  # those that the loss of this lease cancels
+        self._entered: tuple[CancelledBlock, ...] = ()  # those that were entered with the lease itself
         # Start with one timer: most leases are released before it fires.
         left = self._time_left()
         first = 0.0 if revocable else GUARD_AFTER if left > GUARD_AFTER else left
@@ -193,7 +194,7 @@ class Lease:
     def revoked(self) -> OneShotEvent:
         """Set when another client requests the release of a revocable lease."""
         if self._revoked is None:  # created when first used, because few leases are revocable
-            self._revoked = OneShotEvent()
+            self._revoked = OneShotEvent(self._client._core.loop)
         return self._revoked
 
     def raise_if_lost(self) -> None:
@@ -203,6 +204,11 @@ class Lease:
             LockLostError: The lease was lost or released, or may have been lost.
         """
         if not self.lost._happened and not self._released and self._time_left() <= 0:
+            loop = self._client._core.loop
+            if loop is not None and asyncio._get_running_loop() is not loop and loop.is_running():  # in another thread
+                with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
+                    loop.call_soon_threadsafe(self._mark_lost, self._expired)
+                raise self._lost_error(self._expired)
             self._mark_lost(self._expired)
         if self.lost._happened or self._released:
             raise self._lost_error(self.lost.reason or "already released")
@@ -256,13 +262,13 @@ class Lease:
         if self._released or self.lost._happened:
             return
         self.lost.set(reason)
+        for block in self._blocks:  # first, because a log handler of the program may raise
+            block.cancel(f"lost the lock {self.path}: {reason}")
         _log.warning("lost the lock %s: %s", self.path, reason)
         self._stop_monitors()
         core = self._client._core
         if core.loop is not None and core.is_open and not core.loop.is_closed():
             core.loop.call_soon(self._give_up)  # later, because the constructor may not have completed the lease yet
-        if self._block is not None:
-            self._block.cancel(f"lost the lock {self.path}: {reason}")
 
     def _give_up(self) -> None:
         """Delete the nodes of the lost lease, unless they ended with the session."""
@@ -273,33 +279,38 @@ class Lease:
         """Record that the node of the lease no longer exists."""
         self._mark_lost(self._gone)
 
-    def _begin_block(self) -> bool:
-        """Enter a block. If the lease ``_cancels_block``, :meth:`_mark_lost` cancels the current task, and
-        :meth:`_end_block` replaces the cancellation by LockLostError.
+    def _begin_block(self, cancels: bool) -> CancelledBlock | None:
+        """Enter a block. If it *cancels*, :meth:`_mark_lost` cancels the current task, and :meth:`_end_block` replaces
+        the cancellation by LockLostError.
 
         Returns:
-            Whether the end of this block must call :meth:`_end_block`: False inside another block of this lease.
+            The argument for :meth:`_end_block`.
 
         Raises:
             LockLostError: The lease is already lost, so nothing would cancel the block later.
         """
-        if not self._cancels_block or self._block is not None:
-            return False
+        if not cancels:
+            return None
         if self.lost._happened:
             self.release_nowait()
             raise self._lost_error(self.lost.reason)
-        self._block = CancelledBlock()
-        return True
+        block = CancelledBlock(self._thread is not _nothing)
+        self._blocks[block] = None
+        return block
 
-    def _end_block(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
-        """Leave the block whose task is cancelled when the lease, or its successor, is lost.
+    def _end_block(self, block: CancelledBlock, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        """Leave a block that is cancelled when the lease, or its successor, is lost.
 
         Raises:
-            LockLostError: *error* is the cancellation that the loss caused.
+            LockLostError: The loss cancelled the block, or could not.
         """
-        lease = self if self._successor is None else self._current()
-        block, lease._block = lease._block, None
-        if block is not None and block.uncancelled(kind):
+        lease = self
+        if self._successor is None:
+            del self._blocks[block]
+        else:
+            lease = self._current()
+            lease._blocks.pop(block, None)
+        if lease.lost._happened and block.uncancelled(kind):
             raise lease._lost_error(lease.lost.reason) from error
 
     def _check_deadline(self) -> None:
@@ -328,7 +339,7 @@ class Lease:
     def _stop_monitors(self) -> None:
         self._timer.cancel()
         for monitor in self._monitors:
-            if monitor is not asyncio.current_task():
+            if monitor is not asyncio.current_task(monitor.get_loop()):
                 monitor.cancel()
 
     # --- release ---
@@ -342,14 +353,21 @@ class Lease:
 
         Returns:
             The requests that :meth:`release` waits for.
+
+        Raises:
+            RuntimeError: The call comes from a thread other than the one of the client's event loop. The lease stays
+                held.
         """
+        core = self._client._core
+        if asyncio._get_running_loop() is not core.loop and core.terminal_error is None:
+            core.check_loop()  # before anything is changed
         if self._released:
             return []
         if self.depth > 1:  # the holder has entered the lock several times
             self.depth -= 1
             return []
         self._mark_released()
-        if self._client._core.terminal_error is not None:
+        if core.terminal_error is not None:
             return []  # the client is closed, or the parent of this forked child still holds the lease
         if self.lost._happened:
             self._give_up()
@@ -393,23 +411,23 @@ class Lease:
         await delete_guaranteed(self._client, self.path)
 
     async def __aenter__(self) -> Self:
-        self._begin_block()
+        self._client._core.check_loop()
+        if (block := self._begin_block(self._cancels_block)) is not None:
+            self._entered = (*self._entered, block)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release_nowait()
-        if self.released:
-            self._end_block(kind, error)
+        if self._entered:
+            block = ([block for block in self._entered if block.is_current] or self._entered)[-1]
+            self._entered = tuple(other for other in self._entered if other is not block)
+            self._end_block(block, kind, error)
 
     async def release(self) -> None:
         """Release the lease, and wait until the server has answered."""
-        for call in self.release_nowait():
-            try:
-                await call
-            except ZooKeeperError:
-                continue  # a background task repeats the request if necessary
+        await wait_for_answers(self.release_nowait())
 
     @property
     def release_error(self) -> ZooKeeperError | None:
@@ -430,7 +448,7 @@ class Lease:
             LockLostError: *successor* is already lost.
         """
         self._successor = successor
-        successor._block, self._block = self._block, None
+        successor._blocks, self._blocks = self._blocks, {}
         self._mark_released()
         successor.raise_if_lost()
 
@@ -440,6 +458,11 @@ class Lease:
         while lease._successor is not None:
             lease = lease._successor
         return lease
+
+    def _is_left(self) -> bool:
+        """Whether the task or thread that acquired the lease is done. Then a different caller has to release it."""
+        owner: Any = self._owner()
+        return owner is None or (owner.done() if isinstance(owner, asyncio.Task) else not owner.is_alive())
 
     def _mark_released(self) -> None:
         """Record that the holder has deleted the node, or is about to."""
@@ -458,6 +481,13 @@ class Lease:
 
 def _nothing() -> None:
     """Stand for a weak reference to nothing."""
+
+
+async def wait_for_answers(deletions: list[asyncio.Future[None]]) -> None:
+    """Wait for the requests that release a lease."""
+    for call in deletions:
+        with contextlib.suppress(ZooKeeperError):  # a background task repeats the request if necessary
+            await call
 
 
 # Background tasks of a lease hold only a weak reference to it, to detect a lease that is dropped.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Hashable
+from collections.abc import Hashable
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
-from ..aio.blocks import Block, Kind, ends_block, entered_block, returns_coroutine
+from ..aio.blocks import Block, Kind, ends_block, entered_block
 from ..aio.call import current_caller
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_timeout
 from ._base import INTERNAL
-from ._lease import Lease, ref_to
+from ._lease import Lease, ref_to, wait_for_answers
 
 OnLost = Literal["cancel", "flag"]
 _ON_LOST: Final[tuple[str, ...]] = get_args(OnLost)
@@ -59,7 +59,7 @@ class LockBase(Generic[L]):
     def __init__(self, on_lost: OnLost, client: BaseClient[Any], *key: Hashable) -> None:
         self._cancels = checked_choice("on_lost", on_lost, _ON_LOST) == "cancel"
         self.holdings: Holdings = client._core.share(key, Holdings) if key else Holdings()
-        # The blocks that were entered and not left. Each holds its lease, and whether its end must call _end_block.
+        # The blocks that were entered and not left. Each holds its lease, and the argument for its _end_block.
         self._blocks: dict[Block, None] = {}
 
     def __dir__(self) -> list[str]:
@@ -137,43 +137,53 @@ class LockBase(Generic[L]):
         """Return a description of the holder, for error messages."""
         return ""
 
-    # These are not `async def`, because each of their steps would cost two calls.
-
-    @returns_coroutine
-    def __aenter__(self) -> Awaitable[L]:
-        return self._enter(entered_block(self))
-
-    async def _enter(self, block: Block | None) -> L:
-        """Acquire the lock for a block."""
-        block = block or Block()
+    async def __aenter__(self, _block: Block | None = None) -> L:
+        block = _block or entered_block(self)
+        if block is None:
+            block = Block()
+            block.by_hand = True
         lease = await self.acquire()
-        block.held = lease, lease._begin_block()
+        block.held = lease, lease._begin_block(self._cancels)
         self._blocks[block] = None
         return lease
 
     async def _leave(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
         """Release the lock at the end of a block."""
-        if block not in self._blocks and block.entered is None:  # the program calls __aenter__ and __aexit__ itself
+        if block not in self._blocks and block.entered is None:  # the program calls __aexit__ itself
             block = self._block_of_caller()
         if block.held is None:  # it was left before
             return
+        lease, cancelled = block.held
+        deletions = lease.release_nowait()  # first: if this refuses the wrong thread, the block can still be left
         del self._blocks[block]
-        (lease, ends), block.held = block.held, None
+        block.held = None
         try:
             if self.waits_for_release:
-                await lease.release()
-            else:
-                lease.release_nowait()
+                await wait_for_answers(deletions)
         finally:
-            if ends:
-                lease._end_block(kind, error)
+            if cancelled is not None:
+                lease._end_block(cancelled, kind, error)
 
     __aexit__ = ends_block(_leave)
 
     def _block_of_caller(self) -> Block:
-        """Return the latest block that the caller has entered, or else the latest block."""
-        if not self._blocks:
-            raise RuntimeError(f"{self!r} was not entered; use it in `async with` (`with` for threads)")
+        """Return the latest block that the caller has entered with ``__aenter__``, or else with an exit stack.
+
+        If it has none, return the only block that was entered with ``__aenter__``, or the latest one whose caller is
+        done.
+
+        Raises:
+            RuntimeError: No such block exists, or several callers have one.
+        """
         caller, _ = current_caller()
+        by_hand = [block for block in self._blocks if block.by_hand]
         own = [block for block in self._blocks if block.held[0]._owner() is caller]
-        return (own or list(self._blocks))[-1]
+        found = [block for block in own if block.by_hand] or [block for block in own if block.unclear]
+        if not found and (own or len(by_hand) != 1):
+            found = [block for block in by_hand if block.held[0]._is_left()]
+        elif not found:
+            found = by_hand
+        if not found:
+            who = "was not entered" if not by_hand else "was not entered by this task, but by several others"
+            raise RuntimeError(f"{self!r} {who}; use it in `async with` (`with` for threads)")
+        return found[-1]

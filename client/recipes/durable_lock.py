@@ -118,7 +118,7 @@ class DurableLease(Lease):
 
     def _stop_monitors(self) -> None:
         super()._stop_monitors()
-        if self._renewing is not None and self._renewing is not asyncio.current_task():
+        if self._renewing is not None and self._renewing is not asyncio.current_task(self._renewing.get_loop()):
             self._renewing.cancel()
 
     def _delete(self) -> asyncio.Future[None]:

@@ -85,7 +85,7 @@ class ElectionBase(Generic[L]):
 
     @returns_coroutine
     def __aenter__(self) -> Awaitable[L]:
-        return self._lock._enter(entered_block(self))
+        return self._lock.__aenter__(entered_block(self))
 
     @ends_block
     @returns_coroutine

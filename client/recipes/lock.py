@@ -84,6 +84,7 @@ class Lock(LockBase[Lease]):
         client = checked_client(client)
         super().__init__(on_lost, client, self.kinds, client._core.add_chroot(path))
         self._client = client if acl is None else client.with_acl(acl)
+        self._raw = self._client.with_serializer(serializers.raw)
         self._path = path
         self._timeout = checked_timeout(timeout)
         self.namings: tuple[Naming, ...] = namings_of(naming)
@@ -101,7 +102,7 @@ class Lock(LockBase[Lease]):
 
     def _place(self, naming: str) -> Contender:
         return Contender(
-            self._client,
+            self._raw,
             self._path,
             naming=naming,
             kind=self.kind,
@@ -160,7 +161,7 @@ class Lock(LockBase[Lease]):
                 others = [node for node in await self.contenders() if not any(place.owns(node) for place in places)]
                 if not others:  # the lock has just become free
                     return ""
-                data, stat = await self._client.with_serializer(serializers.raw).get(others[0])
+                data, stat = await self._raw.get(others[0])
                 name = str(data)
                 with contextlib.suppress(UnicodeDecodeError):
                     name = data.decode() or "an unnamed client"
@@ -219,7 +220,7 @@ class Lock(LockBase[Lease]):
 
     async def revoke(self) -> bool:
         """Request that every holder releases the lock, which is up to the holder. Return whether there was a holder."""
-        client, asked = self._client.with_serializer(serializers.raw), False
+        client, asked = self._raw, False
         line = await self._line()
         readers = next((place for place, node in enumerate(line) if node.row.kind != "read"), len(line))
         for node in line[: max(readers, 1)]:  # the leading readers, or else the first node

@@ -61,7 +61,7 @@ class Master(SupervisedRecipe):
         super().__init__(client, path)
         self._per_worker = checked_count("per_worker", per_worker, 1)
         self._election = Election(self._client, self._at("master"), name.encode())
-        self.active = OneShotEvent()
+        self.active = OneShotEvent(self._client._core.loop)
         self.leadership: Lease | None = None
         self._refusals: Counter[str] = Counter()  # by task: how often the server refused its assignment
         self._born: dict[str, int] = {}  # czxids of the tasks at their last assignment

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from support.lock_kinds import KINDS, acquire
 from support.simulation import Connect
 from support.waiting import DEADLINE_S
 
-from zoolet.client import Client
+from zoolet.client import Client, State
+from zoolet.client.recipes import LockLostError
 from zoolet.testing import Server
 
+REASON: Final = r"was called outside the thread of its event loop; .*run_coroutine_threadsafe"
 USES: Final[dict[str, Callable[[Client], Any]]] = {
     "get": lambda zk: zk.get("/a"),
     "create with parents": lambda zk: zk.create("/a/b", parents=True),
@@ -36,12 +39,12 @@ async def test_other_thread_is_refused_before_anything_is_sent(
     zk = await connect(server.hosts)
     sent = zk.statistics().requests_sent
 
-    reason = r"was called outside the thread of its event loop; .*run_coroutine_threadsafe"
-    with pytest.raises(RuntimeError, match=reason) as refused:
+    with pytest.raises(RuntimeError, match=REASON) as refused:
         await asyncio.to_thread(USES[use], zk)
 
     assert "\n" not in str(refused.value)
     assert zk.statistics().requests_sent == sent
+    assert not zk._core.session.watches._expected
     async with asyncio.timeout(DEADLINE_S):
         assert await zk.children("/") == ["zookeeper"]
 
@@ -67,4 +70,95 @@ def test_call_between_two_runs_of_the_loop_is_sent(zoolet: Server) -> None:
             return await call
 
         assert runner.run(wait()) is not None
+        runner.run(zk.aclose())
+
+
+WAITS: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
+    "watch": lambda zk, lease, watch: watch.next(),
+    "lost": lambda zk, lease, watch: lease.lost.wait(),
+    "revoked": lambda zk, lease, watch: lease.revoked.wait(),
+    "lease": lambda zk, lease, watch: lease.__aenter__(),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+async def test_wait_in_other_thread_is_refused(server: Server, connect: Connect, wait: str) -> None:
+    zk = await connect(server.hosts)
+    async with zk.lock("/l", revocable=True) as lease, zk.watch("/a") as watch:
+
+        async def use() -> None:
+            await WAITS[wait](zk, lease, watch)
+
+        with pytest.raises(RuntimeError, match=REASON):
+            await asyncio.to_thread(lambda: asyncio.run(use(), debug=True))
+        await zk.create("/a")
+        assert (await watch.next()).path == "/a"
+        lease.raise_if_lost()
+
+
+async def test_states_in_other_thread_are_refused(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    states = zk.states()
+    assert await anext(states) is State.CONNECTED
+
+    async def use() -> None:
+        await anext(states)
+
+    with pytest.raises(RuntimeError, match=REASON):
+        await asyncio.to_thread(lambda: asyncio.run(use()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_release_in_other_thread_releases_nothing(server: Server, connect: Connect, kind: str) -> None:
+    zk = await connect(server.hosts)
+    lease = await acquire(kind, zk)
+    for release in (lease.release_nowait, lambda: asyncio.run(lease.release())):
+        with pytest.raises(RuntimeError, match=REASON):
+            await asyncio.to_thread(release)
+        assert not lease.released
+        lease.raise_if_lost()
+
+    await lease.release()
+
+    await (await acquire(kind, zk, DEADLINE_S)).release()
+
+
+async def test_block_left_in_other_thread_can_be_left(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+    for manager in (zk.lock("/l"), zk.watch("/a")):
+        await manager.__aenter__()
+        with pytest.raises(RuntimeError, match=REASON):
+            await asyncio.to_thread(lambda manager=manager: asyncio.run(manager.__aexit__(None, None, None)))
+        await manager.__aexit__(None, None, None)
+    assert not server.watches()
+    assert await zk.children("/l") == []
+
+
+async def test_loss_found_in_other_thread_cancels_block(server: Server, connect: Connect) -> None:
+    zk = await connect(server.hosts)
+
+    def check(lease: Any) -> None:
+        lease._time_left = lambda: 0.0
+        with pytest.raises(LockLostError, match="the server may have expired the session"):
+            lease.raise_if_lost()
+
+    with pytest.raises(LockLostError):  # noqa: PT012
+        async with zk.lock("/l") as lease:
+            while not lease._monitors:
+                await asyncio.sleep(0.001)
+            await asyncio.to_thread(check, lease)
+            async with asyncio.timeout(DEADLINE_S):
+                await asyncio.Event().wait()
+    assert lease.lost.reason == "the server may have expired the session"
+    assert await zk.children("/l") == []
+
+
+def test_loss_is_reported_after_the_end_of_the_loop(zoolet: Server) -> None:
+    with asyncio.Runner() as runner:
+        zk = Client(zoolet.hosts)
+        runner.run(zk.start())
+        lease = runner.run(zk.lock("/l").acquire())
+        lease._time_left = lambda: 0.0  # type: ignore[method-assign]
+        with pytest.raises(LockLostError):
+            lease.raise_if_lost()
         runner.run(zk.aclose())

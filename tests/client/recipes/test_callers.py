@@ -16,6 +16,7 @@ from support.lock_kinds import KINDS
 from support.simulation import Connect, simulate_clients
 from support.waiting import DEADLINE_S
 
+from zoolet.client import Client
 from zoolet.client.recipes import Election, Lock, LockLostError, NodeElection, ReadWriteLock, Semaphore
 from zoolet.testing import Server, Simulation
 
@@ -228,3 +229,236 @@ def test_subclass_with_methods_of_its_own_is_a_lock() -> None:
 async def test_mock_of_lock_can_be_entered(kind: type) -> None:
     async with mock.create_autospec(kind, instance=True):
         pass
+
+
+class Traced:
+    """A program's own wrapper of a lock, which calls its methods."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    async def __aenter__(self) -> Any:
+        return await self._lock.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._lock.__aexit__(*error)
+
+
+@pytest.mark.parametrize("hold", [way for way in WAYS if way is not by_hand])
+def test_wrapper_leaves_its_own_block(hold: Hold) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        lock = Semaphore(await connect(), "/l", 2)
+        wrapped = await in_a_task(Traced(lock).__aenter__())
+        inside, left = asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            async with hold(lock) as lease:
+                inside.set()
+                await left.wait()
+                lease.raise_if_lost()
+
+        working = asyncio.create_task(work())
+        await inside.wait()
+        await lock.__aexit__(None, None, None)
+        left.set()
+        await working
+        assert wrapped.released
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+async def in_a_task(job: Any) -> Any:
+    """Await a coroutine in a task that is done afterwards."""
+    return await asyncio.create_task(job)
+
+
+def test_method_inside_a_block_leaves_the_block_of_a_method() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        lock = Semaphore(await connect(), "/l", 2)
+        one = await lock.__aenter__()
+        async with lock as two:
+            await lock.__aexit__(None, None, None)
+            assert (one.released, two.released) == (True, False)
+
+    simulate_clients(main)
+
+
+def test_method_leaves_no_block_of_several_other_tasks() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        lock, left = Semaphore(await connect(), "/l", 2), asyncio.Event()
+
+        async def work() -> None:
+            lease = await lock.__aenter__()
+            await left.wait()
+            lease.raise_if_lost()
+            await lock.__aexit__(None, None, None)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(work())
+            await asyncio.sleep(1)
+            with pytest.raises(RuntimeError, match="was not entered by this task, but by several others"):
+                await lock.__aexit__(None, None, None)
+            left.set()
+
+    simulate_clients(main)
+
+
+async def lose(server: Server, lease: Any) -> None:
+    """Wait until a block is cancelled, because its lock was lost."""
+    asyncio.get_running_loop().call_later(0.2, server.delete, lease.nodes[0][0])
+    await asyncio.sleep(1000)
+
+
+@pytest.mark.parametrize("second", ["block of the lock", "block of the lease", "block of a reader"])
+def test_loss_cancels_block_that_outlives_the_first(second: str) -> None:
+    """The holder enters the lock twice, and leaves the first block before the second."""
+
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        rw = ReadWriteLock(await connect(), "/l", reentrant=True)
+        one, two = AsyncExitStack(), AsyncExitStack()
+        lease = await one.enter_async_context(rw.write())
+        if second == "block of a reader":
+            lease = await rw.downgrade(lease)
+            await two.enter_async_context(rw.read())
+        elif second == "block of the lease":
+            await two.enter_async_context(await rw.write().acquire())
+        else:
+            await two.enter_async_context(rw.write())
+        await one.aclose()
+        with pytest.raises(LockLostError):
+            async with two:
+                await lose(server, lease)
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+    simulate_clients(main)
+
+
+@pytest.mark.parametrize("outer", ["cancel", "flag"])
+@pytest.mark.parametrize("inner", ["cancel", "flag"])
+def test_each_block_has_its_own_reaction_to_loss(outer: Any, inner: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, raised = await connect(), None
+        async with AsyncExitStack() as stack:
+            try:
+                async with zk.lock("/l", reentrant=True, on_lost=outer):
+                    try:
+                        async with zk.lock("/l", reentrant=True, on_lost=inner) as lease:
+                            stack.push_async_callback(asyncio.sleep, 1)
+                            await asyncio.wait_for(lose(server, lease), 10)
+                    except LockLostError:
+                        raised = "inner"
+                        raise
+            except LockLostError:
+                raised = raised or "outer"
+            except TimeoutError:
+                raised = "none"
+        assert raised == ("outer" if outer == "cancel" else "inner" if inner == "cancel" else "none")
+
+    simulate_clients(main)
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="Python has no eager tasks")
+def test_loss_found_by_eager_task_raises_only_once() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        zk = await connect(timeout=2.0)
+
+        async def check(lease: Any) -> None:
+            with pytest.raises(LockLostError):
+                lease.raise_if_lost()
+
+        for waits in (False, True):
+            with pytest.raises(LockLostError):  # noqa: PT012
+                async with zk.lock("/l") as lease:
+                    lease._time_left = lambda: 0.0
+                    checking = asyncio.create_task(check(lease))
+                    if waits:
+                        await asyncio.sleep(1000)
+            await asyncio.sleep(1)
+            assert checking.done()
+
+    simulate_clients(main)
+
+
+class Late:
+    """A base of locks that wait before they are entered."""
+
+    async def __aenter__(self) -> Any:
+        await asyncio.sleep(0.01)
+        return await super().__aenter__()  # type: ignore[misc]
+
+
+class LateLock(Late, Lock):
+    """A lock."""
+
+
+class LateSemaphore(Late, Semaphore):
+    """A semaphore."""
+
+
+@pytest.mark.parametrize("kind", [LateLock, LateSemaphore])
+def test_look_up_of_a_different_task_is_not_taken(kind: Any) -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        zk, leases = await connect(), []
+        lock = kind(zk, "/l", 2) if kind is LateSemaphore else kind(zk, "/l")
+
+        async def work(seconds: float) -> None:
+            async with lock as lease:
+                leases.append(lease)
+                await asyncio.sleep(seconds)
+                lease.raise_if_lost()
+            assert lease.released
+
+        async with asyncio.TaskGroup() as group:
+            for seconds in (0.1, 0.3):
+                group.create_task(work(seconds))
+        await nothing_left(server)
+
+    simulate_clients(main)
+
+
+def test_tasks_in_blocks_of_one_lease_both_get_its_loss() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        lease, got = await (await connect()).lock("/l").acquire(), []
+
+        async def use() -> None:
+            try:
+                async with lease:
+                    await asyncio.sleep(1000)
+            except LockLostError:
+                got.append(asyncio.current_task().cancelling())  # type: ignore[union-attr]
+
+        using = [asyncio.create_task(use()) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        server.delete(lease.path)
+        await asyncio.wait(using)
+        assert got == [0, 0]
+
+    simulate_clients(main)
+
+
+def test_block_of_lease_after_downgrade_ends() -> None:
+    async def main(sim: Simulation, server: Server, connect: Connect) -> None:
+        rw = ReadWriteLock(await connect(), "/l")
+        writer = await rw.write().acquire()
+        reader = await rw.downgrade(writer)
+        async with writer:
+            pass
+        assert not reader.released
+        await reader.release()
+
+    simulate_clients(main)
+
+
+def test_block_of_closed_client_is_left_in_a_later_loop(zoolet: Server) -> None:
+    stack = AsyncExitStack()
+
+    async def enter() -> None:
+        async with Client(zoolet.hosts) as zk:
+            await stack.enter_async_context(zk.watch("/a"))
+            await stack.enter_async_context(zk.lock("/l"))
+
+    asyncio.run(enter())
+    asyncio.run(stack.aclose())
