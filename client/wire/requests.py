@@ -78,9 +78,11 @@ def fresh(error: E) -> E:
     try:
         # A constructor of a user may do anything with the arguments that the base class keeps, so it is not called.
         again = kind.__new__(kind, *error.args) if isinstance(kind.__init__, FunctionType) else kind(*error.args)
-    except TypeError:
+        again.__dict__.update(error.__dict__)
+        if str(again) != str(error):  # a part is neither in its arguments nor in its attributes, as in an OSError
+            return error.with_traceback(None)
+    except Exception:  # a constructor or __str__() of a user
         return error.with_traceback(None)
-    again.__dict__.update(error.__dict__)
     if hasattr(error, "__notes__"):
         again.__notes__ = list(error.__notes__)
     if error.__cause__ is not None:

@@ -187,6 +187,19 @@ def test_error_that_cannot_be_copied_is_raised_itself() -> None:
     assert fresh(peculiar) is peculiar
 
 
+class Nameless(OSError):
+    """An error whose text is not in the arguments of its constructor."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(5, text, "/file")
+
+
+def test_error_is_not_replaced_by_a_copy_with_less() -> None:
+    nameless = Nameless("no")
+    copied = fresh(nameless)
+    assert (str(copied), copied.errno, copied.filename) == ("[Errno 5] no: '/file'", 5, "/file")
+
+
 class Formatting(Exception):
     """An error whose constructor formats its argument."""
 
