@@ -152,12 +152,15 @@ def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes]
 
     Raises:
         TypeError: *auth* does not consist of pairs of a string and bytes.
+        ValueError: A scheme contains a colon, as if the credentials were a part of it.
     """
     if not isinstance(auth, tuple | list) or not all(
         isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], bytes)
         for pair in auth
     ):
         raise TypeError("auth must be a sequence of pairs: auth=(('digest', b'user:password'),)")  # hides the password
+    if any(":" in scheme for scheme, _ in auth):
+        raise ValueError("the scheme of credentials has no colon: auth=(('digest', b'user:password'),)")
     return tuple(auth)
 
 

@@ -19,6 +19,8 @@ from ...protocol.addresses import host_and_port, invalid_server
 
 PORT: Final = 2181
 UNIX: Final = "unix:"
+_CREDENTIALS: Final = re.compile(r"[@\ufe6b\uff20]|%40(?![^\[]*\])")
+"""An at sign in each of its forms, but not in the zone of an IPv6 address: ``[fe80::1%40]``."""
 _ADDRESS: Final = r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d*))?"
 
 
@@ -95,7 +97,7 @@ class Hosts(NamedTuple):
             return cls((Address(text.rstrip(), 0),))
         servers, slash, rest = text.partition("/")
         try:
-            if "@" in servers:
+            if _CREDENTIALS.search(servers):
                 raise ValueError
             addresses = tuple(_address(part.strip(), text) for part in servers.split(",") if part.strip())
             if not addresses:
@@ -105,12 +107,13 @@ class Hosts(NamedTuple):
                 return cls(addresses)
             if (why := paths.path_error(chroot)) is not None:
                 raise ValueError(f"invalid chroot {chroot!r} in {text!r}: {why}")
+            return cls(addresses, chroot)
         except ValueError:
-            if "@" not in text:
+            if not _CREDENTIALS.search(text):
                 raise
-            hidden = "not one with '@', which is not shown here, because it may contain a password"
-            raise ValueError(f"{form}, {hidden}; for a user and a password use auth= or login=") from None
-        return cls(addresses, chroot)
+        # Outside of the handler, because the context of an error is also logged by some tools.
+        hidden = "not one with '@', which is not shown here, because it may contain a password"
+        raise ValueError(f"{form}, {hidden}; for a user and a password use auth= or login=")
 
 
 def one_round(

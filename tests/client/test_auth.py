@@ -219,3 +219,10 @@ def test_credential_added_during_connect_is_sent_on_it(during: str) -> None:
             assert {one.user for one in await zk.who_am_i()} >= {"x"}
 
     simulate(main)
+
+
+def test_credentials_in_the_scheme_are_not_shown() -> None:
+    with pytest.raises(ValueError, match="the scheme of credentials has no colon") as caught:
+        Client("localhost", auth=(("digest:bob:secret", b""),))
+
+    assert "secret" not in str(caught.value)

@@ -118,6 +118,8 @@ def test_server_of_name_is_shown_with_its_address() -> None:
         "user:s3cret@host/a/../b",
         "user:s3/cret@host/a",
         "s3cret@host",
+        "user:s3cret%40host:2181",
+        "user:s3cret\uff20host",
         b"user:s3cret@host",
         ["user:s3cret@host"],
     ],
@@ -126,8 +128,14 @@ def test_error_of_hosts_does_not_repeat_password(hosts: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="hosts must be a string") as caught:
         Hosts.parse(hosts)
 
-    assert "cret" not in str(caught.value)
+    assert "cret" not in f"{caught.value} {caught.value.__context__}"
 
 
 def test_chroot_may_contain_an_at_sign() -> None:
     assert Hosts.parse("host:2181/users/a@b").chroot == "/users/a@b"
+
+
+@pytest.mark.parametrize("zone", ["40", "401", "eth0"])
+def test_zone_of_address_is_not_taken_for_credentials(zone: str) -> None:
+    (address,) = Hosts.parse(f"[fe80::1%{zone}]:2181").addresses
+    assert address.host == f"fe80::1%{zone}"
