@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import socket
-import threading
 from typing import Final
 
 from ..wire.hosts import Address, Endpoint
@@ -63,7 +63,7 @@ class Lookups:
             try:
                 answers = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
                 ips = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-            except (OSError, ValueError) as failure:  # the name is unknown, or invalid
+            except Exception as failure:  # the name is unknown or invalid, or a tool replaces getaddrinfo()
                 error = failure
             with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
                 self._loop.call_soon_threadsafe(self._finish, address, ips, error)
@@ -72,8 +72,9 @@ class Lookups:
             self._finish(address, [address.host], None)
             return done
         try:
-            # Not the loop's own threads: a resolver that hangs would use them up, and delay the end of the loop.
-            threading.Thread(target=resolve, name="zoolet-lookup", daemon=True).start()
+            # Not the loop's own threads: a resolver that hangs would use them up, and delay the end of the loop. And
+            # not a Thread: its start() waits for a lock that a thread may hold while it waits for this loop.
+            _thread.start_new_thread(resolve, ())
         except RuntimeError as refused:  # for example because the interpreter is ending
             self._finish(address, [], refused)
         return done

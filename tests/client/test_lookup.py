@@ -17,6 +17,7 @@ from support.simulation import Connect
 from support.states import until
 from support.tls_clients import trusting
 from support.waiting import DEADLINE_S, PROMPT_S
+from support.waiting import until as holds
 
 from zoolet.client import Backoff, Client, ConnectionLossError, State, blocking
 from zoolet.testing import Server
@@ -165,17 +166,33 @@ async def test_addresses_of_former_answer_are_kept(resolver: Any, never: Resolve
 
 
 def test_loop_ends_during_look_up(resolver: Any, never: Resolve) -> None:
-    resolver(never)
+    asked = resolver(never)
 
     async def main() -> None:
         client = Client("zk.example")
         await client.start(wait=False)
-        await asyncio.sleep(0)
+        await holds(lambda: asked)
         await client.aclose()
 
     asyncio.run(main())
 
-    assert any(thread.name == "zoolet-lookup" for thread in threading.enumerate())
+    assert asked == ["zk.example"]
+
+
+async def test_name_is_looked_up_again_after_any_error(resolver: Any, connect: Connect) -> None:
+    async with Server() as server:
+        answers: list[Any] = [RuntimeError("blocked by a tool"), [ONE]]
+
+        def resolve(host: str) -> list[str]:
+            answer = answers.pop(0) if len(answers) > 1 else answers[0]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        resolver(resolve)
+        zk = await connect(f"zk.example:{server.port}", backoff=Backoff(0.01))
+        assert await zk.exists("/") is not None
+        assert answers == [[ONE]]
 
 
 async def test_unknown_name_is_named_in_error(resolver: Any) -> None:
