@@ -390,17 +390,19 @@ class States(AsyncIterator[State]):
         self._over = False
         self._changed.set()
 
-    def rest(self) -> list[State]:
-        """End the iteration, and return the states that were not taken yet."""
-        rest, self._over = [] if self._over else list(self._states), True
-        return rest
-
-    async def __anext__(self) -> State:
-        while not self._over and not self._states:
-            self._changed.clear()
-            await self._changed.wait()
-        if self._over:
-            raise StopAsyncIteration
+    def next_nowait(self) -> State | None:
+        """Return the next state; None if it is not known yet, or after the end."""
+        if self._over or not self._states:
+            return None
         state = self._states.popleft()
         self._over = state is State.CLOSED
+        return state
+
+    async def __anext__(self) -> State:
+        while (state := self.next_nowait()) is None:
+            if self._over:
+                raise StopAsyncIteration
+            self._owner.core.check_loop()
+            self._changed.clear()
+            await self._changed.wait()
         return state

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -54,7 +52,7 @@ class InBlocks:
     """A mixin with ``__enter__`` and ``__exit__``, for an asyncio object with ``__aenter__`` and ``__aexit__``.
 
     If a signal handler raises while Python is calling ``__exit__``, the method does not run. But Python then drops the
-    block, and the callback of its weak reference leaves it in the background.
+    block, which :meth:`LoopThread.watch` notices.
     """
 
     _thread: LoopThread
@@ -72,12 +70,15 @@ class InBlocks:
 
         async def enter() -> Any:
             leave = self.asyncio_object.__aexit__  # before __aenter__, as `async with` does it
+            if isinstance(leave, Block):
+                leave.by_hand, leave.unclear = block is None, block is not None and block.unclear
             entered = await self.asyncio_object.__aenter__()
             await end.entered(leave)
             return self if entered is self.asyncio_object else self._blocking(entered)
 
         if block is not None:
-            block.held, block.on_drop = end, weakref.ref(block, partial(self._thread.post, end.undo))
+            block.held = end
+            self._thread.watch(block, end.undo)
         return self._thread.run(enter, undo=end.undo)
 
     @ends_block
@@ -87,7 +88,7 @@ class InBlocks:
 
         if self._thread.running:  # without a running thread, no session exists and nothing has to be released
             self._thread.run_to_the_end(leave)
-        block.on_drop = None
+        self._thread.unwatch(block)
 
 
 class BlockingTransaction(Generic[V]):

@@ -4,6 +4,10 @@ A signal handler, or a finalizer that the garbage collector calls, may interrupt
 another call, or raise an error. So the waiting thread and the loop share only operations that cannot be interrupted
 halfway (set operations, and ``call_soon_threadsafe``), and one lock for each call, which the thread acquires and the
 loop releases. The loop never waits for that lock. Everything else happens in the loop.
+
+The interrupted thread may also hold the lock of a log handler, or a lock that threads need to start and to end. So the
+loop waits for neither (:mod:`~zoolet.client.blocking.log`, :func:`start_thread`), and :meth:`LoopThread.stop` does not
+depend on ``Thread.join()``.
 """
 
 from __future__ import annotations
@@ -13,24 +17,28 @@ import asyncio
 import atexit
 import contextlib
 import logging
+import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from ...protocol.errors import ClosedError
-from ..aio.call import callers
+from ..aio.blocks import Block
+from ..aio.fork import FORKED
 from ..wire.arguments import checked_timeout
 from ..wire.requests import fresh
+from .log import log, of_loops, wait_for_records
+from .thread_call import INTERRUPT_TIMEOUT, ThreadCall, Undo, start_task
 
 T = TypeVar("T")
-Undo = Callable[[T], Coroutine[Any, Any, object]]
-_log = logging.getLogger("zoolet.client")
-INTERRUPT_TIMEOUT: Final = 1.0
-"""Seconds that the end of a block continues after an interrupt. After that, it is cancelled."""
+START_TIMEOUT: Final = 5.0
+"""Maximum time in seconds until a new thread runs."""
+JOIN_TIMEOUT: Final = 0.1
+"""Maximum time in seconds until :mod:`threading` notices that a thread has no more code to run."""
 EXIT_TIMEOUT: Final = 5.0
 """Maximum time in seconds until a thread ends at the end of the interpreter. Clients close in less."""
 
@@ -52,28 +60,36 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Event | None = None
+        self._pid = os.getpid()  # the process of the thread
         self._stopped = False  # whether calls are refused
-        self._calls: set[_Call] = set()
+        self._over = threading.Lock()  # held by the thread until its end
+        self._is_over = False
+        self._calls: set[ThreadCall] = set()
+        self._blocks: set[weakref.ref[Block]] = set()
         self._posted: set[asyncio.Task[Any]] = set()
 
     @property
     def running(self) -> bool:
         """Whether the thread was started and not stopped. It is False in a forked child."""
-        return self._loop is not None and not self._stopped and not isinstance(self._terminal_error(), RuntimeError)
+        return self._loop is not None and not self._stopped and self._pid == os.getpid()
 
     @property
     def has_ended(self) -> bool:
         """Whether the thread was stopped. Then this waits for its end, which is near."""
         if not self._stopped or self._thread is None:
             return False
-        if threading.current_thread() is not self._thread:
-            self._thread.join(INTERRUPT_TIMEOUT)
+        self._wait(INTERRUPT_TIMEOUT)
         return True
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the current thread."""
+        return threading.current_thread() is self._thread
 
     @property
     def alive(self) -> bool:
         """Whether the thread is still running."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread is not None and self._pid == os.getpid() and self._thread.is_alive()
 
     def start(self) -> None:
         """Start the thread, and return when its loop is running.
@@ -86,20 +102,18 @@ class LoopThread:
             raise RuntimeError("this Client has already been started; create a new one")
         if sys.is_finalizing():  # a new thread would never run
             raise RuntimeError("this Client cannot be started, because the interpreter is ending")
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
+            log.isEnabledFor(level)  # the first time, this waits for the lock of the module
         started = threading.Lock()
         started.acquire()
         self._stopped, self._failure, self._loop, self._ended = False, None, None, None
+        self._over, self._is_over, self._pid = threading.Lock(), False, os.getpid()
+        self._over.acquire()
         try:
             self._thread = threading.Thread(target=self._serve, args=(started,), name="zoolet-client", daemon=True)
-            # In another thread, which signals do not interrupt: otherwise Thread.start() could stop halfway.
-            try:
-                _thread.start_new_thread(self._start_thread, (self._thread, started))
-            except RuntimeError as refused:  # for example because the interpreter is ending
-                if refused.__traceback__ is not None and refused.__traceback__.tb_next is not None:
-                    raise  # by a signal handler
-                self._failure = _no_thread(refused)
-            else:
-                started.acquire()
+            start_thread(self._thread, partial(self._refuse_start, started))
+            if not started.acquire(timeout=START_TIMEOUT):
+                raise RuntimeError(f"the thread of this Client did not start within {START_TIMEOUT:g} s")
             if self._failure is None:
                 _running.add(self)
         except BaseException:  # an interrupt also has to stop the thread
@@ -109,12 +123,9 @@ class LoopThread:
             self._thread = None
             raise self._failure
 
-    def _start_thread(self, thread: threading.Thread, started: threading.Lock) -> None:
-        try:
-            thread.start()
-        except RuntimeError as refused:  # for example because no more threads are allowed
-            self._failure = _no_thread(refused)
-            started.release()
+    def _refuse_start(self, started: threading.Lock, refused: RuntimeError) -> None:
+        self._failure = _no_thread(refused)
+        started.release()
 
     def _serve(self, started: threading.Lock) -> None:
         async def main() -> None:
@@ -130,6 +141,7 @@ class LoopThread:
         except BaseException as failure:  # start() raises it
             self._failure = failure
             return started.release()
+        of_loops.threads.add(threading.get_ident())
         try:
             # A user's function may raise these inside a task. They end run_until_complete(), and would end this thread.
             # But they are also the result of the task, so they still reach the thread that waits for it.
@@ -142,6 +154,9 @@ class LoopThread:
             self._stopped = True
             for call in list(self._calls):  # the loop stopped before it started or completed these calls
                 call.finish(None, asyncio.CancelledError())
+            of_loops.threads.discard(threading.get_ident())
+            self._is_over = True
+            self._over.release()
 
     async def close(self) -> None:
         """Close the client and end the thread; run this in the loop."""
@@ -163,8 +178,16 @@ class LoopThread:
         if self._thread is None or self._loop is None or self._ended is None:
             return
         self._in_loop(self._ended.set)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
+        self._wait(timeout)
+
+    def _wait(self, timeout: float | None) -> None:
+        """Wait for the end of the thread, at most *timeout* seconds."""
+        if self._thread is None or self.is_current or self._pid != os.getpid() or sys.is_finalizing():
+            return  # at the end of the interpreter, the thread never runs again
+        if not self._is_over and self._over.acquire(timeout=-1 if timeout is None else timeout):
+            self._over.release()
+        if self._is_over:
+            self._thread.join(JOIN_TIMEOUT)
 
     # --- calls ---
 
@@ -183,7 +206,8 @@ class LoopThread:
             ClosedError: The client was closed before or during the call.
             TimeoutError: The coroutine did not complete within *timeout* seconds, and was cancelled.
             ValueError: *timeout* is negative or not a number.
-            RuntimeError: The loop is not running, or the call comes from its own thread.
+            RuntimeError: The loop is not running, the call comes from its own thread, or this is a forked child or the
+                end of the interpreter.
         """
         call = self._new_call(do, checked_timeout(timeout), undo)
         try:
@@ -204,7 +228,11 @@ class LoopThread:
     def run_to_the_end(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine like :meth:`run`. If a signal interrupts the wait, the coroutine still has
         :data:`INTERRUPT_TIMEOUT` to complete, and the interrupt is raised afterwards.
+
+        In the loop's own thread, where only a finalizer can call this, the coroutine runs later.
         """
+        if self.is_current:
+            return cast("T", self.post(do))
         interrupt: BaseException | None = None
         call = self._new_call(do, None, None)
         try:
@@ -225,19 +253,52 @@ class LoopThread:
             raise interrupt
         return result
 
-    def post(self, do: Callable[[], Coroutine[Any, Any, object]], dropped: object = None) -> None:
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function in the loop, or in the current thread once the loop has stopped."""
+
+        async def do() -> T:
+            return function()
+
+        if not self.has_ended:
+            try:
+                return self.run(do)
+            except ClosedError:
+                if not self.has_ended:  # otherwise it has stopped in the meantime
+                    raise
+        return function()
+
+    def watch(self, block: Block, do: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine in the loop if Python drops a block without leaving it, or if leaving it is interrupted.
+
+        Python ignores errors in ``__del__``, even if a signal handler has raised them there. So a weak reference is
+        used. It is kept here, because the collector does not call the callback of one in a reference cycle.
+        """
+
+        def drop(ref: weakref.ref[Block]) -> None:
+            self._blocks.discard(ref)
+            self.post(do)
+
+        ref = weakref.ref(block, drop)
+        self._blocks.add(ref)
+        block.on_failure = partial(drop, ref)
+
+    def unwatch(self, block: Block) -> None:
+        """Forget a block, because it was left."""
+        block.on_failure = None
+        self._blocks.discard(weakref.ref(block))
+
+    def post(self, do: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run a coroutine in the loop without waiting for it. Errors are logged.
 
         Args:
-            do: Function that returns the coroutine.
-            dropped: The dead weak reference, if this is called as its callback. It is ignored.
+            do: Function that returns the coroutine. It is called in the loop.
         """
         if self.running:  # in a forked child, the loop belongs to the parent
             self._in_loop(self._post, do)
 
     def _post(self, do: Callable[[], Coroutine[Any, Any, object]]) -> None:
         if not self._stopped:
-            _start(do, self._posted)
+            start_task(do, self._posted)
 
     def end(self) -> None:
         """End the thread soon; call this in the loop."""
@@ -257,9 +318,9 @@ class LoopThread:
             return False
         return True
 
-    def _new_call(self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None, undo: Undo[T] | None) -> _Call:
-        if isinstance(error := self._terminal_error(), RuntimeError):
-            raise fresh(error)  # in a forked child, no thread would answer
+    def _new_call(
+        self, do: Callable[[], Coroutine[Any, Any, T]], timeout: float | None, undo: Undo[T] | None
+    ) -> ThreadCall:
         thread = threading.current_thread()
         if thread is self._thread:
             text = "a blocking call in the client's own event loop would wait forever; use the asyncio client there"
@@ -267,17 +328,21 @@ class LoopThread:
         if self._stopped or self._loop is None:
             not_running = RuntimeError("this Client is not running; use it as 'with Client(...) as zk:'")
             raise fresh(self._terminal_error() or not_running)
+        if self._pid != os.getpid():  # the loop belongs to the parent
+            raise RuntimeError(FORKED)
+        if sys.is_finalizing():  # the thread never runs again
+            raise RuntimeError("this Client cannot be used, because the interpreter is ending")
         loop = asyncio._get_running_loop()  # a loop of the program, which this call blocks
         task = asyncio.current_task(loop) if loop is not None else None
-        return _Call(do, timeout, undo, (task or thread, thread), self._posted)
+        return ThreadCall(do, timeout, undo, (task or thread, thread), self._posted)
 
-    def _start_call(self, call: _Call) -> None:
+    def _start_call(self, call: ThreadCall) -> None:
         if self._stopped:  # a new task would never run
             call.finish(None, asyncio.CancelledError())
         else:
             call.start()
 
-    def _result(self, call: _Call) -> Any:
+    def _result(self, call: ThreadCall) -> Any:
         """Start a call, unless this was done before, and wait for its result."""
         self._calls.add(call)  # first, because a loop that stops cancels these calls
         if not self._in_loop(self._start_call, call):
@@ -301,157 +366,40 @@ def _close_all() -> None:
     for thread in threads:
         thread.post(thread.close)
     for thread in threads:
-        assert thread._thread is not None
-        thread._thread.join(max(deadline - time.monotonic(), 0.0))
+        thread._wait(max(deadline - time.monotonic(), 0.0))
         thread.stop(0.1)
+    wait_for_records(max(deadline - time.monotonic(), 0.0))
+
+
+def start_thread(thread: threading.Thread, refuse: Callable[[RuntimeError], object]) -> None:
+    """Start a thread without waiting for it.
+
+    ``Thread.start()`` waits for a lock that an interrupted thread may hold, and an interrupt could stop it halfway. So
+    it is called in a separate thread, which signals do not interrupt.
+
+    Args:
+        thread: The thread.
+        refuse: Function that is called with Python's error if it cannot start the thread, for example because the
+            interpreter is ending.
+    """
+
+    def start() -> None:
+        try:
+            thread.start()
+        except RuntimeError as refused:
+            refuse(refused)
+
+    try:
+        _thread.start_new_thread(start, ())
+    except RuntimeError as refused:
+        if refused.__traceback__ is not None and refused.__traceback__.tb_next is not None:
+            raise  # by a signal handler
+        refuse(refused)
 
 
 def _no_thread(refused: RuntimeError) -> RuntimeError:
     """Return the error for Python's refusal to start a thread, for example in a subinterpreter."""
     return RuntimeError(f"cannot start the thread of this Client: {refused}; zoolet.client.Client needs no thread")
-
-
-class CarriedError(Exception):
-    """A wrapper that carries errors to the waiting thread if a task or future of the loop must not raise them.
-
-    Args:
-        error: The error, such as SystemExit or KeyboardInterrupt.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(repr(error))
-        self.error = error
-
-
-def carried(error: BaseException) -> BaseException:
-    """Return an error in a form that a task or a future of the loop may raise."""
-    if isinstance(error, StopIteration):
-        return RuntimeError("a handler raised StopIteration")
-    return error if isinstance(error, Exception | asyncio.CancelledError) else CarriedError(error)
-
-
-class _Call:
-    """A call that runs in the loop while another thread waits for its result.
-
-    Args:
-        do: Function that returns the coroutine.
-        timeout: Time limit in seconds; None for no limit.
-        undo: Coroutine function that is called with a result that the thread does not receive; None to do nothing.
-        caller: The caller, and its thread.
-        undoing: Set for the tasks that undo.
-    """
-
-    def __init__(
-        self,
-        do: Callable[[], Coroutine[Any, Any, Any]],
-        timeout: float | None,
-        undo: Undo[Any] | None,
-        caller: tuple[object, threading.Thread],
-        undoing: set[asyncio.Task[Any]],
-    ) -> None:
-        self._do = do
-        self._timeout = timeout
-        self._undo = undo
-        self._caller = caller
-        self._undoing = undoing
-        self._waiting = threading.Lock()  # not an Event: a signal that interrupts its wait() would block its set()
-        self._waiting.acquire()
-        self._task: asyncio.Task[Any] | None = None
-        self._over = self._abandoned = self._limited = False
-        self.has_failed = False
-        """Whether the waiting thread received an error of the call. Other errors come from signal handlers."""
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    # --- in the loop ---
-
-    def start(self) -> None:
-        """Start the call, unless it was started or abandoned."""
-        if self._task is None and not self._abandoned and not self._over:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="zoolet-client-call")
-            self._task.add_done_callback(self._ended)
-            if self._limited:
-                self.limit()
-
-    async def _run(self) -> Any:
-        task = asyncio.current_task()
-        callers[task] = self._caller
-        try:
-            return await (self._do() if self._timeout is None else _limited(self._do, self._timeout))
-        except (SystemExit, KeyboardInterrupt) as error:  # in a task, they would stop the loop and its thread
-            raise carried(error) from None
-        finally:
-            del callers[task], task  # the task refers to the error, and the error to this variable
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        if self._task is None:  # abandon() has called this before
-            return
-        self._task = None  # otherwise the waiting thread would free the task, which could lose an interrupt
-        if task.cancelled():
-            self.finish(None, asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            self.finish(None, error)
-        else:
-            self.finish(task.result(), None)
-            if self._abandoned:
-                self._start_undo()
-
-    def finish(self, result: Any, error: BaseException | None) -> None:
-        """Wake the waiting thread."""
-        if not self._over:
-            self._result, self._error, self._over = result, error, True
-            with contextlib.suppress(RuntimeError):  # the waiting thread and the ending loop may both do this
-                self._waiting.release()
-
-    def abandon(self) -> None:
-        """Cancel or undo the call, because a signal interrupted the wait."""
-        if self._abandoned:
-            return
-        self._abandoned = True
-        if self._task is None:
-            self._start_undo()
-        elif self._task.done():
-            self._ended(self._task)  # now, because the next call of the thread must find everything undone
-        else:
-            self._task.cancel()
-
-    def _start_undo(self) -> None:
-        if self._undo is not None and self._over and self._error is None:
-            _start(partial(self._undo, self._result), self._undoing)
-
-    def limit(self) -> None:
-        """Cancel the call after :data:`INTERRUPT_TIMEOUT`, because a signal interrupted the wait."""
-        self._limited = True
-        if self._task is not None:
-            self._task.get_loop().call_later(INTERRUPT_TIMEOUT, self._task.cancel)
-
-    # --- in the thread that waits ---
-
-    def wait(self) -> Any:
-        """Return the result. An interrupted wait may be repeated."""
-        if not self._over:  # otherwise the lock may have been acquired before the interrupt
-            self._waiting.acquire()
-        if self._error is not None:
-            self.has_failed = True
-            try:
-                raise self._error.error if isinstance(self._error, CarriedError) else self._error
-            finally:
-                self._error = None  # break the reference cycle with this frame
-        return self._result
-
-
-async def _limited(do: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
-    """Await a coroutine with a time limit. The loop enforces it, so the coroutine either completes or is cancelled."""
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            return await do()
-    except TimeoutError as error:
-        if not limit.expired() or str(error):
-            raise
-    finally:
-        del limit  # it refers to the task, which refers to the error
-    raise TimeoutError(f"no result within {seconds:g} s")  # without the first error, which also refers to the task
 
 
 async def release(result: Any) -> None:
@@ -460,16 +408,3 @@ async def release(result: Any) -> None:
     held = getattr(held, "lease", held)
     if hasattr(held, "release_nowait"):
         held.release_nowait()
-
-
-def _start(do: Callable[[], Coroutine[Any, Any, object]], tasks: set[asyncio.Task[Any]]) -> None:
-    """Run a coroutine in the background, in the current loop, and log its error."""
-
-    def over(task: asyncio.Task[Any]) -> None:
-        tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ClosedError):
-            _log.error("the end of a call failed; a lock or watch may be left until the session ends", exc_info=error)
-
-    task = asyncio.get_running_loop().create_task(do(), name="zoolet-client-undo")
-    tasks.add(task)
-    task.add_done_callback(over)

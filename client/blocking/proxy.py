@@ -47,7 +47,8 @@ from ..recipes.node_election import NodeElection
 from ..recipes.rwlock import ReadWriteLock
 from ..wire.transaction import Transaction
 from .context import BlockingTransaction, BlockingWatcher, InBlocks
-from .loop_thread import LoopThread, carried, release
+from .loop_thread import LoopThread, release, start_thread
+from .thread_call import carried
 
 T = TypeVar("T")
 WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, QueueEntry, OneShotEvent)
@@ -154,11 +155,12 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
             args = tuple(map(unwrapped, args))
             options = {name: unwrapped(value) for name, value in options.items()}
 
-        async def do() -> Any:  # without a variable for the call, whose error would refer to it
-            return blocking(thread, await bound(*args, **options) if is_awaited else bound(*args, **options))
+        if not is_awaited:
+            return thread.call(lambda: blocking(thread, bound(*args, **options)))
 
-        if not is_awaited and thread.has_ended:
-            return blocking(thread, bound(*args, **options))
+        async def do() -> Any:  # without a variable for the call, whose error would refer to it
+            return blocking(thread, await bound(*args, **options))
+
         return thread.run(do, timeout, release if name in ACQUIRES else None)
 
     call.__signature__ = _signature(method, defaults, adds_timeout=is_awaited and not has_timeout)  # type: ignore[attr-defined]
@@ -202,11 +204,10 @@ def _property(name: str, member: property, direct: bool) -> property:
     """Return the blocking version of a property. It is read in the loop unless it is *direct*."""
 
     def read(self: Blocking) -> Any:
-        async def do() -> Any:
+        def value() -> Any:
             return blocking(self._thread, getattr(self.asyncio_object, name))
 
-        is_direct = direct or self._thread.has_ended
-        return blocking(self._thread, getattr(self.asyncio_object, name)) if is_direct else self._thread.run(do)
+        return value() if direct else self._thread.call(value)
 
     return property(read, doc=member.__doc__)
 
@@ -254,11 +255,9 @@ class Blocking:
         if name.startswith("_") or name == "asyncio_object":  # asyncio_object is missing while a proxy is copied
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        async def copy() -> Any:
-            return blocking(self._thread, getattr(self.asyncio_object, name))
-
         if isinstance(value := getattr(self.asyncio_object, name), MappingProxyType):
-            return self._thread.run(copy)  # the loop copies the mapping, which only the loop changes
+            # The loop copies the mapping, because only the loop changes it.
+            return self._thread.call(lambda: blocking(self._thread, value))
         return blocking(self._thread, value)
 
 
@@ -313,7 +312,7 @@ class BlockingIterator(Generic[T]):
         item = self._thread.run(ask, timeout, return_item)
         if item is _END:
             raise StopIteration
-        return cast("T", item)
+        return item  # type: ignore[no-any-return] # without cast(): a signal could interrupt its call, and lose the item
 
     def close(self) -> None:
         """End the iteration, for all threads."""
@@ -380,7 +379,8 @@ def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., 
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(finish, value, failure)
 
-        threading.Thread(target=context.run, args=(work,), name="zoolet-handler", daemon=True).start()
+        worker = threading.Thread(target=context.run, args=(work,), name="zoolet-handler", daemon=True)
+        start_thread(worker, lambda refused: loop.call_soon_threadsafe(finish, None, refused))
         return await result
 
     return call

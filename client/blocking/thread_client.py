@@ -6,7 +6,6 @@ import contextlib
 import functools
 import inspect
 import threading
-import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, Self, TypeVar
@@ -31,6 +30,31 @@ DIRECT: Final = frozenset(
     """.split()
 )
 """Members that do not use the event loop, and are read and called in the caller's thread."""
+
+
+class BlockingStates(Iterator[State]):
+    """An iterator over the states of a client that skips none, even if a signal interrupts it."""
+
+    def __init__(self, thread: LoopThread, client: async_client.Client[Any]) -> None:
+        self._thread = thread
+        # In the loop, because no state may be missed between the first one and the later ones.
+        self._states = thread.call(client.states) if thread.running else client.states()
+
+    def __next__(self) -> State:
+        async def ask() -> State | None:
+            return await anext(self._states, None)
+
+        async def return_state(state: State | None) -> None:
+            if state is not None:
+                self._states.return_state(state)
+
+        try:
+            state = self._thread.run(ask, undo=return_state)
+        except ClosedError:  # the loop has stopped
+            state = self._states.next_nowait()
+        if state is None:
+            raise StopIteration
+        return state
 
 
 class ThreadClient(Blocking, Generic[V]):
@@ -82,7 +106,9 @@ class ThreadClient(Blocking, Generic[V]):
 
     def close(self) -> None:
         """Close the session and the connection; ``with`` does this."""
-        if self._thread.running:
+        if self._thread.is_current:  # in a finalizer that the collector has called there
+            self._thread.post(self._thread.close)
+        elif self._thread.running:
             try:
                 with contextlib.suppress(ClosedError):  # another thread has just closed the client
                     self._thread.run_to_the_end(self._thread.close)
@@ -93,18 +119,15 @@ class ThreadClient(Blocking, Generic[V]):
 
     def __enter__(self) -> Self:
         block = entered_block(self)
-        ref = None
         if block is not None:  # before the start, because a signal may arrive after each call
-            ref = weakref.ref(block, functools.partial(self._thread.post, self._thread.close))
+            self._thread.watch(block, self._thread.close)
         self.start()
-        if block is not None:
-            block.on_drop = ref
         return self
 
     @ends_block
     def __exit__(self, block: Block, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-        block.on_drop = None
+        self._thread.unwatch(block)
 
     @property
     def runs(self) -> bool:
@@ -143,22 +166,7 @@ class ThreadClient(Blocking, Generic[V]):
 
     def states(self) -> Iterator[State]:
         """Iterate the states, starting with the current one. No state is skipped, and CLOSED is the last."""
-        states = self.asyncio_client.states()
-
-        async def ask() -> State | None:
-            return await anext(states, None)
-
-        async def return_state(state: State | None) -> None:
-            if state is not None:
-                states.return_state(state)
-
-        def iterate() -> Iterator[State]:
-            with contextlib.suppress(ClosedError):  # the loop has stopped
-                while not self._thread.has_ended and (state := self._thread.run(ask, undo=return_state)) is not None:
-                    yield state
-            yield from states.rest()
-
-        return iterate()
+        return BlockingStates(self._thread, self.asyncio_client)
 
     def retry(self, do: Callable[[], T], backoff: Backoff | None = None) -> T:
         """Repeat a call while the connection is lost or the server is too busy. Use this only for calls that may be

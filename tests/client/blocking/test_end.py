@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -16,7 +18,9 @@ import pytest
 from support.waiting import DEADLINE_S, PROMPT_S
 
 from zoolet.client import ClosedError, ConnectionLossError, State, blocking
+from zoolet.client.aio.fork import FORKED
 from zoolet.client.blocking import loop_thread
+from zoolet.client.recipes import LockLostError
 from zoolet.testing import Server
 
 # --- the end of the interpreter, and machines without resources ---
@@ -241,3 +245,87 @@ def test_interrupt_before_the_end_of_block_starts_limits_it(server: Server, monk
         with pytest.raises(KeyboardInterrupt):
             zk.loop_thread.run_to_the_end(lambda: asyncio.sleep(DEADLINE_S))
         assert time.monotonic() - began < 2 * PROMPT_S
+
+
+LATE: Final = """
+import atexit, os, sys
+atexit.register(lambda: late.append(Late()))  # before the import, so that it is called after the client's own function
+from zoolet.client import blocking
+
+late = []
+
+class Late:
+    def __init__(self):
+        self.zk = blocking.Client(sys.argv[1])
+        self.zk.start()
+        assert self.zk.exists("/") is not None
+
+    def __del__(self, write=os.write):
+        try:
+            self.zk.get("/", timeout=1)
+        except RuntimeError as error:
+            write(1, str(error).encode())
+        self.zk.close()
+"""
+
+
+def test_client_started_at_exit_does_not_hang(server: Server) -> None:
+    program = [sys.executable, "-c", LATE, server.hosts]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+    assert (done.stdout, done.returncode) == ("this Client cannot be used, because the interpreter is ending", 0)
+
+
+def test_finalizer_in_thread_of_loop_can_close(server: Server) -> None:
+    zk = blocking.Client(server.hosts)
+    zk.start()
+    lease = zk.lock("/lock").acquire()
+
+    async def close(_: Any) -> None:
+        zk.close()
+
+    zk.use(close)
+
+    server.wait_for(lambda: not server.sessions())
+    with pytest.raises(LockLostError, match="the client was closed"):
+        lease.raise_if_lost()
+    zk.close()
+
+
+def test_unstarted_client_can_be_started_in_a_child(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    zk = blocking.Client(server.hosts)
+    monkeypatch.setattr(loop_thread.os, "getpid", lambda: 1)  # as in a child
+    with pytest.raises(RuntimeError, match="this Client is not running"):
+        zk.get("/")
+    with zk:
+        assert zk.exists("/") is not None
+        monkeypatch.undo()  # as in a child of that child
+        with pytest.raises(RuntimeError, match=FORKED):
+            zk.get("/")
+        monkeypatch.setattr(loop_thread.os, "getpid", lambda: 1)
+
+
+def test_fork_during_start_leaves_no_hanging_child(server: Server) -> None:
+    zk = blocking.Client(server.hosts)
+    zk.loop_thread.start()  # the first half of start()
+    hear, tell = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)  # a hanging child is killed
+        try:
+            zk.get("/")
+        except RuntimeError as error:
+            os.write(tell, str(error).encode())
+        zk.close()
+        os.write(tell, b"; closed")
+        os._exit(0)
+    os.close(tell)
+    with os.fdopen(hear) as lines:
+        reported = lines.read()
+    os.waitpid(child, 0)
+    zk.loop_thread.stop()
+
+    assert reported == f"{FORKED}; closed"

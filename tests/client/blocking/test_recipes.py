@@ -14,7 +14,7 @@ from support.rows import for_each
 from support.waiting import DEADLINE_S, PROMPT_S
 
 from zoolet.client import ClosedError, NoAuthError, State, recipes
-from zoolet.client.blocking import Client, loop_thread
+from zoolet.client.blocking import Client, thread_call
 from zoolet.client.blocking import recipes as blocking
 from zoolet.client.recipes import LockLostError
 from zoolet.client.recipes._base import INTERNAL
@@ -293,13 +293,13 @@ def test_acquire_timeout_leaves_no_unowned_lock(server: Server, zk: Client) -> N
 
 def test_lock_granted_during_interruption_is_released(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     lock, other = blocking.Lock(zk, "/lock"), blocking.Lock(zk, "/lock")
-    wait = loop_thread._Call.wait
+    wait = thread_call.ThreadCall.wait
 
     def interrupted(self: Any) -> None:
         wait(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop_thread._Call, "wait", interrupted)
+    monkeypatch.setattr(thread_call.ThreadCall, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         lock.acquire()
     monkeypatch.undo()

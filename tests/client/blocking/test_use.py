@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 from unittest import mock
@@ -17,7 +18,7 @@ from support.leftovers import ephemerals
 from support.waiting import DEADLINE_S
 
 from zoolet.client import ClosedError, State
-from zoolet.client.blocking import Client, loop_thread
+from zoolet.client.blocking import Client, loop_thread, thread_call
 from zoolet.client.blocking.proxy import BlockingIterator
 from zoolet.client.blocking.recipes import (
     ChildrenCache,
@@ -25,8 +26,10 @@ from zoolet.client.blocking.recipes import (
     Election,
     LockLostError,
     Master,
+    NodeCache,
     Worker,
 )
+from zoolet.client.client import States
 from zoolet.client.serializers import json
 from zoolet.testing import Server
 
@@ -171,11 +174,11 @@ def test_call_during_close_is_refused(server: Server, monkeypatch: pytest.Monkey
     def close_meanwhile(*args: Any) -> Any:
         monkeypatch.undo()
         zk.close()
-        return loop_thread._Call(*args)
+        return thread_call.ThreadCall(*args)
 
     zk = Client(server.hosts)
     zk.start()
-    monkeypatch.setattr(loop_thread, "_Call", close_meanwhile)
+    monkeypatch.setattr(loop_thread, "ThreadCall", close_meanwhile)
 
     with pytest.raises(ClosedError):
         zk.exists("/a")
@@ -221,7 +224,7 @@ def test_items_are_returned_in_order_after_interrupts(zk: Client, monkeypatch: p
         for number in range(6):
             yield number
 
-    items, wait, interrupts = BlockingIterator(zk.loop_thread, numbers()), loop_thread._Call.wait, [2]
+    items, wait, interrupts = BlockingIterator(zk.loop_thread, numbers()), thread_call.ThreadCall.wait, [2]
 
     def interrupted(call: Any) -> Any:
         item = wait(call)
@@ -230,7 +233,7 @@ def test_items_are_returned_in_order_after_interrupts(zk: Client, monkeypatch: p
             raise KeyboardInterrupt
         return item
 
-    monkeypatch.setattr(loop_thread._Call, "wait", interrupted)
+    monkeypatch.setattr(thread_call.ThreadCall, "wait", interrupted)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             next(items)
@@ -238,7 +241,7 @@ def test_items_are_returned_in_order_after_interrupts(zk: Client, monkeypatch: p
 
 
 def test_interrupted_use_releases_no_lease(server: Server, zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = loop_thread._Call.wait
+    wait = thread_call.ThreadCall.wait
 
     def interrupted(call: Any) -> Any:
         wait(call)
@@ -250,9 +253,90 @@ def test_interrupted_use_releases_no_lease(server: Server, zk: Client, monkeypat
         async def current(client: Any) -> Any:
             return lease.asyncio_object
 
-        monkeypatch.setattr(loop_thread._Call, "wait", interrupted)
+        monkeypatch.setattr(thread_call.ThreadCall, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             zk.use(current)
         zk.exists("/")
         lease.raise_if_lost()
         assert len(ephemerals(server)) == 1
+
+
+class Stopped(BaseException):
+    """Raised by a signal handler."""
+
+
+def test_item_is_not_lost_after_the_call(zk: Client) -> None:
+    """No function is called between the end of the call and the return: a signal handler could run there."""
+
+    def trace(frame: Any, event: str, _: object) -> None:
+        if event == "return" and frame.f_code is loop_thread.LoopThread.run.__code__:
+            ended.append(frame.f_back.f_code.co_name)
+        elif event == "call" and ended:
+            raise Stopped
+
+    with NodeCache(zk, "/") as cache, zk.watch("/a") as watch:
+        changes, states = cache.changes(), zk.states()
+        zk.create("/a", b"")
+        ended: list[str] = []
+        for iterator in (changes, states, watch):
+            sys.setprofile(trace)
+            try:
+                next(iterator)
+            finally:
+                sys.setprofile(None)
+            assert ended == ["next" if iterator is changes else "__next__"]
+            ended.clear()
+
+
+def test_states_continue_after_interrupt(server: Server, zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    states, wait = zk.states(), thread_call.ThreadCall.wait
+    assert next(states) is State.CONNECTED
+
+    def interrupted(call: Any) -> Any:
+        wait(call)
+        monkeypatch.undo()
+        raise Stopped
+
+    server.drop(zk)
+    monkeypatch.setattr(thread_call.ThreadCall, "wait", interrupted)
+    with pytest.raises(Stopped):
+        next(states)
+    assert [next(states), next(states)] == [State.SUSPENDED, State.CONNECTED]
+    zk.close()
+    assert list(states) == [State.CLOSED]
+
+
+def test_threads_share_states(server: Server, zk: Client) -> None:
+    states = zk.states()
+    assert next(states) is State.CONNECTED
+    with ThreadPoolExecutor(2) as pool:
+        seen = [pool.submit(next, states) for _ in range(2)]
+        server.drop(zk)
+        assert {one.result(DEADLINE_S) for one in seen} == {State.SUSPENDED, State.CONNECTED}
+
+
+def test_states_are_created_in_the_loop(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a different thread, a change could come between the first state and the first change."""
+    threads, create = [], States.__init__
+
+    def spied(states: Any, owner: Any) -> None:
+        threads.append(threading.current_thread().name)
+        create(states, owner)
+
+    monkeypatch.setattr(States, "__init__", spied)
+    zk.states()
+    assert threads == ["zoolet-client"]
+
+
+def test_read_during_close_returns(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease, run = zk.lock("/lock").acquire(), loop_thread.LoopThread.run
+
+    def close_first(thread: Any, do: Any, *args: Any) -> Any:
+        monkeypatch.undo()
+        zk.close()
+        return run(thread, do, *args)
+
+    monkeypatch.setattr(loop_thread.LoopThread, "run", close_first)
+    assert lease.lost.is_set()
+    monkeypatch.setattr(loop_thread.LoopThread, "run", close_first)
+    assert lease.valid_for() == 0.0
