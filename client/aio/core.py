@@ -174,9 +174,10 @@ class ClientCore:
         was_closed = self.terminal_error is not None and self.session.fatal_error is None
         if loop is None or connection is None or was_closed or loop.is_closed():
             return
+        is_open = self.terminal_error is None  # read first, because the loop may run in a different thread
         with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
             loop.call_soon_threadsafe(self._end_dropped, connection, loop)
-        if self.terminal_error is None:
+        if is_open:
             text = f"{self!r} was dropped without being closed, so it ends; use a block, aclose() or close()"
             warnings.warn(text, ResourceWarning, source=owner, stacklevel=1)
 
