@@ -36,7 +36,7 @@ class Block:
         leave: Function that leaves the block.
         manager: The object that is entered; None if the method was looked up in its class, as exit stacks do.
         kind: The class of the look-up, if *manager* is None.
-        task: The task that looked up ``__aexit__``; None for ``__exit__``.
+        task: The task that looked up ``__aexit__``, until the block is entered; None for ``__exit__``.
         entered: The object that was entered; None before.
         by_hand: Whether a program has called the method that enters. Then a different look-up leaves the block.
         unclear: Whether the look-up in the class may have been for a different object, as by ``ExitStack.push()``.
@@ -131,5 +131,5 @@ def entered_block(manager: object) -> Block | None:
         if block.manager is not None or not isinstance(manager, block.kind):
             return None
         block.unclear = True
-    block.entered = manager
+    block.entered, block.task = manager, None
     return block
