@@ -21,15 +21,14 @@ CALLS_ITS_USER: Final = {
     "client/aio/core.py": 1,
     "client/aio/connection.py": 5,
     "client/aio/hooks.py": 1,
-    "client/blocking/log.py": 1,
     "client/recipes/worker.py": 1,
     "cli/shell/interpreter.py": 1,
     "server/net/http.py": 2,
     "testing/frames/faults.py": 1,
 }
 """Modules that may catch everything, and how often. They call functions of the user (a serializer, an error, a
-resolver, a listener, a log handler, a hook, a task, a command) or keep a client connected whatever its parts raise.
-There an error is a result, or costs one connection.
+resolver, a listener, a hook, a task, a command) or keep a client connected whatever its parts raise. There an error is
+a result, or costs one connection.
 """
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
