@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
-import os
 import re
 import subprocess
 import sys
@@ -13,13 +11,11 @@ from typing import Final
 
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
-from support.effort import FULL, effort
+from support.effort import effort
 from support.waiting import DEADLINE_S
 
-BUDGET: Final = 0.08
-"""The limit for the cost of the plugin, as a fraction of pytest's own start: 20 of 250 ms, more on slower machines."""
-PAIRS: Final = 3
-MAX_PAIRS: Final = 15
+BUDGET: Final = 0.06
+"""The limit for the calls of the plugin, as a fraction of the calls that pytest makes itself."""
 OTHERS: Final = ("cacheprovider", "hypothesispytest", "asyncio", "xdist")
 HEAVY: Final = ("asyncio", "kazoo", "msgpack", "uvloop", "zoolet.protocol", "zoolet.server.core", "zoolet.server.net")
 
@@ -201,28 +197,35 @@ def test_held_request_does_not_delay_teardown(project: pytest.Pytester) -> None:
 # --- projects that do not use the plugin ---
 
 
-def cpu_of(directory: Path, *options: str) -> float:
-    """Run pytest in a directory without tests; return the seconds of CPU it took."""
-    words = [sys.executable, "-m", "pytest", *options, *(word for name in OTHERS for word in ("-p", f"no:{name}"))]
-    process = subprocess.Popen(words, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
-    return used.ru_utime + used.ru_stime
+COUNTER: Final = """
+import sys
+calls = 0
+def count(frame, event, argument):
+    global calls
+    calls += event in ("call", "c_call")
+sys.setprofile(count)
+import pytest
+code = pytest.main(sys.argv[1:])
+sys.setprofile(None)
+assert code == pytest.ExitCode.NO_TESTS_COLLECTED, code
+print("calls", calls)
+"""
+
+
+def calls_of(directory: Path, *options: str) -> int:
+    """Run pytest in a directory without tests; return the number of its function calls, whatever else runs."""
+    words = [*options, *(word for name in OTHERS for word in ("-p", f"no:{name}"))]
+    done = subprocess.run([sys.executable, "-c", COUNTER, *words], cwd=directory, capture_output=True, check=True)
+    return int(done.stdout.split()[-1])
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not FULL, reason="measures for six seconds: ZOOLET_FULL=1")
 def test_plugin_costs_little_of_pytest_start(tmp_path: Path) -> None:
-    cpu_of(tmp_path)  # the first run warms up
+    calls_of(tmp_path)  # the first run may write bytecode
 
-    pairs: list[tuple[float, float]] = []
-    cost = math.inf
-    while cost > BUDGET and len(pairs) < MAX_PAIRS:  # other work on the machine only makes them longer
-        pairs.append((cpu_of(tmp_path), cpu_of(tmp_path, "-p", "no:zoolet")))
-        with_it, without = (min(side) for side in zip(*pairs, strict=True))
-        cost = with_it / without - 1 if len(pairs) >= PAIRS else math.inf
-    assert cost <= BUDGET, pairs
+    with_it, without = calls_of(tmp_path), calls_of(tmp_path, "-p", "no:zoolet")
+
+    assert 0 < with_it / without - 1 <= BUDGET
 
 
 @pytest.mark.slow
