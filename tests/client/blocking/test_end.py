@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -273,7 +274,9 @@ def test_client_started_at_exit_does_not_hang(server: Server) -> None:
     program = [sys.executable, "-c", LATE, server.hosts]
     done = subprocess.run(program, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
-    assert (done.stdout, done.returncode) == ("this Client cannot be used, because the interpreter is ending", 0)
+    # Python 3.12.0 and 3.12.1 start no thread at exit, and the client is not running.
+    assert re.match("this Client (cannot be used, because the interpreter is ending|is not running)", done.stdout)
+    assert done.returncode == 0
 
 
 def test_finalizer_in_thread_of_loop_can_close(server: Server) -> None:
