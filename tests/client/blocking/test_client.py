@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.child import reported_by_child
 from support.rows import for_each
 from support.waiting import DEADLINE_S, repeated
 
@@ -354,22 +353,12 @@ def test_error_in_block_closes_client(server: Server) -> None:
 
 
 def test_client_in_forked_child_raises(server: Server, zk: Client) -> None:
-    hear, tell = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, 0.5)  # a hanging child is killed
-        try:
+    def report() -> str:
+        with pytest.raises(RuntimeError) as refused:
             zk.get("/")
-        except RuntimeError as error:
-            os.write(tell, str(error).encode())
-        os._exit(0)
-    os.close(tell)
-    with os.fdopen(hear) as lines:
-        reported = lines.read()
-    os.waitpid(child, 0)
+        return str(refused.value)
+
+    reported = reported_by_child(report)
 
     assert zk.get("/") is not None
     assert "belongs to the parent of this forked process" in reported

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
+from support.child import reported_by_child
 from support.waiting import DEADLINE_S, PROMPT_S
 
 from zoolet.client import ClosedError, ConnectionLossError, State, blocking
@@ -250,7 +249,7 @@ def test_interrupt_before_the_end_of_block_starts_limits_it(server: Server, monk
 
 LATE: Final = """
 import atexit, os, sys
-atexit.register(lambda: late.append(Late()))  # before the import, so that it is called after the client's own function
+atexit.register(lambda: late.append(Late()))  # before the import: it is called after the client's own function
 from zoolet.client import blocking
 
 late = []
@@ -311,24 +310,14 @@ def test_unstarted_client_can_be_started_in_a_child(server: Server, monkeypatch:
 def test_fork_during_start_leaves_no_hanging_child(server: Server) -> None:
     zk = blocking.Client(server.hosts)
     zk.loop_thread.start()  # the first half of start()
-    hear, tell = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, 0.5)  # a hanging child is killed
-        try:
+
+    def report() -> str:
+        with pytest.raises(RuntimeError) as refused:
             zk.get("/")
-        except RuntimeError as error:
-            os.write(tell, str(error).encode())
         zk.close()
-        os.write(tell, b"; closed")
-        os._exit(0)
-    os.close(tell)
-    with os.fdopen(hear) as lines:
-        reported = lines.read()
-    os.waitpid(child, 0)
+        return f"{refused.value}; closed"
+
+    reported = reported_by_child(report)
     zk.loop_thread.stop()
 
     assert reported == f"{FORKED}; closed"
