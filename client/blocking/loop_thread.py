@@ -73,9 +73,8 @@ class LoopThread:
         """Whether the thread was started and not stopped. It is False in a forked child."""
         return self._loop is not None and not self._stopped and self._pid == os.getpid()
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the thread was stopped. Then this waits for its end, which is near."""
+    def _has_ended(self) -> bool:
+        """Return whether the thread was stopped. Then this waits for its end, which is near."""
         if not self._stopped or self._thread is None:
             return False
         self._wait(INTERRUPT_TIMEOUT)
@@ -259,11 +258,11 @@ class LoopThread:
         async def do() -> T:
             return function()
 
-        if not self.has_ended:
+        if not self._has_ended():
             try:
                 return self.run(do)
             except ClosedError:
-                if not self.has_ended:  # otherwise it has stopped in the meantime
+                if not self._has_ended():  # otherwise it has stopped in the meantime
                     raise
         return function()
 
