@@ -57,7 +57,7 @@ export function Locks({ about, rest, trusted, needToken }) {
         ? html`<p role="status" data-test="deadlocks" class=${circles.length ? "health bad" : "health good"}>
       ${
         circles.length
-          ? html`<b>✕ ${circles.length === 1 ? "A deadlock" : `${circles.length} deadlocks`}
+          ? html`<b>✕ ${circles.length === 1 ? "A deadlock:" : `${circles.length} deadlocks`}
         </b>`
           : html`<b>✓ No deadlock${known.deadlocks.length ? " here" : ""}</b>`
       }
@@ -114,7 +114,7 @@ function Lock({ each, most, now, expire, isLocked }) {
                 entry.czxid
                   ? html` <span class="muted"
         title="the zxid that created its node; the fencing token of a lease is this or higher">czxid ${entry.czxid}${" "}
-          (0x${entry.czxid.toString(16)})</span>`
+          (0x${BigInt(entry.czxid).toString(16)})</span>`
                   : null
               }${expire(entry)}</li>`,
           )}</ul>

@@ -102,11 +102,12 @@ def test_locks_show_holders_waiters_in_order_and_deadlocks(page: Page, daemon: t
     with Client(host) as one, Client(host) as two:
         one.create("/locks", b"")
         first, second = one.lock("/locks/p", data=b"one"), two.lock("/locks/q", data=b"two")
-        with first, second:
+        with first as held, second:
             for client, path, data in ((two, "/locks/p", b"two"), (one, "/locks/q", b"one")):
                 client.create(path + "/9c7e980a02c6499346ac9bf4e550501a__lock__", data, ephemeral=True, sequential=True)
             page.open("locks")
-            page.shows("A deadlock", "one", "two", "waits for", "holds it for", "czxid")
+            czxid = held.czxid
+            page.shows("A deadlock", "one", "two", "waits for", "holds it for", f"czxid {czxid} ({hex(czxid)})")
             lock = page.find("[data-path='/locks/p']")
             assert "one" in lock.find_element(By.CSS_SELECTOR, ".holders").text
             assert "two" in lock.find_element(By.CSS_SELECTOR, ".waiters").text
