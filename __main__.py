@@ -8,31 +8,32 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from .cli.stdout import OutputError, discard_stdout, replace_stdout
+
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    if arguments is None:
-        _open_streams()
-        gc.set_threshold(50_000)  # imports leave no garbage, and searching for it would take 4 % of a daemon's start
+    if arguments is not None:
+        return _import(arguments)()
+    _open_streams()
+    replace_stdout()
+    gc.set_threshold(50_000)  # imports leave no garbage, and searching for it would take 4 % of a daemon's start
     try:
-        command = _command(sys.argv[1:]) if arguments is None else _import(arguments)
-        return _flushed(command()) if arguments is None else command()
+        try:
+            code = _command(sys.argv[1:])()
+        except SystemExit as exit:  # of --help, --version and errors of the parser
+            code = int(exit.code or 0)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:  # the command does not handle Ctrl-C yet
         return 130
-
-
-def _flushed(code: int) -> int:
-    """Write the rest of the output; return the exit code. Python itself would exit with code 120."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # the reader of the output, such as head, closed it
-            print(f"zoolet: cannot write the output: {error.strerror}", file=sys.stderr)
+    except OutputError as error:
+        discard_stdout()
+        if not error.is_closed:
+            print(f"zoolet: {error}", file=sys.stderr)
         return 1
-    return code
 
 
 def _command(words: Sequence[str]) -> Callable[[], int]:

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from ...protocol.errors import ZooKeeperError
 from ..addresses import cannot_connect
+from ..options import INTERRUPTED
+from ..stdout import OutputError
 from . import words
 from .command import find, listed
-from .errors import INTERRUPTED, NOT_FOUND, CommandError, UsageError, unknown_command
+from .errors import NOT_FOUND, CommandError, UsageError, unknown_command
 from .flags import FlagError, parse
 from .output import Output
 from .shell import Settings, Shell
@@ -56,7 +58,7 @@ async def run(shell: Shell, arguments: Sequence[str]) -> int:
         shell.out.error(shell.explained(error))
     except UnicodeEncodeError as error:
         shell.out.error(f"not UTF-8: {error.object!r}")
-    except (BrokenPipeError, KeyboardInterrupt, asyncio.CancelledError):
+    except (OutputError, KeyboardInterrupt, asyncio.CancelledError):
         raise
     except Exception as error:  # a defect must not stop the shell, because its ephemeral nodes would be deleted
         _log.debug("%s failed", arguments[0], exc_info=True)

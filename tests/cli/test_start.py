@@ -21,7 +21,7 @@ NEEDED: Final = frozenset(
     zoolet.server.admin.four_letter_commands zoolet.server.admin.observed zoolet.server.storage
     zoolet.server.storage.errors zoolet.server.storage.output zoolet.server.storage.settings
     zoolet.cli zoolet.cli.addresses zoolet.cli.event_loop zoolet.cli.logs zoolet.cli.options zoolet.cli.program
-    zoolet.cli.progress zoolet.cli.serve zoolet.cli.systemd zoolet.cli.usage
+    zoolet.cli.progress zoolet.cli.serve zoolet.cli.stdout zoolet.cli.systemd zoolet.cli.usage
     """.split()
 )
 """The modules that a daemon with only a port for clients imports, in addition to PACKAGES."""

@@ -179,17 +179,20 @@ def test_closed_or_full_streams_cause_no_traceback(closed: str) -> None:
     assert done.returncode in (0, 1)
 
 
-@pytest.mark.parametrize("command", ["shell -server HOSTS ls /", "status HOSTS", "completion bash"])
-def test_full_disk_under_output_is_explained(command: str) -> None:
-    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "command", ["shell -server HOSTS ls /", "status HOSTS", "locks HOSTS", "completion bash", "--version", "run --help"]
+)
+def test_full_disk_under_output_is_explained(command: str, unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Server() as server:
         words = [sys.executable, "-m", "zoolet", *command.replace("HOSTS", server.hosts).split()]
         with open("/dev/full", "w") as full:
             done = subprocess.run(
-                words, stdout=full, stderr=subprocess.PIPE, text=True, env=buffered, timeout=DEADLINE_S, check=False
+                words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=DEADLINE_S, check=False
             )
 
-    assert (done.returncode, done.stderr) == (1, "zoolet: cannot write the output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "zoolet: cannot write to stdout: no space left on device\n")
 
 
 def test_ctrl_c_stops_script_with_open_input() -> None:

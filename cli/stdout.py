@@ -1,0 +1,56 @@
+"""The stdout of the command. A failed write stops the command, and is not taken for an error of a connection."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+from ..protocol.os_errors import reason_of
+
+
+class OutputError(Exception):
+    """The output cannot be written.
+
+    Args:
+        error: The error of the system call.
+
+    Attributes:
+        is_closed: Whether the reader of the output, such as ``head``, has closed it.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot write to stdout: {reason_of(error)}")
+        self.is_closed = isinstance(error, BrokenPipeError)
+
+
+class OutputFile(io.FileIO):
+    """The file of stdout."""
+
+    def write(self, data: Any) -> int:
+        """Write bytes.
+
+        Raises:
+            OutputError: The bytes cannot be written.
+        """
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OutputError(error) from None
+
+
+def replace_stdout() -> None:
+    """Replace ``sys.stdout`` by a stream that raises an :class:`OutputError`, unless it was closed at the start."""
+    before = sys.__stdout__
+    if before is None or sys.stdout is not before:
+        return
+    file = io.BufferedWriter(OutputFile(before.fileno(), "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(
+        file, before.encoding, before.errors, None, before.line_buffering, before.write_through
+    )
+
+
+def discard_stdout() -> None:
+    """Discard the rest of the output, which would fail again when Python exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
