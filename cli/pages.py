@@ -5,21 +5,45 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
-from .program import parser
+from .fault import FAULTS
+from .program import EPILOG, parser
 from .usage import add_example, summaries
 
-if TYPE_CHECKING:
-    from .shell.command import ShellCommand
-
 SHELLS: Final = ("bash", "zsh", "fish")
-_Options = dict[str, list[tuple[str, str]]]
-"""The options and words of each command, each with its help."""
 _Sections = dict[str, dict[str, dict[str, str]]]
-_Values = dict[str, dict[str, tuple[str, ...]]]
-"""The values of each option, by command."""
+FILES: Final = frozenset({"CA", "CERT", "FILE", "KEY", "ZOO_CFG"})
+FOLDERS: Final = frozenset({"DIR", "TARGET"})
+"""The placeholders that stand for the path of a file or of a folder."""
+
+
+class Words(NamedTuple):
+    """The words that can stand at one place of a command line.
+
+    Attributes:
+        choices: The words, each with its help.
+        paths: ``f`` if the word can be the path of a file, ``d`` for a folder, empty otherwise. ``compgen`` of bash has
+            options with these names.
+    """
+
+    choices: tuple[tuple[str, str], ...] = ()
+    paths: str = ""
+
+
+class Completed(NamedTuple):
+    """The completion of one command.
+
+    Attributes:
+        flags: The names of each option, its help, and its values. The values are None for an option without a value.
+        arguments: The arguments, which may be in any order.
+    """
+
+    flags: list[tuple[tuple[str, ...], str, Words | None]]
+    arguments: Words
+
+
 _CHARACTERS: Final = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq"})
 
 
@@ -50,26 +74,33 @@ def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     yield from parser._actions  # noqa: SLF001 - has no public name
 
 
-def options_of(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
-    """Return the options of a command, each with its help."""
-    return [
-        (name, help_of(action))
-        for action in actions(parser)
-        for name in action.option_strings
-        if action.help is not argparse.SUPPRESS
-    ]
+def words_of(action: argparse.Action) -> Words:
+    """Return the words that an argument, or the value of an option, can be."""
+    choices = tuple((str(choice), "") for choice in action.choices or ())
+    metavar = action.metavar
+    return Words(choices, "f" if metavar in FILES else "d" if metavar in FOLDERS else "")
 
 
-def values_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, ...]]:
-    """Return the choices of each option. The empty string stands for the arguments."""
-    values: dict[str, tuple[str, ...]] = {"": ()}
-    for action in actions(parser):
-        choices = tuple(map(str, action.choices or ()))
-        if not action.option_strings:
-            values[""] += choices
-        elif action.nargs != 0:
-            values |= dict.fromkeys(action.option_strings, choices)
-    return values
+def completed(command: argparse.ArgumentParser, more: tuple[tuple[str, str], ...] = ()) -> Completed:
+    """Return the completion of a command.
+
+    Args:
+        command: The parser of the command.
+        more: Additional arguments, each with its help.
+    """
+    shown = [action for action in actions(command) if action.help is not argparse.SUPPRESS and action.dest != "_"]
+    arguments = [words_of(action) for action in shown if not action.option_strings]
+    return Completed(
+        [
+            (tuple(action.option_strings), help_of(action), None if action.nargs == 0 else words_of(action))
+            for action in shown
+            if action.option_strings
+        ],
+        Words(
+            tuple(choice for words in arguments for choice in words.choices) + more,
+            max((words.paths for words in arguments), default=""),  # a file can be anywhere in a folder
+        ),
+    )
 
 
 def help_of(action: argparse.Action) -> str:
@@ -83,92 +114,156 @@ def help_of(action: argparse.Action) -> str:
 
 def completion(shell: str, commands: argparse._SubParsersAction[Any]) -> str:
     """Return the script for a shell."""
-    names = summaries(commands)
-    options = {name: options_of(commands.choices[name]) for name in names}
-    values = {name: values_of(commands.choices[name]) for name in names}
-    for name in names:
-        options[name] += [(value, "") for value in values[name].pop("", ())]
-    options["shell"] += [(row.name, row.summary) for row in _shell_commands()]
-    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](names, options, values)
-
-
-def _shell_commands() -> list[ShellCommand]:
     from .shell.command import listed
 
-    return listed()
+    names = summaries(commands)
+    more = {
+        "shell": tuple((row.name, row.summary) for row in listed()),
+        "fault": tuple(FAULTS.items()),
+        "container": (("status", "check the server of this container"),),
+    }
+    found = {name: completed(commands.choices[name], more.get(name, ())) for name in names}
+    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](names, found)
 
 
-def _bash(names: dict[str, str], options: _Options, values: _Values) -> str:
-    cases = "\n".join(f"        {name}) words='{' '.join(word for word, _ in options[name])}' ;;" for name in names)
+def _values(found: dict[str, Completed]) -> Iterator[tuple[str, Words]]:
+    """Yield each command with an option that has a value, as ``COMMAND OPTION``, and the values."""
+    for name, command in found.items():
+        for flags, _, words in command.flags:
+            if words is not None:
+                yield from ((f"{name} {flag}", words) for flag in flags)
+
+
+def _bash(names: dict[str, str], found: dict[str, Completed]) -> str:
+    def words(choices: Iterable[str], paths: str = "") -> str:
+        return f"words='{' '.join(choices)}' paths='{paths}'"
+
+    flags = "\n".join(
+        f"        {name}) {words(flag for row in command.flags for flag in row[0])} ;;"
+        for name, command in found.items()
+    )
+    arguments = "\n".join(
+        f"        {name}) {words((word for word, _ in command.arguments.choices), command.arguments.paths)} ;;"
+        for name, command in found.items()
+    )
+    values = "\n".join(
+        f"        '{where}') {words((word for word, _ in value.choices), value.paths)} ;;"
+        for where, value in _values(found)
+    )
     return f"""_zoolet() {{
-    local current="${{COMP_WORDS[COMP_CWORD]}}" words
+    local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words='' paths='' word
+    local IFS=$' \\t\\n'
+    if [ "$current" = = ]; then
+        current=''
+    elif [ "$before" = = ]; then
+        before="${{COMP_WORDS[COMP_CWORD-2]}}"
+    fi
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words='{" ".join(names)} --help --version'
+        words='{" ".join(names)} help -h --help -V --version'
     else
         case "${{COMP_WORDS[1]}}" in
-{textwrap.indent(cases, "    ")}
+{textwrap.indent(arguments, "    ")}
         esac
-        case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD-1]}}" in
-{_value_cases(values, "words='", "'", " ")}
+        if [ "${{current:0:1}}" = - ] || [ -z "$words$paths" ]; then
+            case "${{COMP_WORDS[1]}}" in
+{textwrap.indent(flags, "        ")}
+            esac
+        fi
+        case "${{COMP_WORDS[1]}} $before" in
+{textwrap.indent(values, "    ")}
         esac
+        for word in "${{COMP_WORDS[@]:2:COMP_CWORD-2}}"; do
+            [ "$word" != -- ] || words='' paths=c
+        done
     fi
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
-    [ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
+    IFS=$'\\n'
+    COMPREPLY=($(IFS=' ' compgen -W "$words" -- "$current"))
+    [ -z "$paths" ] || {{
+        compopt -o filenames 2> /dev/null
+        COMPREPLY+=($(compgen "-$paths" -- "$current"))
+    }}
 }}
 complete -F _zoolet zoolet
 """
 
 
-def _zsh(names: dict[str, str], options: _Options, values: _Values) -> str:
-    def described(pairs: list[tuple[str, str]]) -> str:
+def _zsh(names: dict[str, str], found: dict[str, Completed]) -> str:
+    def described(pairs: Iterable[tuple[str, str]]) -> str:
         return " ".join(_quoted(f"{_colons(word)}:{_colons(text)}") for word, text in pairs)
 
-    cases = "\n".join(f"        {name}) words=({described(options[name])}) ;;" for name in names)
+    def words(pairs: Iterable[tuple[str, str]], paths: str = "") -> str:
+        return f"chosen=({described(pairs)}) paths='{paths}'"
+
+    flags = "\n".join(
+        f"        {name}) {words((flag, text) for flags, text, _ in command.flags for flag in flags)} ;;"
+        for name, command in found.items()
+    )
+    arguments = "\n".join(f"        {name}) {words(*command.arguments)} ;;" for name, command in found.items())
+    values = "\n".join(f"        '{where}') {words(*value)} ;;" for where, value in _values(found))
     return f"""_zoolet() {{
-    local -a commands
-    commands=({described(list(names.items()))})
+    local -a commands chosen
+    local paths
+    commands=({described(names.items())})
     if (( CURRENT == 2 )); then
         _describe command commands
         return
     fi
-    local -a chosen
     case "${{words[2]}}" in
-{cases.replace("words=(", "chosen=(")}
+{arguments}
     esac
+    if [[ "${{words[CURRENT]}}" == -* || -z "$chosen$paths" ]]; then
+        case "${{words[2]}}" in
+{textwrap.indent(flags, "    ")}
+        esac
+    fi
     case "${{words[2]}} ${{words[CURRENT-1]}}" in
-{_value_cases(values, "chosen=(", ")", " ")}
+{values}
     esac
-    _describe option chosen || _files
+    local end=${{words[(i)--]}}
+    if (( end < CURRENT )); then  # the user's command
+        shift $end words
+        (( CURRENT -= end ))
+        _normal
+        return
+    fi
+    (( $#chosen )) && _describe word chosen
+    case "$paths" in
+        f) _files ;;
+        d) _files -/ ;;
+    esac
 }}
 compdef _zoolet zoolet
 """
 
 
-def _value_cases(values: _Values, before: str, after: str, between: str) -> str:
-    """Return the cases of options with a value. An option without choices gets no words, so files are completed."""
-    return "\n".join(
-        f"        '{name} {option}') {before}{between.join(choices)}{after} ;;"
-        for name, options in values.items()
-        for option, choices in options.items()
-    )
-
-
-def _fish(names: dict[str, str], options: _Options, values: _Values) -> str:
+def _fish(names: dict[str, str], found: dict[str, Completed]) -> str:
     lines = ["complete -c zoolet -f"]
     for name, text in names.items():
         lines.append(f"complete -c zoolet -n __fish_use_subcommand -a {name} -d {_quoted_for_fish(text)}")
-    for name in names:
-        condition = f"'__fish_seen_subcommand_from {name}'"
-        for word, text in options[name]:
+    for name, command in found.items():
+        start = f"complete -c zoolet -n '__fish_seen_subcommand_from {name}'"
+        for flags, text, words in command.flags:
+            shown = " ".join(map(_flag_for_fish, flags))
             lines.append(
-                f"complete -c zoolet -n {condition} -F -a {_quoted_for_fish(word)} -d {_quoted_for_fish(text)}"
+                f"{start} {shown} -d {_quoted_for_fish(text)}{'' if words is None else _for_fish(words, '-x')}"
             )
-        for option, choices in values[name].items():
-            if choices and option.startswith("--"):
-                lines.append(
-                    f"complete -c zoolet -n {condition} -x -l {option[2:]} -a {_quoted_for_fish(' '.join(choices))}"
-                )
+        lines += [f"{start} -a {word} -d {_quoted_for_fish(text)}" for word, text in command.arguments.choices]
+        if command.arguments.paths:
+            lines.append(f"{start}{_for_fish(Words((), command.arguments.paths), '')}")
     return "\n".join(lines) + "\n"
+
+
+def _flag_for_fish(flag: str) -> str:
+    name = flag.lstrip("-")
+    return f"-l {name}" if flag.startswith("--") else f"-s {name}" if len(name) == 1 else f"-o {name}"
+
+
+def _for_fish(words: Words, exclusive: str) -> str:
+    """Return the options of ``complete`` for the values of an option, or for arguments."""
+    if words.paths == "f":
+        return " -r -F" if exclusive else " -F"
+    choices = "(__fish_complete_directories)" if words.paths else " ".join(word for word, _ in words.choices)
+    return f" {exclusive}" + (f" -a {_quoted_for_fish(choices)}" if choices else "")
 
 
 def _quoted(text: str) -> str:
@@ -209,8 +304,8 @@ def _main_page(names: dict[str, str], version: str) -> str:
     ]  # fmt: skip
     for name, summary in names.items():
         lines += [".TP", f".BR zoolet\\-{name} (1)", _roff(summary)]
-    lines += [".SH OPTIONS", *_item("--help", "show the usage of a command"), *_item("--version", "show the version")]
-    lines += [".SH EXIT STATUS", "0 success, 1 failure, 2 wrong usage or unreadable file, 130 interrupted."]
+    lines += [".SH OPTIONS", *_item("-h, --help", "show this list"), *_item("-V, --version", "show the version")]
+    lines += [".SH EXIT STATUS", _roff(EPILOG.partition("Exit codes: ")[2])]
     return "\n".join(lines) + "\n"
 
 
@@ -229,11 +324,14 @@ def _page(
     lines.append(".SH OPTIONS")
     for action in actions(parser):
         if action.option_strings and action.help is not argparse.SUPPRESS:
-            value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+            choices = "|".join(map(str, action.choices or ())) or action.dest.upper()
+            value = "" if action.nargs == 0 else f" {action.metavar or choices}"
             lines += _item(f"{', '.join(action.option_strings)}{value}", help_of(action))
     if name == "shell":
         lines.append(".SH COMMANDS OF THE SHELL")
-        for row in _shell_commands():
+        from .shell.command import listed
+
+        for row in listed():
             lines += _item(f"{row.name} {row.usage}".strip(), row.summary)
     for title, items in more.items():
         lines.append(f".SH {title}")

@@ -49,13 +49,37 @@ def in_shell(*command: str, text: str) -> str:
         (["zoolet", "serve", "--log-format", "''"], {"text", "json"}),
         (["zoolet", "datadir", "v"], {"verify"}),
         (["zoolet", "completion", "z"], {"zsh"}),
-        (["zoolet", "serve", "--tls-cert", "--"], set()),  # files
+        (["zoolet", "serve", "--compat", "=", "''"], {"3.8", "3.9"}),
+        (["zoolet", "serve", "--compat", "="], {"3.8", "3.9"}),
+        (["zoolet", "serve", "--port", "''"], set()),
+        (["zoolet", "serve", "--tls-cert", "''"], {"a folder", "a file"}),
+        (["zoolet", "serve", "--tls-cert", "--"], set()),
+        (["zoolet", "serve", "--data-dir", "''"], {"a folder"}),
+        (["zoolet", "serve", "a"], {"a folder", "a file"}),
+        (["zoolet", "backup", "''"], {"a folder"}),
+        (["zoolet", "datadir", "show", "'a '"], {"a folder"}),
+        (["zoolet", "dump", "localhost", "a"], {"a folder", "a file"}),
+        (["zoolet", "status", "--ti"], {"--timeout"}),
+        (["zoolet", "completion", "''"], {"bash", "zsh", "fish"}),
+        (["zoolet", "run", "--", "compge"], {"compgen"}),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bash_completes(words: list[str], expected: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes(
+    words: list[str],
+    expected: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "a file").touch()
+    monkeypatch.chdir(tmp_path)
     text = script("bash", capsys)
-    text += f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _zoolet; echo ${{COMPREPLY[@]}}\n"
-    assert set(in_shell("bash", "--norc", text=text).split()) == expected
+    text += (
+        f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _zoolet; printf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
+    )
+    assert {*in_shell("bash", "--norc", text=text).split("\n")} - {""} == expected
 
 
 def test_fish_completes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,17 +88,45 @@ def test_fish_completes(capsys: pytest.CaptureFixture[str]) -> None:
     assert words == ["load", "locks", "getEphemerals"]
 
 
-def test_fish_completes_values(capsys: pytest.CaptureFixture[str]) -> None:
-    text = script("fish", capsys) + "complete -C 'zoolet serve --compat '\n"
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("serve --compat ", ["3.8", "3.9"]),
+        ("serve --port ", []),
+        ("serve --data-dir ", ["a folder/"]),
+        ("serve --tls-cert a", ["a file", "a folder/"]),
+        ("datadir show ''", ["a folder/", "export", "repair", "show", "verify"]),
+        ("check a", ["a file", "a folder/"]),
+        ("top --jso", ["--json"]),
+    ],
+)
+def test_fish_completes_values(
+    line: str,
+    expected: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "a file").touch()
+    monkeypatch.chdir(tmp_path)
+    text = script("fish", capsys) + f'complete -C "zoolet {line}"\n'
     words = [line.split("\t")[0] for line in in_shell("fish", "--no-config", text=text).splitlines()]
-    assert words == ["3.8", "3.9"]
+    assert sorted(words) == expected
 
 
 def test_zsh_completes(capsys: pytest.CaptureFixture[str]) -> None:
     stubs = "compdef() { }\n_describe() { local -a list; list=(${(P)2}); print -l -- ${list%%:*} }\n"
+    stubs += "_files() { print _files$1 }\n_normal() { print $CURRENT $words }\n"
     text = stubs + script("zsh", capsys) + "words=(zoolet locks -); CURRENT=3; _zoolet\n"
     text += "words=(zoolet serve --compat ''); CURRENT=4; _zoolet\n"
-    assert {"--watch", "3.8", "3.9"} <= {*in_shell("zsh", "-f", text=text).split()}
+    text += "words=(zoolet serve --data-dir ''); CURRENT=4; _zoolet\n"
+    text += "words=(zoolet serve --tls-ca ''); CURRENT=4; _zoolet\n"
+    text += "words=(zoolet serve --port ''); CURRENT=4; _zoolet\n"
+    text += "words=(zoolet run --admin -- go test); CURRENT=6; _zoolet\n"
+    lines = in_shell("zsh", "-f", text=text).splitlines()
+    assert "--watch" in lines
+    assert lines[-5:] == ["3.8", "3.9", "_files-/", "_files", "2 go test"]
 
 
 # --- manual pages ---
