@@ -6,6 +6,8 @@ contains the key as it was written there. An option, such as ``--port``, names i
 
 from __future__ import annotations
 
+from ...protocol.os_errors import reason_of
+
 
 class ConfigError(ValueError):
     """A configuration is invalid. The message names the place and the expected value."""
@@ -50,7 +52,7 @@ def reason(error: OSError | UnicodeDecodeError) -> str:
     """Return the reason for a failed read, without the file's name."""
     if isinstance(error, UnicodeDecodeError):
         return f"not valid {error.encoding.upper()} text"
-    return error.strerror or str(error)
+    return reason_of(error)
 
 
 def one_line(text: str) -> str:

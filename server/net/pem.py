@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+from ...protocol.os_errors import reason_of
+
 __all__ = ["pem_problem"]
 
 
@@ -19,7 +21,8 @@ def pem_problem(certificate: str | Path, key: str | Path | None, option: str) ->
     try:
         texts = [Path(file).read_bytes() for file in (certificate, key or certificate)]
     except OSError as error:
-        return error.strerror if error.filename == str(certificate) else f"{error.filename}: {error.strerror}"
+        reason = reason_of(error)
+        return reason if error.filename == str(certificate) else f"cannot read {error.filename}: {reason}"
     if b"-----BEGIN CERTIFICATE-----" not in texts[0]:
         return f"{certificate} contains no PEM certificate"
     if b"PRIVATE KEY-----" not in texts[1]:

@@ -15,3 +15,15 @@ class StorageError(ValueError):
         super().__init__(f"{where}: {reason}" if where else reason)
         self.where = where
         self.reason = reason
+
+
+class NoDirectoryError(StorageError):
+    """The path of a data directory does not exist, or is a file.
+
+    Args:
+        path: The path.
+        problem: The rest of the sentence.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__("", f"{path} {problem}")

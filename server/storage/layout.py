@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from ...protocol.os_errors import reason_of
 from .disk import Disk
-from .errors import StorageError
+from .errors import NoDirectoryError, StorageError
 
 SUBFOLDER: Final = "version-2"
 """The folder of the files in a data directory."""
@@ -30,7 +31,7 @@ def check_new(path: Path) -> None:
         StorageError: *path* is a file, or contains data of a different version.
     """
     if path.exists() and not path.is_dir():
-        raise StorageError(str(path), "not a directory")
+        raise NoDirectoryError(str(path), "is not a directory")
     _check_version(path)
 
 
@@ -46,7 +47,7 @@ def create(path: Path, subfolder: str = SUBFOLDER) -> None:
             folder.mkdir(mode=0o700, exist_ok=True)
             Disk().sync_folder(folder.parent)
     except OSError as error:
-        raise StorageError(str(path), f"cannot create the data directory: {error.strerror}") from None
+        raise StorageError(str(path), f"cannot create this directory: {reason_of(error)}") from None
 
 
 def write_file(disk: Disk, path: Path, data: bytes | Iterable[bytes]) -> None:
@@ -124,9 +125,9 @@ def folder_in(path: Path) -> Path:
         StorageError: *path* does not exist or is not a directory, or contains data of a different version.
     """
     if not path.exists():
-        raise StorageError(str(path), "does not exist")
+        raise NoDirectoryError(str(path), "does not exist")
     if not path.is_dir():
-        raise StorageError(str(path), "not a directory")
+        raise NoDirectoryError(str(path), "is not a directory")
     inner = path / SUBFOLDER
     if inner.is_dir():
         return inner

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
+from ...protocol.os_errors import reason_of
 from ...protocol.recipe_names import NodeName, by_number, contender
 from ..frames.interceptor import Interceptor
 from ..frames.requests import OpView, RecordedRequest, shortened, view_of
@@ -217,5 +218,5 @@ def write_page(directory: str, test: str, failure: str, servers: Mapping[str, st
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(as_html(test, failure, servers), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        return f"cannot write {path}: {error.strerror}"
+        return f"cannot write {path}: {reason_of(error)}"
     return str(path)

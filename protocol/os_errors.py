@@ -1,0 +1,13 @@
+"""Reasons of failed system calls, as the last part of a message."""
+
+from __future__ import annotations
+
+
+def lowered(text: str) -> str:
+    """Return the text of an error with a small first letter, unless the first word is an abbreviation."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def reason_of(error: OSError) -> str:
+    """Return the reason in an error about a file, without its name: ``no such file or directory``."""
+    return lowered(error.strerror or str(error))
