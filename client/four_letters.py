@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .aio.dial import dial_streams, failed
-from .wire.diagnosis import CLOSED, TLS_ALERT, closed_early, foreign
+from .wire.diagnosis import CLOSED, TLS_ALERT, closed_early, foreign, silent
 from .wire.hosts import Address, Endpoint
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
             finally:
                 writer.close()
     except TimeoutError:
-        hint = ": the port may require TLS (--tls-ca) or may not be a ZooKeeper port" if tls is None else ""
-        raise OSError(f"does not answer within {timeout:g} s{hint}") from None
+        raise OSError(f"does not answer: {silent(timeout, tls is not None)}") from None
     except OSError as error:
         raise OSError(f"does not answer: {failed(error, timeout, tls is not None)}") from None
     if not answer or answer.startswith(TLS_ALERT):
@@ -69,6 +68,16 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
 
 
 # --- the answers ---
+
+
+def not_serving(answer: str) -> str:
+    """Return the rest of a sentence about a server whose answer contains no facts.
+
+    Source: AbstractFourLetterCommand.ZK_NOT_SERVING.
+    """
+    if "not currently serving" in answer:
+        return "is running but not serving requests"
+    return f"does not answer: {foreign(answer.encode())}"
 
 
 class Sample(NamedTuple):
@@ -93,13 +102,15 @@ async def sample(address: Address, timeout: float, tls: ssl.SSLContext | None = 
     """Query one server's metrics and connections; errors are part of the result."""
     try:
         try:
-            numbers, state = read_mntr(await ask(address, "mntr", timeout, tls))
+            answer = await ask(address, "mntr", timeout, tls)
+            numbers, state = read_mntr(answer)
         except NotExecutedError:  # by default ZooKeeper refuses mntr but answers srvr
-            numbers, state = read_srvr(await ask(address, "srvr", timeout, tls))
+            answer = await ask(address, "srvr", timeout, tls)
+            numbers, state = read_srvr(answer)
     except (OSError, NotExecutedError) as error:
         return Sample(time.monotonic(), {}, str(error))
     if not numbers:
-        return Sample(time.monotonic(), {}, "is not serving requests")
+        return Sample(time.monotonic(), {}, not_serving(answer))
     try:
         connections = read_cons(await ask(address, "cons", timeout, tls))
     except (OSError, NotExecutedError) as error:

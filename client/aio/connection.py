@@ -19,7 +19,7 @@ from typing import Any, Final
 from ...protocol.errors import ZooKeeperError
 from ...protocol.operations import OpCode
 from ..wire.backoff import Backoff
-from ..wire.diagnosis import CLOSED, RESET, closed_early
+from ..wire.diagnosis import CLOSED, RESET, closed_early, silent
 from ..wire.hosts import Address, Endpoint, Hosts, has_several, one_round
 from ..wire.operations import decode_nothing
 from ..wire.phases import ConnectionBroken, Phase
@@ -255,7 +255,7 @@ class Connection:
         if isinstance(error, ConnectionBroken):
             self.abort(str(error))
         else:
-            _log.error("the session failed unexpectedly", exc_info=error)
+            _log.error("session 0x%x: closing the connection after an internal error", self.session.id, exc_info=error)
             self.abort(f"{type(error).__name__}: {error}")
 
     # --- sending, and time ---
@@ -389,7 +389,7 @@ class Connection:
             # A server that does not answer in this time is treated like one that cannot be reached.
             await asyncio.wait([protocol.ended], timeout=attempt)
             if not protocol.ended.done() and session.phase is not Phase.READY:
-                protocol.abort(f"no answer to the handshake within {attempt:.3f} s")
+                protocol.abort(silent(attempt, self._tls is not None))
             ready = session.phase is Phase.READY
             if ready and session.read_only_now and self._probe is None:
                 self._probe = self.loop.create_task(self._look_for_a_writable_server(), name="zoolet-client-probe")

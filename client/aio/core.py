@@ -408,7 +408,7 @@ class ClientCore:
         if call.done():
             drop(call)
         elif session_id != self.session.id:
-            fail(call, SessionExpiredError(call.path, "a new session had to be opened"))
+            fail(call, SessionExpiredError(call.path, "the session expired before the request could be repeated"))
         else:
             call.deadline += connection.now() - call.sent_at  # the pause does not count as waiting
             self.session.submit(call)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ...protocol.os_errors import lowered
 from ..wire.diagnosis import CLOSED, RESET, closed_early
 from ..wire.hosts import Endpoint
 
@@ -47,9 +48,13 @@ def reason_of(error: Exception) -> str:
     """Return the reason why a connection was lost or could not be opened, without the address."""
     if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return RESET if str(error) else CLOSED  # in a TLS handshake, asyncio's error for a closed connection is empty
+    if (untrusted := getattr(error, "verify_message", None)) is not None:
+        return f"the certificate of the server cannot be verified: {untrusted}"
+    if getattr(error, "library", None) is not None:  # an SSLError
+        return f"the TLS handshake failed: {str(getattr(error, 'reason', error)).replace('_', ' ').lower()}"
     # asyncio replaces the text of the operating system by the addresses, and may combine several errors.
     texts = dict.fromkeys(os.strerror(int(code)).lower() for code in _CODE.findall(str(error)))
-    return ", ".join(texts) or str(getattr(error, "strerror", None) or error) or type(error).__name__
+    return ", ".join(texts) or lowered(str(getattr(error, "strerror", None) or error)) or type(error).__name__
 
 
 def failed(error: Exception, seconds: float, tls: bool) -> str:

@@ -79,7 +79,7 @@ class GuardedHook:
         except Exception:
             now = call.get_loop().time()
             if now >= self._next_log:
-                more = f"; {self._unlogged} errors before were not logged" if self._unlogged else ""
+                more = f"; {self._unlogged} earlier errors were not logged" if self._unlogged else ""
                 _log.exception("the hook on_request %r failed%s", self._hook, more)
                 self._next_log, self._unlogged = now + LOG_EVERY, -1
             self._unlogged += 1

@@ -49,7 +49,8 @@ async def limited_outage(client: BaseClient[Any], seconds: float) -> AsyncIterat
         if not limit.expired():
             raise
         reason = client._core.session.last_reason
-        raise ConnectionLossError(None, f"no connection in time{'; ' + reason if reason else ''}") from None
+        last = f"; last attempt: {reason}" if reason else ""
+        raise ConnectionLossError(None, f"no connection within {seconds:g} s{last}") from None
 
 
 async def wait_for_cleanup(task: asyncio.Task[Any], seconds: float) -> None:

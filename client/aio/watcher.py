@@ -271,7 +271,7 @@ class Watcher(Generic[C]):
                 if core.terminal_error is not None:
                     raise fresh(core.terminal_error)
                 if loop.time() >= deadline and core.session.state not in (State.CONNECTED, State.READ_ONLY):
-                    raise ConnectionLossError(self._path, "no connection in time to list the subtree")
+                    raise ConnectionLossError(self._path, f"no connection within {self._operation_timeout:g} s")
                 await self._pause()
         finally:
             timer.cancel()

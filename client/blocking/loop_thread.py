@@ -100,7 +100,7 @@ class LoopThread:
         if self._thread is not None:
             raise RuntimeError("this Client has already been started; create a new one")
         if sys.is_finalizing():  # a new thread would never run
-            raise RuntimeError("this Client cannot be started, because the interpreter is ending")
+            raise RuntimeError("this Client cannot be started, because the interpreter is shutting down")
         for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
             log.isEnabledFor(level)  # the first time, this waits for the lock of the module
         started = threading.Lock()
@@ -330,7 +330,7 @@ class LoopThread:
         if self._pid != os.getpid():  # the loop belongs to the parent
             raise RuntimeError(FORKED)
         if sys.is_finalizing():  # the thread never runs again
-            raise RuntimeError("this Client cannot be used, because the interpreter is ending")
+            raise RuntimeError("this Client cannot be used, because the interpreter is shutting down")
         loop = asyncio._get_running_loop()  # a loop of the program, which this call blocks
         task = asyncio.current_task(loop) if loop is not None else None
         return ThreadCall(do, timeout, undo, (task or thread, thread), self._posted)

@@ -168,7 +168,10 @@ def start_task(do: Callable[[], Coroutine[Any, Any, object]], tasks: set[asyncio
     def over(task: asyncio.Task[Any]) -> None:
         tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ClosedError):
-            log.error("the end of a call failed; a lock or watch may be left until the session ends", exc_info=error)
+            log.error(
+                "cleaning up after an abandoned call failed; its lock or watch may remain until the session ends",
+                exc_info=error,
+            )
 
     task = asyncio.get_running_loop().create_task(do(), name="zoolet-client-undo")
     tasks.add(task)

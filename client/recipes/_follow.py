@@ -109,7 +109,7 @@ class SessionGuard:
 
     def __init__(self, client: BaseClient[Any], watcher: Watcher, path: str, session_id: int) -> None:
         self._watcher = watcher
-        self._error = SessionExpiredError(path, "the session ended")
+        self._error = SessionExpiredError(path, "the session expired")
         client._core.add_listener(self)  # the listener stays until the guard is garbage collected
         if client.session_id != session_id:
             watcher._fail(self._error)

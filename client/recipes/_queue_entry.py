@@ -70,7 +70,7 @@ class QueueEntry(Generic[V]):
         except BaseException as error:
             self.lease.release_nowait()  # if the entry still exists, another consumer shall get it
             if isinstance(error, SessionExpiredError):
-                raise LockLostError(self.path, "the session ended") from None
+                raise LockLostError(self.path, "the session expired") from None
             if isinstance(error, NoNodeError):
                 raise LockLostError(self.path, "another consumer has acknowledged the entry") from None
             raise

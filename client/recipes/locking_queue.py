@@ -158,7 +158,7 @@ class LockingQueue(PriorityQueue[V]):
                 if isinstance(error, ConnectionLossError) and error.refusals < MAX_REFUSALS:
                     raise
                 self._too_large.add(name)  # other entries must not wait for it
-                _log.error("%s is too large to be consumed: %s", path, error)
+                _log.error("skipping the entry %s: too large to consume: %s", path, error)
         return None
 
     # --- attempts ---
@@ -258,7 +258,9 @@ class LockingQueue(PriorityQueue[V]):
         except (NoAuthError, NotEmptyError, QuotaExceededError) as error:
             if name not in self._refused:  # other entries must not wait for a refused entry
                 self._refused.add(name)
-                _log.error("%s has failed too often, but cannot be moved to %s: %s", path, self._dead, error)
+                _log.error(
+                    "skipping the entry %s: it failed too often and cannot be moved to %s: %s", path, self._dead, error
+                )
         finally:
             if not lease.released:
                 lease.release_nowait()

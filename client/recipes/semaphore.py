@@ -102,8 +102,8 @@ class Semaphore(LockBase[Lease]):
         if (lease := await self._acquired_at_once(seconds, count=count)) is not None:
             return lease
         try:
-            total = self._leases or "shared number of"
-            text = f"fewer than {count} of the {total} leases of {self._path} were free"
+            of_all = f" of {self._leases}" if self._leases else ""
+            text = f"{self._path} had fewer than {count} free lease{'s' * (count != 1)}{of_all}"
             async with timeout_saying(seconds, lambda: text):
                 async with self._line as turn:
                     if self._leases is not None:
@@ -174,7 +174,9 @@ class Semaphore(LockBase[Lease]):
                 continue
         number = shared_number(self._path, data, "leases")
         if self._leases is not None and number != self._leases:
-            raise ValueError(f"{self._path}: expected {self._leases} leases, found {number}")
+            raise ValueError(
+                f"{self._path} has {number} leases, not {self._leases}; use the same number in every client"
+            )
         return number or 0
 
     async def _create_parent(self, path: str) -> None:

@@ -160,7 +160,7 @@ def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes]
     ):
         raise TypeError("auth must be a sequence of pairs: auth=(('digest', b'user:password'),)")  # hides the password
     if any(":" in scheme for scheme, _ in auth):
-        raise ValueError("the scheme of credentials has no colon: auth=(('digest', b'user:password'),)")
+        raise ValueError("the scheme in auth= must not contain a colon; expected auth=(('digest', b'user:password'),)")
     return tuple(auth)
 
 

@@ -30,8 +30,11 @@ class Backoff:
     tries: int | None = None
 
     def __post_init__(self) -> None:
-        if not (self.first >= 0 and self.factor >= 1 and self.longest >= 0 and 0 <= self.jitter <= 1):
-            raise ValueError(f"first and longest must be 0 or more, factor 1 or more, jitter from 0 to 1, not {self!r}")
+        for name, least in (("first", 0), ("longest", 0), ("factor", 1)):
+            if not (value := getattr(self, name)) >= least:  # not for a NaN either
+                raise ValueError(f"{name} must be {least} or more, not {value!r}")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"jitter must be from 0 to 1, not {self.jitter!r}")
         if self.tries is not None and self.tries < 1:
             raise ValueError(f"tries must be 1 or more, not {self.tries!r}")
 

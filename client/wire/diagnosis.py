@@ -12,11 +12,17 @@ TLS_ALERT: Final = b"\x15\x03"
 
 def closed_early(reason: str, tls: bool) -> str:
     """Return the likely causes of a connection that was :data:`CLOSED` or :data:`RESET` before the first byte."""
-    port = "be a plain port or require a different certificate" if tls else "serve TLS only (tls=, --tls-ca)"
+    port = "the port is plain or requires a different certificate" if tls else "the port requires TLS"
     return (
-        f"{reason} before it answered: the server may have reached its limit of connections (maxClientCnxns, "
-        f"maxCnxns), the port may {port}, or a proxy may be unable to reach its server"
+        f"{reason} without an answer; possible causes: maxClientCnxns or maxCnxns is reached, {port}, or a proxy "
+        "cannot reach its server"
     )
+
+
+def silent(seconds: float, tls: bool) -> str:
+    """Return the likely causes of a server that accepts a connection and does not answer within *seconds*."""
+    port = "" if tls else "; the port may require TLS or may not be a ZooKeeper port"
+    return f"no answer within {seconds:.3g} s{port}"
 
 
 def resumed_late(seconds: float) -> str:
@@ -27,5 +33,7 @@ def resumed_late(seconds: float) -> str:
 def foreign(answer: bytes) -> str:
     """Return the reason for a first answer that does not follow the ZooKeeper protocol."""
     if answer.startswith(TLS_ALERT):
-        return "the server serves TLS only (tls=, --tls-ca)"
-    return f"not a ZooKeeper server: received {answer[:20]!r}"
+        return "the port requires TLS"
+    start = bytes(answer[:40]).partition(b"\r\n")[0]
+    is_text = start.isascii() and start.decode("ascii", "replace").isprintable()
+    return f"not a ZooKeeper server: received {start.decode('ascii') if is_text else start[:20]!r}"

@@ -248,7 +248,7 @@ class Session:
                 elif self.phase is Phase.HANDSHAKE:
                     self._on_connect_response(ConnectResponse.decode(payload), now)
                 elif self.phase is Phase.ENDING:
-                    raise ConnectionBroken("the former session is closed")
+                    raise ConnectionBroken("closed the previous session; reconnecting")
                 elif self.phase is not Phase.OFF:
                     self._reply(payload, now)
         except MarshallingError as error:
@@ -260,8 +260,8 @@ class Session:
         self.answered, self._former.tries, self.tried = True, 0, False
         if answer.timeout_ms <= 0 or answer.session_id == 0:
             if not self._ending:
-                self.expired("the server reports that the session has expired")
-            raise ConnectionBroken("the session has expired")
+                self.expired("the server reports that the session expired")
+            raise ConnectionBroken("the session expired")
         if self._ending and answer.session_id == self._former.id:
             self.phase = Phase.ENDING
             self.out.append(request_frame(0, OpCode.CLOSE_SESSION))
@@ -434,7 +434,7 @@ class Session:
             self._credentials.fail_overdue(now)
             if self.id and self.tried and self.terminal_error is None and now >= self.given_up_at():
                 self.give_up()
-                raise ConnectionBroken("the session was given up")
+                raise ConnectionBroken("no server was reached within the session timeout")
 
     # --- replies ---
 
@@ -493,13 +493,13 @@ class Session:
         elif self.phase is Phase.SASL:
             self._on_sasl_reply(payload, err, now)
         else:
-            expected = self.inflight[0].xid if self.inflight else "none"
+            expected = f"the reply to request {self.inflight[0].xid}" if self.inflight else "no reply"
             raise ConnectionBroken(f"unexpected reply to request {xid}; expected {expected}")
 
     def _on_ping_reply(self, zxid: int, now: float) -> None:
         pinged_at = self._pinged_at.popleft()
         if self.inflight and self.inflight[0].sent_at < pinged_at:
-            raise ConnectionBroken(f"unexpected reply to a ping; expected {self.inflight[0].xid}")
+            raise ConnectionBroken(f"unexpected reply to a ping; expected the reply to request {self.inflight[0].xid}")
         if not self.read_only_now:
             self.last_confirmed = max(self.last_confirmed, pinged_at)
         if self.phase is Phase.PROBE:

@@ -222,7 +222,7 @@ def test_credential_added_during_connect_is_sent_on_it(during: str) -> None:
 
 
 def test_credentials_in_the_scheme_are_not_shown() -> None:
-    with pytest.raises(ValueError, match="the scheme of credentials has no colon") as caught:
+    with pytest.raises(ValueError, match="the scheme in auth= must not contain a colon") as caught:
         Client("localhost", auth=(("digest:bob:secret", b""),))
 
     assert "secret" not in str(caught.value)

@@ -9,6 +9,7 @@ from typing import Any, Final, get_type_hints
 import pytest
 
 import zoolet.client
+import zoolet.testing
 from zoolet.client import Client, blocking, recipes, serializers
 from zoolet.client.blocking import recipes as blocking_recipes
 from zoolet.client.recipes._base import INTERNAL
@@ -105,3 +106,7 @@ def test_classes_have_public_module_names() -> None:
     assert blocking.Client.__module__ == "zoolet.client.blocking"
     assert traceback.format_exception_only(recipes.LockLostError("/a", "why"))[0].startswith("zoolet.client.recipes.L")
     assert get_type_hints(recipes.Instance)["payload"] is Any
+
+
+def test_toolkit_lists_its_names() -> None:
+    assert dir(zoolet.testing) == sorted(zoolet.testing.__all__)

@@ -148,6 +148,6 @@ def test_failing_hook_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) 
             assert len(failed) == minute + 1
             await asyncio.sleep(60)
         assert failed[0].endswith("> failed")
-        assert failed[1].endswith("> failed; 99 errors before were not logged")
+        assert failed[1].endswith("> failed; 99 earlier errors were not logged")
 
     with_client(main, on_request=hook)

@@ -46,7 +46,7 @@ def test_replies_out_of_order_break_connection() -> None:
     driver.shake()
     driver.ask(Asked(), Asked())
 
-    with pytest.raises(ConnectionBroken, match="unexpected reply to request 2; expected 1"):
+    with pytest.raises(ConnectionBroken, match="unexpected reply to request 2; expected the reply to request 1"):
         driver.reply(2)
 
 
