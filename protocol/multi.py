@@ -45,7 +45,8 @@ def iter_operations(buf: bytes, offset: int, end: int, allowed: frozenset[OpCode
         if done:
             return
         if kind not in allowed:
-            raise MarshallingError(detail=f"operation {kind} is not allowed in this request")
+            request_name = "multiRead" if allowed is READS else "multi"
+            raise MarshallingError(detail=f"operation {kind} is not allowed in a {request_name}")
         op, request = _KINDS[kind]
         body, offset = request.read_from(buf, offset + 9, end)
         yield op, body
@@ -66,7 +67,7 @@ def read_operations(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, Rec
         if done:
             return operations
         if kind not in WRITES:
-            raise MarshallingError(detail=f"operation {kind} is not allowed in this request")
+            raise MarshallingError(detail=f"operation {kind} is not allowed in a multi")
         op, request = _KINDS[kind]
         body, offset = request.read_from(buf, offset + 9, end)
         operations.append((op, body))
@@ -85,7 +86,7 @@ def iter_reads(buf: bytes, offset: int, end: int) -> Iterator[tuple[OpCode, str 
         if done:
             return
         if kind not in READS:
-            raise MarshallingError(detail=f"operation {kind} is not allowed in this request")
+            raise MarshallingError(detail=f"operation {kind} is not allowed in a multiRead")
         path, offset = str_or_null_at(buf, offset + 9, end)
         if offset >= end:
             raise MarshallingError(detail="unexpected end of data in a read of a multiRead")

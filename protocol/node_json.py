@@ -75,7 +75,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise NodeJsonError(f"{max(names, key=names.count)} occurs twice")
+        raise NodeJsonError(f"the key {max(names, key=names.count)!r} occurs twice in one object")
     return found
 
 
@@ -88,7 +88,8 @@ def check_tree(value: object, path: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         raise NodeJsonError(f"{path or 'the tree'} must be an object of nodes by path or name, not {value!r}")
     if unknown := [name for name in value if name.startswith("$")]:
-        raise NodeJsonError(f"{path or 'the tree'}: {', '.join(unknown)}: only allowed inside a node")
+        place = f"at {path}" if path else "at the top of the tree"
+        raise NodeJsonError(f"{', '.join(unknown)} is only allowed inside a node, not {place}")
     return value
 
 

@@ -114,8 +114,8 @@ class AdminPages:
         return HttpError(404, f"no page at {request.path[:80]}; {there}")
 
     def _warn(self, request: Request) -> None:
-        reason = "refusing %s on the admin port: the token is missing or wrong"
-        self._observed.engine.warnings.warn("admin token", reason, request.path)
+        reason = "refusing a request of %s for %s on the admin port: the token is missing or wrong"
+        self._observed.engine.warnings.warn("admin token", reason, request.host, request.path)
 
     async def _links(self, request: Request) -> Response:
         """Answer with a link for each command, as in ZooKeeper."""

@@ -353,7 +353,8 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "`/readyz` over HTTP. It needs h11, the extra `admin`.",
             "true", default_note="true if `admin.serverPort` is set"),
         Key("admin.serverPort", "admin.port", PORT,
-            "The HTTP port for the console, metrics and health checks. 0 picks a free port.",
+            "The HTTP port for the console, metrics and health checks, which requires the extra admin. 0 picks a free "
+            "port.",
             "8080", option="--admin-port", default_note="8080 if `admin.enableServer` is true"),
         Key("admin.serverAddress", "admin.host", ADDRESS,
             "The address of the admin port. Anyone who can connect to it can read metrics, sessions, addresses and "
@@ -372,7 +373,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "The time that a connection may wait for its next request.",
             "5000"),
         Key("zoolet.adminTokenFile", "admin.token", TOKEN_FILE,
-            "A file with the admin token, which has at least 16 characters. Requests that change data or show all data "
+            "A file with the admin token of at least 16 characters. Requests that change data or show all data "
             "must send it as `Authorization: Bearer TOKEN`.",
             "/etc/zookeeper/admin.token", option="--admin-token-file",
             default_note="a new token is generated and printed at each start", requires=("admin.serverPort",)),
@@ -519,7 +520,7 @@ REFUSED: Final[tuple[Key, ...]] = (
     *(_refused(f"admin.{name}", "use a proxy in front of the admin port for TLS", False, converter=BOOLEAN)
       for name in ("forceHttps", "needClientAuth", "portUnification")),
     _refused("electionAlg", "only 3 is supported", "3"),
-    _refused("peerType", "remove it: this is a single server",
+    _refused("peerType", "remove the key, because zoolet runs a single server",
              "participant", converter=one_of("participant", "observer")),
     _refused("group.*", "remove it: a single server has no groups", dynamic=True),
     _refused("weight.*", "remove it: a single server has no weights", dynamic=True),

@@ -102,7 +102,7 @@ def read_file(path: str) -> dict[str, Setting]:
         raise ConfigError(f"cannot read {one_line(path)}: {reason(error)}") from None
     names = [name.removeprefix("zookeeper.") for name in settings]
     if not any(find(name) or nearest(name) for name in names):
-        raise ConfigError(f"{one_line(path)} does not look like a zoo.cfg: it has none of its keys, such as clientPort")
+        raise ConfigError(f"{one_line(path)} does not look like a zoo.cfg: found no key such as clientPort")
     return settings
 
 
@@ -218,12 +218,16 @@ def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
             expected = "host:port:port[:participant][;[host:]port]"
             raise invalid(entry.where, entry.written, entry.value, expected) from None
         if role == "observer":
-            raise unsupported(entry.where, entry.written, entry.value, "this is a single server, not an observer")
+            raise unsupported(
+                entry.where, entry.written, entry.value, "remove the key, because zoolet runs a single server"
+            )
         if port is not None:
             address = host, port
     if len(servers) > 1:
         where, names = next(iter(servers.values())).where, ", ".join(sorted(servers))
-        raise ConfigError(f"{where}: {len(servers)} servers are configured ({names}); only a single one is supported")
+        raise ConfigError(
+            f"{where}: {len(servers)} servers are configured ({names}), but zoolet runs a single server; keep one line"
+        )
     return address
 
 

@@ -269,7 +269,7 @@ class Acls:
                     raise InvalidACLError(path)
                 expanded += len(authenticated)
                 if expanded > MAX_EXPANDED:
-                    self._refuse("because auth expands to more than %d entries", MAX_EXPANDED)
+                    self._refuse(client, "with more than %d entries, because auth is expanded", MAX_EXPANDED)
                     raise InvalidACLError(path, f"auth expands to more than {MAX_EXPANDED} entries")
                 stored += [ACL(entry.perms, identity) for identity in authenticated]
                 size += authenticated_size
@@ -278,25 +278,24 @@ class Acls:
                 size += _size(entry.id)
             else:
                 raise InvalidACLError(path)
-        if len(stored) > limit or size > self._settings.max_frame:
-            self._refuse("of more than %d entries (zoolet.maxAclEntries)", limit)
-            raise InvalidACLError(
-                path,
-                f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries) or more than "
-                f"{self._settings.max_frame} bytes",
-            )
+        if len(stored) > limit:
+            self._refuse(client, "with more than %d entries (zoolet.maxAclEntries)", limit)
+            raise InvalidACLError(path, f"the ACL list would have more than {limit} entries (zoolet.maxAclEntries)")
+        if size > self._settings.max_frame:
+            self._refuse(client, "with more than %d bytes (jute.maxbuffer)", self._settings.max_frame)
+            raise InvalidACLError(path, f"the ACL list would have more than {self._settings.max_frame} bytes")
         if self.in_transaction:
             changes = self._kept()
             changes.entries += len(stored)
             if changes.entries > MAX_IN_MULTI:
-                self._refuse("because the multi has more than %d ACL entries", MAX_IN_MULTI)
+                self._refuse(client, "in a multi with more than %d ACL entries", MAX_IN_MULTI)
                 raise InvalidACLError(path, f"the ACL lists of the multi have more than {MAX_IN_MULTI} entries")
         result = tuple(stored)
         return OPEN_ACL_UNSAFE if result == OPEN_ACL_UNSAFE else result
 
-    def _refuse(self, what: str, limit: int) -> None:
+    def _refuse(self, client: ClientConnection, what: str, limit: int) -> None:
         self._metrics.refuse("acl_entries")
-        self._warnings.warn("acl", "refusing an ACL list " + what, limit)
+        self._warnings.warn("acl", "refusing an ACL list of %s " + what, client.address, limit)
 
     def _valid(self, identity: Id, path: str | None) -> bool:
         scheme, name = identity.scheme, identity.id

@@ -98,7 +98,7 @@ class Settings(Fields):
 
     def __post_init__(self) -> None:
         if self.tick_time <= 0:
-            raise ValueError(f"tickTime is {self.tick_time}; expected a number of milliseconds above 0")
+            raise ValueError(f"tickTime must be 1 ms or more, not {self.tick_time}")
         if self.min_session_timeout < 0:
             self.min_session_timeout = 2 * self.tick_time
         if self.max_session_timeout < 0:

@@ -208,7 +208,9 @@ class Learner:
         except MarshallingError:
             version = 0
         if version != PROTOCOL_VERSION:
-            raise ObserverRefusedError(f"the leader has protocol version {version:#x}, expected {PROTOCOL_VERSION:#x}")
+            raise ObserverRefusedError(
+                f"unsupported protocol version of the leader: expected {PROTOCOL_VERSION:#x}, found {version:#x}"
+            )
         self.epoch = packet.zxid >> 32
         self._refuse_older()
         self.state = State.INVITED
@@ -246,7 +248,7 @@ class Learner:
 
     def _receive_config(self, packet: Packet) -> None:
         if packet.data is None:
-            raise ObserverRefusedError("the ensemble is of ZooKeeper 3.4 or older; an observer needs 3.5 or newer")
+            raise ObserverRefusedError("the ensemble runs ZooKeeper 3.4 or older; an observer requires 3.5 or newer")
         self.replica.use_config(packet.data)
         self._refuse_participant(self.replica.config)
         self.replica.current_epoch = self.epoch
@@ -256,7 +258,7 @@ class Learner:
     def _receive_end(self) -> None:
         """Follow the leader exactly, and serve clients."""
         if self._proposed:
-            raise LearnerError(f"the leader has not committed {len(self._proposed)} proposals before UPTODATE")
+            raise LearnerError(f"the leader sent UPTODATE before committing {len(self._proposed)} proposals")
         self._tolerantly = False
         self.state = State.FOLLOWING
         self._send(PacketType.ACK, self.epoch << 32)
@@ -280,7 +282,9 @@ class Learner:
             raise ReplicaError("the leader has sent an incomplete transaction") from None
         if zxid <= replica.last:
             if self.state is State.FOLLOWING:
-                raise ReplicaError(f"transaction {zxid:#x} of the leader follows {replica.last:#x}")
+                raise ReplicaError(
+                    f"the leader sent transaction {zxid:#x} after {replica.last:#x}; expected a higher zxid"
+                )
             return  # the snapshot, or the replica before a DIFF, contains it
         if not self._tolerantly and zxid != replica.last + 1 and zxid >> 32 == replica.last >> 32:
             raise ReplicaError(f"the transactions between {replica.last:#x} and {zxid:#x} are missing")
@@ -296,14 +300,17 @@ class Learner:
             self._least_delay = delay
         behind = self.replica.learning.behind_ms = delay - self._least_delay
         if behind > MAX_BEHIND_MS:
-            raise LearnerError(f"the observer is {behind / 1000:.0f} s behind the leader, which keeps what is not read")
+            raise LearnerError(
+                f"the observer lags by {behind / 1000:.0f} s, and the leader must buffer all transactions since then"
+            )
 
     # --- refusals ---
 
     def _refuse_older(self) -> None:
         if self.epoch < self.replica.accepted_epoch:
             raise LearnerError(
-                f"it leads epoch {self.epoch}, but epoch {self.replica.accepted_epoch} was followed before"
+                f"the leader is in epoch {self.epoch}, but the observer already followed epoch "
+                f"{self.replica.accepted_epoch}"
             )
 
     def _refuse_participant(self, config: str) -> None:

@@ -241,7 +241,9 @@ class Replica(Engine):
         except MarshallingError as error:
             raise ReplicaError(f"cannot read a transaction of the leader: {error}") from None
         if digest is not None and len(data) - offset != DIGEST_SIZE:
-            raise ReplicaError(f"{len(data) - offset} unknown bytes follow transaction {entry[2]:#x} of the leader")
+            raise ReplicaError(
+                f"unexpected data after transaction {entry[2]:#x} of the leader: {len(data) - offset} bytes"
+            )
         entry, changes = self._complete(entry)
         touched = _touched(changes) if tolerantly else self._checked(entry, changes)
         self.digest -= digest_of_paths(self.tree, touched)
@@ -307,7 +309,9 @@ class Replica(Engine):
                     continue
             if not is_possible:
                 name = type(record).__name__
-                raise ReplicaError(f"transaction {entry[2]:#x} of the leader ({name} {path}) does not fit the replica")
+                raise ReplicaError(
+                    f"cannot apply transaction {entry[2]:#x} of the leader ({name} {path}) to the replica"
+                )
         return _touched(changes)
 
     def _can_delete(self, path: str, after: dict[str, bool]) -> bool:

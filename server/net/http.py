@@ -79,6 +79,11 @@ class _Peer(NamedTuple):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
+    @property
+    def host(self) -> str:
+        """The host of the client; empty for a unix socket."""
+        return host_of(self.writer.get_extra_info("peername") or ("",))
+
     async def next_event(self, seconds: float) -> Any:
         """Return the next event from the client."""
         async with asyncio.timeout(seconds):
@@ -177,9 +182,9 @@ class HttpServer:
             async with asyncio.timeout(self._limits.seconds):
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.CancelledError) as error:
-            _log.debug("closing a connection: %r", error)
+            _log.debug("closing the HTTP connection of %s: %r", peer.host, error)
         except Exception:  # a defect, which early releases of Python 3.11 do not log for this task
-            _log.exception("closing a connection after an internal error")
+            _log.exception("closing the HTTP connection of %s after an internal error", peer.host)
         finally:
             writer.transport.abort()  # the abort also discards output that the client has not read
             self._open.pop(task, None)
@@ -202,7 +207,7 @@ class HttpServer:
             return False
         self._open[task] = writer  # the connection is now the most recently active one
         try:
-            head = _request(first, writer)
+            head = _request(first, peer.host)
             if task in self._spare and head.path not in HEALTH:
                 raise HttpError(503, "too many requests are being answered", ("Retry-After", "1"))
             if {b"content-length", b"transfer-encoding"} <= dict(first.headers).keys():  # RFC 9112, 6.1
@@ -274,7 +279,7 @@ class HttpServer:
             raise
         except Exception as error:  # a defect affects only this request
             name = request.path.rpartition("/")[2]  # the first part may be a token
-            _log.exception("%s .../%.200s failed", request.method, name)
+            _log.exception("HTTP request %s .../%.200s of %s failed", request.method, name, request.host)
             raise HttpError(500, f"{type(error).__name__}: {error}") from None
 
     async def _body(self, peer: _Peer, greater: int | None) -> bytes:
@@ -336,7 +341,6 @@ async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             room -= len(data)
 
 
-def _request(head: h11.Request, writer: asyncio.StreamWriter) -> Request:
+def _request(head: h11.Request, host: str) -> Request:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-    host = host_of(writer.get_extra_info("peername") or ("",))
     return Request(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, host=host)

@@ -93,7 +93,7 @@ class LeaderLink:
                 metrics.leader = ""
                 self._stop_serving()
                 connection.close()
-            _log.warning("lost the leader %s: %s", address, problem)
+            _log.warning("lost the leader %s: %s; searching for a leader", address, problem)
             self._problems = {connection.address: problem}
             if must_begin_again:
                 self._replica.forget()

@@ -219,7 +219,8 @@ class ServerProtocol(asyncio.Protocol):
             self._has_backlog = connection.receive_data(data, started + seconds, perf_counter)
         except Exception:
             # A defect affects only this connection.
-            _log.exception("closing the connection of session 0x%x after an internal error", client.session_id)
+            address, session_id = client.address, client.session_id
+            _log.exception("closing the connection of %s, session 0x%x, after an internal error", address, session_id)
             engine.close_connection(client)
             self._has_backlog = False
         transport = self._transport

@@ -33,6 +33,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from ...protocol.os_errors import lowered
 from ..core.client_connection import ClientConnection
 from ..core.ops.session_ops import certificate_login
 from .certificate import subject, valid_until
@@ -163,12 +164,12 @@ def _load_trust_store(tls_context: ssl.SSLContext, path: str, configured: str | 
         for certificate in certificates:
             tls_context.load_verify_locations(cadata=certificate)
     except _unusable() as error:
-        problem = f"{path} has no certificate of an authority in PEM" if kind == "PEM" else _why(error)
+        problem = "no CA certificate in PEM format" if kind == "PEM" else _why(error)
         if isinstance(error, FileNotFoundError | PermissionError):
             problem = _why(error)
         raise TlsError(f"cannot use {path} for TLS: {problem}") from None
     if not certificates:
-        raise TlsError(f"cannot use {path} for TLS: the trust store contains no certificate of an authority")
+        raise TlsError(f"cannot use {path} for TLS: no CA certificate in the trust store")
 
 
 def _unusable() -> tuple[type[Exception], ...]:
@@ -181,7 +182,7 @@ def _unusable() -> tuple[type[Exception], ...]:
 
 
 def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
+    return lowered(getattr(error, "strerror", None) or str(error))
 
 
 # --- Java key stores ---
@@ -197,7 +198,7 @@ def _is_jks(path: str) -> bool:
 
 
 def _needs_extra(path: str, kind: str, extra: str) -> TlsError:
-    return TlsError(f"{path} is a {kind} key store; to read it, install zoolet with the extra '{extra}'")
+    return TlsError(f"{path} is a {kind} key store, which requires an extra: pip install 'zoolet[{extra}]'")
 
 
 def _open_jks(path: str, password: str | None) -> Any:
@@ -387,7 +388,7 @@ class SecureAcceptor:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._connections.warn_of_descriptors()
             else:
-                _log.warning("cannot accept TLS connections: %s", error)
+                _log.warning("cannot accept TLS connections: %s; retrying in 1 s", error)
             for waiting in self._sockets:
                 self._connections.loop.remove_reader(waiting)
             self._retry = self._connections.loop.call_later(1.0, self._start_accepting)
@@ -418,7 +419,7 @@ class SecureAcceptor:
             if "CERTIFICATE" in reason or "ALERT" in reason:  # other reasons usually come from scanners
                 engine.warnings.warn("tls", "the TLS handshake with %s failed: %s", host, error)
             else:
-                _log.debug("TLS handshake with %s failed: %s", host, str(error) or type(error).__name__)
+                _log.debug("the TLS handshake with %s failed: %s", host, str(error) or type(error).__name__)
         finally:
             if not server_protocol.was_made:
                 self._connections.release(host)

@@ -46,7 +46,7 @@ class UnreadBytes:
             self._engine.metrics.refuse("unread_of_all")
             self._engine.warnings.warn(
                 "unread_of_all",
-                "disconnecting %s: %d of the %d unread bytes of all clients (zoolet.maxUnreadBytesTotal)",
+                "disconnecting %s: its %d unread bytes are the most of %d in total (zoolet.maxUnreadBytesTotal)",
                 worst.host,
                 self.by_connection[worst],
                 self.total,

@@ -61,7 +61,11 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
     """
     source = DataDir.find(path, log_path)
     if not source.snapshots:
-        raise StorageError(str(path), "the directory contains no snapshot; a server that starts with it writes one")
+        raise StorageError(
+            str(path), "the directory contains no snapshot; start a server with this directory once to write one"
+        )
+    if source.folder.resolve() in (target.resolve(), *target.resolve().parents):
+        raise StorageError("", f"target directory {target} is inside {source.folder}, the folder of the files")
     layout.check_new(target)
     if target.exists() and any(target.iterdir()):
         raise StorageError("", f"target directory {target} is not empty")
@@ -114,7 +118,7 @@ def _copy_usable(path: Path, folder: Path, log_path: Path | None) -> tuple[Engin
         else:
             assert problem is not None
             raise problem
-    raise StorageError(str(path), "files are deleted faster than they are opened; try again")
+    raise StorageError(str(path), "the server deleted files before they could be copied; try again")
 
 
 def _copy_files(snapshot: Path, zxid: int, path: Path, folder: Path, log_path: Path | None) -> int:

@@ -61,7 +61,7 @@ def _snappy(file: BinaryIO, where: str) -> Iterator[bytes]:
         at, length = file.tell(), int.from_bytes(prefix)
         try:
             if len(prefix) < 4 or length > size - at:
-                raise ValueError("it is incomplete")
+                raise ValueError("unexpected end of file")
             yield _block(file.read(length))
         except (ValueError, IndexError) as error:
             raise StorageError(where, f"the snappy stream is damaged in the block at byte {at}: {error}") from None
@@ -79,7 +79,7 @@ def _block(data: bytes) -> bytes:
         size |= (data[at] & 0x7F) << 7 * at
         at += 1
         if size > MAX_BLOCK or at > 5:
-            raise ValueError("its size is invalid")
+            raise ValueError("invalid size")
         if data[at - 1] < 0x80:
             break
     out = bytearray()
@@ -95,10 +95,10 @@ def _block(data: bytes) -> bytes:
             continue
         count, distance = ((upper & 7) + 4, upper >> 3 << 8 | number) if kind == 1 else (upper + 1, number)
         if not 0 < distance <= len(out):
-            raise ValueError(f"a copy has a distance of {distance} bytes")
+            raise ValueError(f"invalid back-reference (distance {distance})")
         start = len(out) - distance
         found = out[start : start + count]
         out += (found * (count // len(found) + 1))[:count]  # a copy may overlap its own output
     if len(out) != size or at != len(data):
-        raise ValueError(f"its content does not have {size} bytes")
+        raise ValueError(f"expected {size} bytes, found {len(out)}")
     return bytes(out)

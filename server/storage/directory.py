@@ -176,8 +176,10 @@ class DataDir:
             if zxid not in found or not snapshots.has_seal(found[zxid]):  # a file may also exist in a compressed form
                 found[zxid] = file
         if log_folder != folder:
-            for wrong in [*_named(files, "log", ("",)), *_named(logs, "snapshot", SUFFIXES)]:
-                raise StorageError(str(wrong[1]), "logs belong in dataLogDir, and snapshots in dataDir")
+            for _, wrong in _named(files, "log", ("",)):
+                raise StorageError(str(wrong), f"found a log in dataDir; move it to dataLogDir ({log_folder})")
+            for _, wrong in _named(logs, "snapshot", SUFFIXES):
+                raise StorageError(str(wrong), f"found a snapshot in dataLogDir; move it to dataDir ({folder})")
         newest_first = dict(sorted(found.items(), reverse=True))
         return cls(path or folder, folder, log_folder, newest_first, dict(sorted(_named(logs, "log", ("",)))))
 

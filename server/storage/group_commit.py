@@ -257,7 +257,7 @@ class GroupCommit:
         self._wake_waiters()
         if self._failing:
             self._failing, self._failure = False, ""
-            _log.warning("the log in %s is writable again", self._folder)
+            _log.warning("the log in %s is writable again; accepting writes", self._folder)
         self._check_space()
         for output, data, closing in commit.outputs:
             output.send_output(data, closing, output not in self._waiting)
@@ -305,7 +305,7 @@ class GroupCommit:
             size = f"{self._settings.preallocated} kB"
             _log.error("refusing writes: less than %s free for the log (preAllocSize); retrying every second", size)
         elif self._short and not short:
-            _log.warning("accepting writes again")
+            _log.warning("the log in %s has space again; accepting writes", self._folder)
         self._short = short
         self._update_writable()
         if short and self._reserve_timer is None:
@@ -447,7 +447,7 @@ class GroupCommit:
             await asyncio.wait_for(self.drain(), STOP_SECONDS)
         except TimeoutError:
             lost = len(self.journal.entries) + (len(self._committing.entries) if self._committing is not None else 0)
-            _log.error("could not log %d transactions before the server stopped", lost)
+            _log.error("stopping with %d transactions not logged; they are lost", lost)
         self._has_stopped = True
         for timer in (self._sync_timer, self._write_timer, self._reserve_timer):
             if timer is not None:
@@ -471,4 +471,4 @@ class GroupCommit:
                 log.close()
             except OSError as error:
                 self._is_certain = False
-                _log.error("could not close the log: %s", error)
+                _log.error("could not close the log in %s: %s", self._folder, error)

@@ -58,7 +58,7 @@ class Lock:
             facts: dict[str, str] = dict(_FACT.findall(self._before.decode(errors="replace")))
             if not is_free:
                 where, owner = str(path).removesuffix(f"/{SUBFOLDER}"), facts.get("pid", "unknown")
-                raise StorageError(where, f"another server (process {owner}) is using this directory")
+                raise StorageError(where, f"a server (process {owner}) is using this directory")
             self.was_clean = self._is_new or ("zxid" in facts and "pid" not in facts)
             self.zxid, self.session_id = int(facts.get("zxid", 0)), int(facts.get("session", 0))
             # Without this note, the last shutdown would look clean after a crash.

@@ -101,7 +101,8 @@ class OpenDirectory:
         except StorageError as error:
             if Path(error.where) not in directory.logs.values():
                 raise
-            hint = f"to see what a repair would give up, run: zoolet datadir repair {directory.path} --dry-run"
+            dry_run = f"zoolet datadir repair {directory.path} --dry-run"
+            hint = f"to list the transactions that a repair would discard, run: {dry_run}"
             raise StorageError(error.where, f"{error.reason}; {hint}") from None
         engine.sessions.skip_id(self._locks[0].session_id)
         self._use_passwords(engine)

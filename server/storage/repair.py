@@ -152,7 +152,7 @@ def _loss(logs: list[Path], last: int) -> str:
             if zxid > highest:
                 count, highest = count + 1, zxid
                 nodes.update(dict.fromkeys(paths))
-    text = f"gives up the transactions after 0x{last:x}"
+    text = f"discards the transactions after 0x{last:x}"
     if not count:
         return f"{text}; none of them can be read"
     names = ", ".join(list(nodes)[:MAX_NAMED])

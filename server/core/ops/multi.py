@@ -73,9 +73,9 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
     except ZooKeeperError as error:
         state.roll_back()
         if type(error) is MarshallingError:
-            _check_operations(state, span, span[1], 0)
+            _check_operations(state, client, span, span[1], 0)
             raise
-        count = len(results) + _check_operations(state, span, offset, len(results))
+        count = len(results) + _check_operations(state, client, span, offset, len(results))
         state.failed += 1
         state.add_detail("")
         done = len(results)
@@ -104,7 +104,7 @@ def _compile_part(kind: int) -> Part:
         MarshallingError: The operation is not allowed in a multi.
     """
     if kind not in wire.WRITES:
-        raise MarshallingError(detail=f"operation {kind} is not allowed here")
+        raise MarshallingError(detail=f"operation {kind} is not allowed in a multi")
     op, write = OpCode(kind), WRITES[kind]
     result = "{perform}\nreturn header + {reply}, offset"
     if kind in _CREATES:  # nearly all creates are plain ones, and need no normalizing
@@ -146,12 +146,13 @@ def _header(op: int) -> bytes:
     return wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, b"")
 
 
-def _check_operations(state: ServerState, span: Span, offset: int, done: int) -> int:
+def _check_operations(state: ServerState, client: ClientConnection, span: Span, offset: int, done: int) -> int:
     """Return the number of operations from the failed one on, after a check for faults of the request as a whole. The
     first of these faults decides whether the request uses up a zxid.
 
     Args:
         state: The state of the server.
+        client: The connection that sent the request.
         span: The operations.
         offset: The place of the failed operation. Those before it have no fault.
         done: Number of operations before it.
@@ -168,7 +169,7 @@ def _check_operations(state: ServerState, span: Span, offset: int, done: int) ->
         _check_as_a_whole(state, span)
         raise
     if done + len(operations) > settings.max_multi_operations:
-        raise _too_many(state, settings.max_multi_operations)
+        raise _too_many(state, client, settings.max_multi_operations)
     recounts = 0
     for op, request in operations:
         path: str | None = request.path  # type: ignore[attr-defined] # each of these requests has a path
@@ -182,7 +183,7 @@ def _check_operations(state: ServerState, span: Span, offset: int, done: int) ->
             if request.acl is None or request.flags not in PLAIN_MODES:
                 _check_as_a_whole(state, span)
     if recounts > RECOUNTS:
-        raise _too_many(state, RECOUNTS, "creates of quota statistics")
+        raise _too_many(state, client, RECOUNTS, "creates of quota statistics")
     return len(operations)
 
 
@@ -223,12 +224,14 @@ def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> No
         raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
 
 
-def _too_many(state: ServerState, limit: int, what: str = "operations (zoolet.maxMultiOperations)") -> ZooKeeperError:
+def _too_many(
+    state: ServerState, client: ClientConnection, limit: int, what: str = "operations (zoolet.maxMultiOperations)"
+) -> ZooKeeperError:
     """Count and log a request that would delay all others, because it cannot be interrupted. Return its error. It is
     not ThrottledOpError, because that error requests a retry.
     """
     state.metrics.refuse("multi_operations")
-    state.warnings.warn("multi", "refusing a multi with more than %d " + what, limit)
+    state.warnings.warn("multi", "refusing a multi of %s with more than %d " + what, client.address, limit)
     return BadArgumentsError(None, f"the multi has more than {limit} {what}")
 
 
@@ -312,7 +315,7 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
     """
     settings = state.settings
     if len(operations) > settings.max_multi_operations:
-        raise _too_many(state, settings.max_multi_operations)
+        raise _too_many(state, client, settings.max_multi_operations)
     if operations and operations[0][0] in wire.WRITES:
         raise _refuse_writes(state, operations)
     results: list[bytes] = []
@@ -330,7 +333,8 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
             state.metrics.refuse("multi_read")
             state.warnings.warn(
                 "multi_read",
-                "refusing a multiRead with more than %d bytes of results (zoolet.maxMultiReadBytes)",
+                "refusing a multiRead of %s with more than %d bytes of results (zoolet.maxMultiReadBytes)",
+                client.address,
                 settings.max_multi_read,
             )
             reason = f"the results of the multiRead have more than {settings.max_multi_read} bytes"

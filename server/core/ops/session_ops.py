@@ -68,7 +68,8 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
         name = digest_id(packet.auth, settings.digest_algorithm)
         if len(client.ids) >= settings.max_identities and Id("digest", name) not in client.ids:
             state.metrics.refuse("identities")
-            state.warnings.warn("identities", "%s already has %d identities", client.address, len(client.ids))
+            reason = "refusing a login of %s: it already has %d identities (zoolet.maxIdentities)"
+            state.warnings.warn("identities", reason, client.address, len(client.ids))
             return False
         if settings.super_digest is not None:
             from hmac import compare_digest

@@ -39,7 +39,7 @@ def test_file_without_any_key_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.cfg"
     path.write_text(text)
 
-    with pytest.raises(ConfigError, match=r"other\.cfg does not look like a zoo\.cfg: it has none of its keys, such"):
+    with pytest.raises(ConfigError, match=r"other\.cfg does not look like a zoo\.cfg: found no key such"):
         read_file(str(path))
 
 
@@ -49,7 +49,7 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_file(path)
 
-    assert str(caught.value) == f"cannot read {path}: No such file or directory"
+    assert str(caught.value) == f"cannot read {path}: no such file or directory"
 
 
 def settings(**values: str) -> dict[str, Setting]:
@@ -233,7 +233,7 @@ def test_missing_jaas_file_is_refused_by_name() -> None:
     message = refusal("# comment\n\njava.security.auth.login.config=/nowhere/jaas.conf\n")
 
     assert message == (
-        "zoo.cfg:3: java.security.auth.login.config: cannot read /nowhere/jaas.conf: No such file or directory"
+        "zoo.cfg:3: java.security.auth.login.config: cannot read /nowhere/jaas.conf: no such file or directory"
     )
 
 
@@ -316,7 +316,7 @@ def test_port_is_read_from_dynamic_file(tmp_path: Path, lines: str, port: int) -
 
 def test_unreadable_dynamic_file_is_refused_by_name() -> None:
     assert refusal("dynamicConfigFile=/nowhere/dynamic\n") == (
-        "zoo.cfg:1: dynamicConfigFile: cannot read /nowhere/dynamic: No such file or directory"
+        "zoo.cfg:1: dynamicConfigFile: cannot read /nowhere/dynamic: no such file or directory"
     )
 
 

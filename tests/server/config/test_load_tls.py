@@ -110,7 +110,7 @@ def test_invalid_tls_value_is_refused(line: str, remedy: str) -> None:
 def test_unreadable_password_file_is_refused_by_name(key: str) -> None:
     message = refusal(STORE + f"{key}=/nowhere/pw\n")
 
-    assert message == f"zoo.cfg:3: {key}: cannot read /nowhere/pw: No such file or directory"
+    assert message == f"zoo.cfg:3: {key}: cannot read /nowhere/pw: no such file or directory"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ NO_TEXT = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
         ),
         (
             messages.unreadable("zoo.cfg:1", "ssl.keyStore.passwordPath", "/nope", NO_FILE),
-            "zoo.cfg:1: ssl.keyStore.passwordPath: cannot read /nope: No such file or directory",
+            "zoo.cfg:1: ssl.keyStore.passwordPath: cannot read /nope: no such file or directory",
         ),
         (
             messages.unreadable("zoo.cfg:1", "ssl.keyStore.passwordPath", "/nope", NO_TEXT),

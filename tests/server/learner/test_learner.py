@@ -194,7 +194,7 @@ def test_older_leader_is_refused() -> None:
     replica = make_replica()
     follow(replica, FakeLeader(epoch=5))
 
-    with pytest.raises(LearnerError, match="leads epoch 4, but epoch 5 was followed"):
+    with pytest.raises(LearnerError, match="is in epoch 4, but the observer already followed epoch 5"):
         follow(replica, FakeLeader(epoch=4))
 
 
@@ -207,7 +207,7 @@ def test_second_invitation_of_older_epoch_is_not_joined() -> None:
         learner.receive_data(connection.data_to_send())
     new.join()
 
-    with pytest.raises(LearnerError, match="leads epoch 1"):
+    with pytest.raises(LearnerError, match="is in epoch 1"):
         old.join()
     assert old.data_to_send() == b""
 
@@ -304,7 +304,7 @@ def test_observer_that_lags_disconnects() -> None:
     create(leader.peer, "/last")
     leader.commit()
 
-    with pytest.raises(LearnerError, match="30 s behind the leader"):
+    with pytest.raises(LearnerError, match="lags by 30 s"):
         exchange(learner, connection)
 
 
@@ -348,7 +348,7 @@ def test_missing_transaction_is_noticed(zxid: int) -> None:
     later = replica.last + zxid - 1 if zxid == 3 else replica.last
     packet = Packet(T.INFORM, later, data[:12] + later.to_bytes(8) + data[20:], None)
 
-    with pytest.raises(ReplicaError, match=r"are missing|follows"):
+    with pytest.raises(ReplicaError, match=r"are missing|expected a higher zxid"):
         learner.receive_data(packet.encode())
 
 
@@ -356,13 +356,13 @@ def test_missing_transaction_is_noticed(zxid: int) -> None:
     ("kind", "body", "text"),
     [
         (77, b"", "unknown transaction type 77"),
-        (13, b"\0\0\0\2/a\0\0\0\0" + bytes(13), "13 unknown bytes follow"),
-        (2, b"\0\0\0\2/x", r"\(DeleteTxn /x\) does not fit"),
-        (2, b"\0\0\0\1/", r"\(DeleteTxn /\) does not fit"),
-        (1, b"\0\0\0\4/x/y" + bytes(4) + bytes(4) + bytes(5), r"\(CreateTxn /x/y\) does not fit"),
-        (1, b"\0\0\0\2//" + bytes(4) + bytes(4) + bytes(5), r"\(CreateTxn //\) does not fit"),
-        (5, b"\0\0\0\2/x" + bytes(8), r"\(SetDataTxn /x\) does not fit"),
-        (-11, b"\0\0\0\1\0\0\0\2/x", r"\(CloseSessionTxn /x\) does not fit"),
+        (13, b"\0\0\0\2/a\0\0\0\0" + bytes(13), "unexpected data after"),
+        (2, b"\0\0\0\2/x", r"\(DeleteTxn /x\) to the replica"),
+        (2, b"\0\0\0\1/", r"\(DeleteTxn /\) to the replica"),
+        (1, b"\0\0\0\4/x/y" + bytes(4) + bytes(4) + bytes(5), r"\(CreateTxn /x/y\) to the replica"),
+        (1, b"\0\0\0\2//" + bytes(4) + bytes(4) + bytes(5), r"\(CreateTxn //\) to the replica"),
+        (5, b"\0\0\0\2/x" + bytes(8), r"\(SetDataTxn /x\) to the replica"),
+        (-11, b"\0\0\0\1\0\0\0\2/x", r"\(CloseSessionTxn /x\) to the replica"),
         (1, b"\0\0", "unexpected end"),
     ],
 )
@@ -380,7 +380,7 @@ def test_transaction_that_cannot_be_applied_needs_a_snapshot(kind: int, body: by
 @pytest.mark.parametrize(
     ("data", "error_type", "text"),
     [
-        (Packet(T.LEADERINFO, 1 << 32, b"\0\0\0\1", None).encode(), ObserverRefusedError, "protocol version 0x1"),
+        (Packet(T.LEADERINFO, 1 << 32, b"\0\0\0\1", None).encode(), ObserverRefusedError, "found 0x1"),
         (
             Packet(T.NEWLEADER, 1 << 32, None, None).encode(),
             LearnerError,

@@ -189,7 +189,7 @@ def test_key_of_other_certificate_is_refused(authority: Authority) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (None, "No such file or directory"),
+        (None, "no such file or directory"),
         (b"no PEM", "contains no PEM certificate"),
         (b"", "contains no PEM certificate"),
     ],

@@ -150,6 +150,14 @@ def test_nonempty_target_is_refused(tmp_path: Path) -> None:
             back_up(tmp_path / "data", tmp_path / "target")
 
 
+def test_target_among_files_of_server_is_refused(tmp_path: Path) -> None:
+    with Server(data_dir=tmp_path / "data"):
+        pass
+
+    with pytest.raises(StorageError, match="version-2, the folder of the files"):
+        back_up(tmp_path / "data", tmp_path / "data" / "version-2" / "copy")
+
+
 def test_failed_copy_leaves_nothing_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")):
         pass

@@ -112,7 +112,7 @@ async def test_repair_reports_what_it_gives_up_before_it_does(
     assert main(["datadir", "repair", str(tmp_path), "--dry-run"]) == 0
 
     shown = capsys.readouterr().out.splitlines()
-    loss = f"gives up the transactions after 0x{last - 4:x}: 3 can be read, up to 0x{last:x}; they change 3 nodes: "
+    loss = f"discards the transactions after 0x{last - 4:x}: 3 can be read, up to 0x{last:x}; they change 3 nodes: "
     assert shown[0] == f"{loss}/n3, /n4, /n5"
     assert shown[1].startswith(f"would be {log}: truncated at byte")
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
@@ -133,7 +133,7 @@ def test_repair_gives_up_only_what_is_not_connected(tmp_path: Path) -> None:
     lines = repair(tmp_path, report=reported.append)
 
     names = "/n10, /n11, /n12"
-    assert reported == [f"gives up the transactions after 0x8: 3 can be read, up to 0xc; they change 3 nodes: {names}"]
+    assert reported == [f"discards the transactions after 0x8: 3 can be read, up to 0xc; they change 3 nodes: {names}"]
     assert [Path(line.partition(":")[0]).name for line in lines] == ["log.b", "log.8"]
     assert {path for path, _ in recovered(tmp_path).tree.walk()} >= {"/n6", "/n7", "/n8"}
     assert repair(tmp_path) == []
