@@ -442,7 +442,7 @@ class EngineSource:
     def _end(self, action: str, session_id: int) -> Answer:
         engine = self._engine
         if action == "expire" and (refusal := self._observed.refusal()):  # clients must not see an unlogged expiry
-            raise NotOffered(f"cannot expire a session: {refusal}")
+            raise NotOffered(f"cannot expire session {hexadecimal(session_id)}: {refusal}")
         session = engine.sessions.alive.get(session_id)
         if session is None:
             raise NotOffered(f"session {hexadecimal(session_id)} no longer exists")

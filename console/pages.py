@@ -177,7 +177,7 @@ class ConsolePages:
 
 async def _no_file(request: Request) -> Response:
     name = request.path.removeprefix("/console/")
-    raise HttpError(404, f"unknown console file: {name[:80]}")
+    raise HttpError(404, f"no page at /console/{name[:80]}")
 
 
 async def _no_question(request: Request) -> Response:
@@ -355,7 +355,7 @@ def _path(query: Query) -> str:
 def _number(query: Query, name: str, default: int = 0, most: int = 999_999_999) -> int:
     text = query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 16 and int(text) <= most):
-        raise HttpError(400, f"{name} must be a number, not {text[:20]!r}")
+        raise HttpError(400, f"{name} must be a whole number from 0 to {most}, not {text[:20]!r}")
     return min(int(text), MAX_ROWS) if name == "limit" else int(text)
 
 

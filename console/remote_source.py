@@ -211,7 +211,9 @@ class RemoteSource:
         known: dict[str, Stat] = {}
         if sort != "name":
             if len(names) > MAX_SORTED:
-                raise NotOffered(f"sorting by {sort} reads each child: the node has more than {MAX_SORTED:,}")
+                raise NotOffered(
+                    f"cannot sort by {sort}: that reads every child, and the node has more than {MAX_SORTED:,}"
+                )
             known = await self._stats(prefix, names)
             names = [each for each in names if each in known]
             names.sort(key=lambda each: -(known[each].mzxid if sort == "time" else known[each].dataLength))

@@ -144,6 +144,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:

@@ -87,7 +87,7 @@ class Proxy(Endpoint):
         reason = "; ".join(errors)
         if reason != self._unreachable:  # the log gets a reason only when it changes
             self._unreachable = reason
-            _log.warning("closing a client's connection: cannot connect to any server: %s", reason)
+            _log.warning("closing the connections of clients: cannot connect to any server: %s", reason)
         protocol.connection_lost(None)
 
     def _sessions_of(self, who: object) -> set[int]:

@@ -278,7 +278,7 @@ class Cluster(StateCalls):
     def _need_leader(self) -> Member:
         leader = self.leader
         if leader is None:
-            raise RuntimeError(f"the cluster has no leader: {self._shared.who_is_who()}")
+            raise RuntimeError(self._shared.no_leader())
         return leader
 
     def _named(self, which: int | Member) -> Member:
@@ -307,7 +307,7 @@ class Cluster(StateCalls):
         """
         arguments.check_seconds("noticed_after", noticed_after)
         if not groups or not all(isinstance(group, Collection) and not isinstance(group, str) for group in groups):
-            raise ValueError(f"groups must be groups of members, such as partition([0], [1, 2]), not {groups!r}")
+            raise ValueError(f"groups must be collections of members, such as partition([0], [1, 2]), not {groups!r}")
         members = [[self._named(which) for which in group] for group in groups]
         named = [member for group in members for member in group]
         if twice := next((member for member in named if named.count(member) > 1), None):

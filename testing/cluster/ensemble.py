@@ -304,7 +304,7 @@ class Ensemble:
         if replica is leader:
             return
         if leader is None:
-            raise ValueError("the cluster has no leader that could transfer its leadership")
+            raise ValueError("the cluster has no leader to replace; start() members or heal() the network")
         if not replica.votes or not self.reaches(leader, replica) or not self.voting.has_quorum(replica):
             index = list(self.replicas).index(number)
             raise ValueError(f"member {index} cannot lead: a leader must vote, and reach the old leader and a quorum")

@@ -75,11 +75,15 @@ class Shared:
             RuntimeError: The cluster has no leader, or the leader reaches no quorum.
         """
         if self.ensemble.leader is None:
-            raise RuntimeError(f"the cluster has no leader: {self.who_is_who()}; start() members or heal() the network")
+            raise RuntimeError(self.no_leader())
         if not self.ensemble.voting.has_quorum(self.ensemble.leader):
             raise RuntimeError("the leader reaches no quorum and cannot commit a change; heal() the network")
         self.ensemble.leading.set_time(*self.clock.read())
         return self.ensemble.leading
+
+    def no_leader(self) -> str:
+        """Return the message for a cluster without a leader."""
+        return f"the cluster has no leader: {self.who_is_who()}; start() members or heal() the network"
 
     def who_is_who(self) -> str:
         """Return the status of each member, in one line."""

@@ -12,7 +12,7 @@ from ..endpoint import Endpoint
 from .commands import commands_of
 from .numbered import Numbered
 from .parameters import MISSING
-from .values import MismatchError, UsageError, json_of
+from .values import MismatchError, UsageError, json_of, no_parameter
 
 
 class Control:
@@ -63,8 +63,7 @@ class Control:
         if not isinstance(body, dict):
             raise UsageError(f"the parameters of {name} must be a JSON object, not {body!r}")
         if unknown := sorted(set(body) - set(command.parameters)):
-            known = ", ".join(command.parameters) or "no parameters"
-            raise UsageError(f"{name} has no parameter {', '.join(unknown)}; expected {known}")
+            raise UsageError(no_parameter(name, unknown, command.parameters))
         values = {}
         for key, parameter in command.parameters.items():
             if key not in body and parameter.default is MISSING:

@@ -111,4 +111,4 @@ class ControlServer:
 
 
 def _nothing(request: Request) -> HttpError:
-    return HttpError(404, f"there is nothing at {request.path}; GET /commands lists the commands")
+    return HttpError(404, f"no page at {request.path[:80]}; GET /commands lists the commands")

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 from ...protocol.errors import ErrorCode, ZooKeeperError
 from ..frames.actions import ACTIONS, Action
 from ..signatures import Who
-from .values import MismatchError, UsageError, data_of, session_of, tree_of
+from .values import MismatchError, UsageError, data_of, no_parameter, session_of, tree_of
 
 MISSING: Final = inspect.Parameter.empty
 """The default of a required parameter."""
@@ -214,9 +214,7 @@ def action_of(values: dict[str, Any]) -> Action:
     every = {key for make in ACTIONS.values() for key in inspect.signature(make).parameters}
     given = {key: value for key in every if (value := values.pop(key)) is not None}
     if unknown := sorted(given.keys() - known.keys()):
-        raise UsageError(
-            f"{name} has no parameter {', '.join(unknown)}; expected {', '.join(known) or 'no parameters'}"
-        )
+        raise UsageError(no_parameter(name, unknown, known))
     if missing := [key for key, each in known.items() if each.default is MISSING and key not in given]:
         raise UsageError(f"{name} needs the parameter {', '.join(missing)}")
     return ACTIONS[name](**given)

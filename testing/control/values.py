@@ -6,7 +6,7 @@ because they exceed the range of JavaScript's integers. As parameters, numbers a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
@@ -117,3 +117,10 @@ def _field(name: str, value: object) -> Any:
         known = value in ErrorCode.__members__.values()
         return "" if value == 0 else ErrorCode(value).name if known else str(value)
     return json_of(value)
+
+
+def no_parameter(name: str, unknown: Collection[str], known: Collection[str]) -> str:
+    """Return the message about unknown parameters of the command or fault *name*."""
+    if not known:
+        return f"{name} has no parameters; found {', '.join(unknown)}"
+    return f"{name} has no parameter {', '.join(map(repr, unknown))}; its parameters are {', '.join(known)}"

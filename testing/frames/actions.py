@@ -124,7 +124,7 @@ def error(code: int | str | type[ZooKeeperError] | ZooKeeperError) -> Action:
             f"error: code must be one of zoolet.protocol.errors.ErrorCode, such as 'NO_NODE', not {code!r}"
         ) from None
     if error_code == ErrorCode.OK:
-        raise ValueError(f"error: code must be an error, not {code!r}, which means success")
+        raise ValueError(f"error: code must not be {code!r} (success)")
     return Action(f"error({error_code.name})", Effect.FAIL, code=error_code)
 
 

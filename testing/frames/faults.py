@@ -78,9 +78,7 @@ def _check_limits(probability: float | None, times: int | None) -> None:
 
 def _check_action(action: object) -> None:
     if not isinstance(action, Action):
-        raise ValueError(
-            f"action must be the result of one of {', '.join(ACTIONS)}, all of zoolet.testing, not {action!r}"
-        )
+        raise ValueError(f"action must come from a function of zoolet.testing ({', '.join(ACTIONS)}), not {action!r}")
     if action.used:
         raise ValueError(f"action {action!r} already belongs to another fault; create a new action")
 

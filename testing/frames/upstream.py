@@ -119,13 +119,16 @@ class Upstream:
             self._unsent.append(data)
             self._unsent_bytes += len(data)
             if self._unsent_bytes > MAX_FRAME:
-                _log.warning("closing a connection: the server does not accept connections")
-                self.close()
+                self._fail("the server does not accept connections")
         elif self._server is not None:
             self._server.write(data)
             if self._server.get_write_buffer_size() > MAX_FRAME:
-                _log.warning("closing a connection: the server does not read requests")
-                self.close()
+                self._fail("the server does not read requests")
+
+    def _fail(self, reason: str) -> None:
+        """Close the connection, and log the reason."""
+        _log.warning("closing the connection of %s: %s", self._client.address, reason)
+        self.close()
 
     def close(self) -> None:
         """Close both connections, and record the unanswered requests."""
@@ -156,7 +159,8 @@ class Upstream:
             try:
                 payloads = self._frames.feed(data)
             except MarshallingError:
-                _log.exception("closing a connection: the server sent data that is not a frame")
+                address = self._client.address
+                _log.exception("closing the connection of %s: the server sent data that is not a frame", address)
                 self.close()
                 payloads = []
             for payload in payloads:
@@ -192,8 +196,7 @@ class Upstream:
         elif is_event(payload):
             self._pass_event(payload)
         else:
-            _log.warning("closing a connection: the server sent a reply without a request")
-            self.close()
+            self._fail("the server sent a reply without a request")
 
     def _expected_for(self, payload: bytes) -> _Expected | None:
         """Return the first request with the frame's xid, or None for an event.

@@ -138,7 +138,7 @@ class _WithoutAsyncio:
     def zoolet_client_factory(self) -> None:
         """Fail with a message that names the missing plugin."""
         pytest.fail(
-            "zoolet_client and zoolet_client_factory need a plugin for asyncio: pip install pytest-asyncio, or anyio",
+            "zoolet_client and zoolet_client_factory require a plugin: pip install pytest-asyncio, or anyio",
             pytrace=False,
         )
 
@@ -377,7 +377,7 @@ def zoolet_kazoo_factory(_zoolet_of_clients: Server, zoolet_factory: ServerFacto
     try:
         from kazoo.client import KazooClient
     except ModuleNotFoundError:
-        pytest.fail("zoolet_kazoo and zoolet_kazoo_factory need kazoo: pip install kazoo", pytrace=False)
+        pytest.fail("zoolet_kazoo and zoolet_kazoo_factory require kazoo: pip install kazoo", pytrace=False)
     from ..registry import heal_all
     from ..run.clients import authority_of, name_client, session_id_of
     from ..state import report

@@ -193,7 +193,7 @@ class Recording(Sequence[OpView]):
                 if unpacker.read_bytes(1):
                     raise ValueError("unexpected data after the end")
             except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-                raise ValueError(f"{os.fspath(path)} is not a zoolet recording, or it is damaged") from error
+                raise ValueError(f"{os.fspath(path)} is not a zoolet recording, or is damaged: {error}") from error
         return cls(entries)
 
     # --- replay ---

@@ -99,7 +99,7 @@ def check_directories(data_dir: object, initial_data: object) -> None:
     if initial_data is not None and not (isinstance(initial_data, str | os.PathLike) and os.path.isdir(initial_data)):
         raise invalid("initial_data", initial_data, "a directory with ZooKeeper's files")
     if data_dir is not None and initial_data is not None:
-        raise ValueError("data_dir and initial_data exclude each other; use data_dir to keep changes")
+        raise ValueError("data_dir and initial_data cannot be combined; use data_dir to keep changes")
 
 
 def check_direction(direction: object) -> None:

@@ -157,7 +157,9 @@ class Runner:
             self._thread.start()
         except RuntimeError as refused:  # for example because subinterpreters have no daemon threads
             self._thread = None
-            raise RuntimeError(f"{refused}; start the server with `async with`, which needs no thread") from None
+            raise RuntimeError(
+                f"cannot start the thread of this Server: {refused}; use 'async with', which needs no thread"
+            ) from None
         error = opened.exception()
         if error is not None:
             self._thread.join()

@@ -68,7 +68,7 @@ def flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]
         raise ValueError(f"{above or '/'}: {nodes!r} is not a dict of nodes by path or name")
     for name, value in nodes.items():
         if not isinstance(name, str):
-            raise ValueError(f"name must be a path or name below {above or '/'}, not {name!r}")
+            raise ValueError(f"keys of nodes below {above or '/'} must be strings, not {name!r}")
         path = f"{above}/{name.strip('/')}" if name.strip("/") else above or "/"
         if (reason := paths.path_error(path)) is not None:
             raise ValueError(f"{name!r} below {above or '/'} is not a valid path or name: {reason}")

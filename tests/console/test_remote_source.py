@@ -133,7 +133,7 @@ def test_missing_server_stops_command(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    "arguments", [["console", "x:y:z"], ["console", "--host", ""], ["console", "--tls-cert", "/nothing"]]
+    "arguments", [["console", "x:y:z"], ["console", "--sid", "5"], ["console", "--tls-cert", "/nothing"]]
 )
 def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 2

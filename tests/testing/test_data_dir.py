@@ -63,7 +63,7 @@ async def test_initial_data_is_loaded_and_not_written(tmp_path: Path) -> None:
         assert set(server.tree()) == {"/a"}
 
     assert {path.name: path.read_bytes() for path in (tmp_path / "version-2").iterdir()} == before
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="cannot be combined"):
         Server(data_dir=tmp_path, initial_data=tmp_path)
 
 

@@ -52,7 +52,7 @@ def test_missing_pytest_asyncio_is_named(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:anyio")
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*need a plugin for asyncio: pip install pytest-asyncio*"])
+    result.stdout.fnmatch_lines(["*require a plugin: pip install pytest-asyncio*"])
 
 
 needs_anyio = pytest.mark.skipif(importlib.util.find_spec("anyio") is None, reason="anyio is not installed")

@@ -413,5 +413,5 @@ def test_missing_kazoo_is_reported_in_one_sentence(project: pytest.Pytester, fix
     result = project.runpytest_subprocess()
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["zoolet_kazoo and zoolet_kazoo_factory need kazoo: pip install kazoo"])
+    result.stdout.fnmatch_lines(["zoolet_kazoo and zoolet_kazoo_factory require kazoo: pip install kazoo"])
     result.stdout.no_fnmatch_line("*fixtures.py*")

@@ -191,7 +191,7 @@ def test_unnamed_members_form_one_group(cluster: Cluster) -> None:
 
     assert [member.status for member in cluster] == ["follower", "leader", "looking"]
     for groups in ((), (0,), ("01",)):
-        with pytest.raises(ValueError, match="groups must be groups of members"):
+        with pytest.raises(ValueError, match="groups must be collections of members"):
             cluster.partition(*groups)  # type: ignore[arg-type]
 
 
