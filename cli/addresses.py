@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..protocol.addresses import host_and_port
+from ..protocol.os_errors import lowered
 
 
 def shown(host: str, port: int) -> str:
@@ -33,6 +34,6 @@ def about(address: object, text: str) -> str:
 
 
 def why_not(error: Exception) -> str:
-    """Return the reason why an address cannot be listened on, without the address."""
+    """Return the reason why an address cannot be listened on, without the address, which asyncio adds."""
     number = getattr(error, "errno", None) or 0
-    return os.strerror(number) if number > 0 else str(getattr(error, "strerror", None) or error)
+    return lowered(os.strerror(number) if number > 0 else str(getattr(error, "strerror", None) or error))

@@ -65,7 +65,7 @@ class AdminPorts:
         if settings.metrics:
             router = Router(
                 [Route(READS, "/metrics", self._metrics)],
-                lambda request: HttpError(404, "not found; this port serves only /metrics"),
+                lambda request: HttpError(404, f"no page at {request.path[:80]}; this port serves only /metrics"),
                 self._names,
                 is_local=_is_local(settings.metrics_host),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .usage import add_example
+from .usage import add_example, path
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -13,14 +13,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "backup",
         help="copy a data directory, even while its server is running",
-        description="Copy the newest snapshot and the transaction logs after it, even while the server is running, and "
-        "verify the copy. To restore, start a server with --data-dir set to the copy, or to a copy of it. Clients that "
-        "have seen later changes open new sessions.",
+        description="Copy the newest snapshot and later transaction logs, even while the server is running, and "
+        "verify the copy. To restore, start a server with --data-dir TARGET. Clients that have seen later changes must "
+        "then open new sessions.",
     )
     add_example(parser, "zoolet backup /var/lib/zoolet /backup/today")
-    parser.add_argument("directory", metavar="DIR", help="data directory, with or without version-2")
-    parser.add_argument("target", metavar="TARGET", help="target directory, which must be empty or missing")
-    parser.add_argument("--log-dir", metavar="DIR", help="transaction log directory, if different from DIR")
+    parser.add_argument("directory", type=path, metavar="DIR", help="data directory, with or without version-2")
+    parser.add_argument("target", type=path, metavar="TARGET", help="target directory, which must be empty or missing")
+    parser.add_argument("--log-dir", type=path, metavar="DIR", help="transaction log directory, if different from DIR")
     parser.set_defaults(command=lambda options, definitions: _backup(options))
 
 

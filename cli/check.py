@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .usage import add_example
+from ..protocol.os_errors import reason_of
+from .usage import add_example, path
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -13,15 +14,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "check",
         help="check a recording for consistency violations",
-        description="Check recordings of zoolet proxy --record or Recording.save() for consistency violations. The "
-        "rules: writes are ordered by zxid, reads never go back in time, events precede the data that they announce, "
-        "each lock has one holder, ephemeral nodes belong to live sessions. Exit codes: 0 no violation, 1 violation "
-        "(a minimal example is printed), 2 unreadable or empty recording.",
+        description="Check recordings made by zoolet proxy --record or Recording.save() for consistency violations. "
+        "The rules: writes are ordered by zxid, reads never go back in time, a watch event arrives before a read "
+        "returns the new data, each lock has at most one holder, ephemeral nodes belong to live sessions. Exit codes: "
+        "0 no violation, 1 violation (a minimal example is printed), 2 unreadable or empty recording.",
     )
     add_example(parser, "zoolet check requests.rec")
     parser.add_argument(
         "files",
         metavar="FILE",
+        type=path,
         nargs="+",
         help="recording; for an ensemble, one for each server",
     )
@@ -37,7 +39,7 @@ def _check(options: argparse.Namespace, definitions: list[str]) -> int:
     except ValueError as error:
         return _refuse(str(error))
     except OSError as error:
-        return _refuse(f"cannot read {error.filename}: {error.strerror}")
+        return _refuse(f"cannot read {error.filename}: {reason_of(error)}")
     for file, recording in zip(options.files, recordings, strict=True):
         if not len(recording):
             return _refuse(f"{file} contains no requests; stop the recorder by SIGTERM or Ctrl-C to save them")

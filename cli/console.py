@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
-from typing import TYPE_CHECKING
+import signal
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ..server.config import ConfigError
 from .addresses import shown
@@ -17,6 +19,7 @@ from .options import (
     DEFAULT_HOSTS,
     SERVERS,
     SESSION,
+    STOPPED,
     add_connection,
     add_listener,
     add_timeout,
@@ -41,9 +44,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "console",
         help="serve a web page with the tree, sessions and locks",
-        description="Serve a web page for any ZooKeeper server with its tree, sessions and locks. The page shows what "
-        "the protocol and the four-letter commands expose. Changes require the token that the command prints. With "
-        "--observe the page also shows who changed what since the start of the command, and changes nothing.",
+        description="Serve a web page for any ZooKeeper server with its tree, sessions and locks. It is limited to "
+        "the data that the protocol and the four-letter commands expose. Changes require the token that the command "
+        "prints. With --observe, the page also shows the history of changes since it started, but is read-only.",
     )
     add_example(parser, "zoolet console localhost:2181 --port 8080")
     add_example(parser, "zoolet console --observe zk1:2888,zk2:2888,zk3:2888")
@@ -51,14 +54,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--observe",
         metavar="ADDRESSES",
-        help="follow an ensemble as an observer, to also show its history; the quorum addresses of all members, "
-        "instead of HOSTS",
+        help="quorum addresses of all members, such as zk1:2888,zk2:2888; use it instead of HOSTS to follow an "
+        "ensemble as an observer and to show its history",
     )
     parser.add_argument(
         "--sid",
         type=whole_number(),
         metavar="N",
-        help="number of the observer, which no member has, from 1 to 127 (default 100)",
+        help="server id of the observer, from 1 to 127 and different from the ids of all members (default 100)",
     )
     add_listener(parser)
     add_connection(parser)
@@ -71,8 +74,6 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
         import h11  # noqa: F401
     except ModuleNotFoundError:
         raise needs_h11("the console") from None
-    if not options.host:
-        raise ConfigError("--host must be an address or a name, not ''")
     if options.observe is not None:
         if options.hosts is not None:
             raise ConfigError(f"--observe replaces HOSTS: remove {options.hosts!r}")
@@ -80,7 +81,7 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
             raise ConfigError("--observe connects to quorum ports, without --auth and --tls-...: remove those options")
         from .observing import ensemble_of
 
-        return run_loop(_observe(ensemble_of(options.observe, options.sid, read_only=True), options))
+        return run_loop(_until_sigterm(_observe(ensemble_of(options.observe, options.sid, read_only=True), options)))
     if options.sid is not None:
         raise ConfigError("--sid requires --observe")
     from ..console.remote_source import RemoteSource
@@ -89,7 +90,24 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
     hosts, tls = servers_of(options.hosts, options)
     client = client_of(options.hosts, tls, options)
     source = RemoteSource(client, hosts.addresses, tls, min(options.timeout, 5.0))
-    return run_loop(_serve(client, source, options))
+    return run_loop(_until_sigterm(_serve(client, source, options)))
+
+
+async def _until_sigterm(work: Coroutine[Any, Any, int]) -> int:
+    """Run a coroutine until it returns, or until SIGTERM cancels it; return the exit code."""
+    task, terminated = asyncio.ensure_future(work), []
+
+    def terminate() -> None:
+        terminated.append(True)
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not terminated:  # Ctrl-C
+            raise
+        return STOPPED[signal.SIGTERM]
 
 
 async def _serve(client: Client, source: RemoteSource, options: argparse.Namespace) -> int:
@@ -144,7 +162,7 @@ async def _listen(source: Source, options: argparse.Namespace, *, is_open: bool)
     from ..server.net.http import HttpServer
 
     def nothing(request: Request) -> HttpError:
-        return HttpError(404, "not found; the console is at /")
+        return HttpError(404, f"no page at {request.path[:80]}; the console is at /")
 
     is_local = options.host in LOCAL
     token = secrets.token_urlsafe(24)

@@ -34,16 +34,18 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "container",
         help="run the daemon as the entry point of a container",
-        description="Run the daemon as the entry point of a container. A mounted zoo.cfg configures it, or the "
-        "variables of the official, Bitnami and Confluent images. Without them, the daemon listens on port 2181 of "
-        "all addresses, and data is in /data unless ZOO_DATA_DIR is set. 'zoolet container status' checks it.",
+        description="Run the daemon as the entry point of a container. A mounted zoo.cfg or the variables of "
+        "the official, Bitnami and Confluent images configure it. By default, it listens on port 2181 of all addresses "
+        "and stores its data in /data (ZOO_DATA_DIR). 'zoolet container status' checks it.",
     )
-    add_example(parser, "ZOO_DATA_DIR=/data zoolet container")
-    parser.add_argument("given", nargs="*", metavar="WORD", help="status, or a command to run instead of the daemon")
+    add_example(parser, "ZOO_TICK_TIME=1000 zoolet container")
+    parser.add_argument("given", nargs="*", metavar="COMMAND", help="status, or a command to run instead of the daemon")
     parser.set_defaults(command=lambda options, definitions: _container(options.given, definitions))
 
 
 def _container(words: list[str], definitions: list[str]) -> int:
+    if words[:1] == ["status"] and len(words) > 1:
+        raise ConfigError(f"'status' accepts no arguments; found {words[1]!r}")
     if words and words != ["status"] and os.path.basename(words[0]) not in map(os.path.basename, COMMANDS):
         try:
             os.execvp(words[0], words)
@@ -58,7 +60,7 @@ def _container(words: list[str], definitions: list[str]) -> int:
         refuse_unknown(environment)
         options = java_options(environment)
         if ignored := without_effect(environment, build(options, read_file(file))):
-            raise ConfigError(f"{', '.join(ignored)}: no effect, because {file} is mounted; set this in the file")
+            raise ConfigError(f"no effect, because {file} is mounted: {', '.join(ignored)}; set these in {file}")
         return serve.serve(file, [options], definitions)
     settings = settings_of(environment)
     for name in unknown_variables(environment):

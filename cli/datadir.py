@@ -12,19 +12,19 @@ from typing import Final
 
 from ..protocol.node_json import JsonNode, node_json
 from ..protocol.paths import ZOOKEEPER
-from ..server.config import ConfigError, build, parse_definitions
+from ..server.config import build, parse_definitions
 from ..server.core.engine import Engine
 from ..server.core.node import int32, is_session
 from ..server.storage import snapshot as snapshots
 from ..server.storage.backup import TRIES
 from ..server.storage.directory import DataDir, read
-from ..server.storage.errors import StorageError
+from ..server.storage.errors import NoDirectoryError, StorageError
 from ..server.storage.lock import is_locked
 from ..server.storage.recovery import Recovered, recover
 from ..server.storage.repair import repair
 from ..server.storage.txnlog import Log
 from .options import OptionError
-from .usage import add_example
+from .usage import add_example, path
 
 Find = Callable[[], DataDir]
 """Returns the files at present."""
@@ -43,12 +43,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "datadir",
         help="inspect, verify, export or repair a data directory",
         description="Inspect, verify, export or repair a ZooKeeper data directory (releases 3.4 to 3.9). Only repair "
-        "changes files. Exit codes: 0 no problem found, 1 problems found.",
+        "changes files. Exit codes: 0 no problem found, 1 problems found, 2 DIR is missing.",
     )
     add_example(parser, "zoolet datadir verify /var/lib/zoolet")
     parser.add_argument("what", metavar="ACTION", choices=("show", "verify", "export", "repair"), help=ACTIONS)
-    parser.add_argument("directory", metavar="DIR", help="data directory, with or without version-2")
-    parser.add_argument("--log-dir", metavar="DIR", help="transaction log directory, if different from DIR")
+    parser.add_argument("directory", type=path, metavar="DIR", help="data directory, with or without version-2")
+    parser.add_argument("--log-dir", type=path, metavar="DIR", help="transaction log directory, if different from DIR")
     parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
     parser.set_defaults(command=_datadir)
 
@@ -56,7 +56,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _datadir(options: argparse.Namespace, definitions: list[str]) -> int:
     jobs: dict[str, Callable[[Find], int]] = {"show": _show, "verify": _verify, "export": _export}
     if missing := [path for path in (options.directory, options.log_dir) if path and not Path(path).exists()]:
-        raise ConfigError(f"{missing[0]} does not exist")
+        raise NoDirectoryError(missing[0], "does not exist")
     if options.dry_run and options.what != "repair":
         raise OptionError(f"--dry-run is only for repair, not for {options.what}")
     trusts_empty = build(parse_definitions(definitions, "command line")).storage.trust_empty

@@ -18,17 +18,19 @@ from .users_command import Signals, run_command
 
 TIMEOUT: Final = 630.0
 """Seconds to wait for an answer: some commands wait for up to ten minutes."""
+LISTING_TIMEOUT: Final = 10.0
+"""Seconds to wait for the list of the commands, which the server returns immediately."""
 FAULTS: Final = {
-    "delay": "delay the request by seconds=",
-    "error": "answer with code= instead of executing",
+    "delay": "delay the request (seconds=)",
+    "error": "answer with an error (code=) instead of executing",
     "drop_request": "lose the request, and close the connection",
     "lose_reply": "execute, and close without a reply",
     "close_after": "execute, reply, and close the connection",
-    "hold": "hold the request until the command release",
-    "withhold_event": "hold the event until the command release",
+    "hold": "hold the request until 'zoolet fault release'",
+    "withhold_event": "hold the event until 'zoolet fault release'",
     "corrupt_reply": "execute, and invert bits of the reply",
     "cut_reply": "execute, and send only the start of the reply",
-    "slow_reply": "send the reply at bytes_per_second=",
+    "slow_reply": "send the reply slowly (bytes_per_second=)",
 }
 """The faults, each with what it does in one line, for the help: an import of the actions would slow every command."""
 _JSON_TYPES: Final = {dict: "object", list: "array", int: "number", float: "number", bool: "boolean"}
@@ -40,15 +42,20 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "fault",
         help="control a server or proxy that runs with --admin",
-        description="Set a fault in a server or proxy that runs with --admin, and print its number, or run another "
-        "command of the control API, such as end_fault or expire. Without NAME, list the faults and commands. With a "
-        "command after --, the fault ends when the command exits, and the exit code is the command's.",
+        description="Set a fault in a server or proxy that runs with --admin, and print the number of the fault. NAME "
+        "can also be a command of the control API, such as end_fault or expire. Without NAME, list all faults and "
+        "commands. With a command after --, the fault ends when the command exits, and the exit code is the command's.",
     )
     add_example(parser, "zoolet fault lose_reply op=create times=1")
     listed = [f"{name}: {effect};" for name, effect in FAULTS.items()]
     text = "\n".join(["fault or command of the control API, such as expire. Faults:", *listed])[:-1]
     parser.add_argument("name", nargs="?", metavar="NAME", help=text)
-    parser.add_argument("parameters", nargs="*", metavar="PARAMETER=VALUE", help="such as op=create times=1")
+    parser.add_argument(
+        "parameters",
+        nargs="*",
+        metavar="PARAMETER=VALUE",
+        help="condition or setting, such as op=create (operation) or times=1 (apply once)",
+    )
     parser.add_argument("--admin", metavar="URL", help="URL of the control API (default: ZOOLET_ADMIN)")
     parser.usage = "zoolet fault [--admin URL] [NAME [PARAMETER=VALUE ...]] [-- CMD ARG...]"
     parser.set_defaults(command=_fault)
@@ -62,12 +69,12 @@ def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
             "no server given; pass --admin URL or set ZOOLET_ADMIN ('zoolet run --admin' prints the URL and sets the "
             "variable)"
         )
-    if not url.startswith(("http://", "https://")):
+    if not _is_url(url):
         source = "--admin" if options.admin else "ZOOLET_ADMIN"
-        raise ConfigError(f"{source} must be a URL such as http://127.0.0.1:8080/..., not {url!r}")
+        raise ConfigError(f"{source} must be a URL such as http://127.0.0.1:8080/TOKEN, not {url!r}")
     if options.name is None and options.words:
-        raise ConfigError("no fault given; expected NAME before the command (after --)")
-    commands = _ask(f"{url}/commands")["commands"]
+        raise ConfigError("no fault given; expected zoolet fault NAME [PARAMETER=VALUE ...] -- COMMAND")
+    commands = _ask(f"{url}/commands", timeout=LISTING_TIMEOUT)["commands"]
     if options.name is None:
         print(_listing(commands))
         return 0
@@ -82,7 +89,12 @@ def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
     known = commands[options.name if is_command else "fault"]["parameters"]
     if not is_command:
         known = _of_fault(options.name, known)
-    given = dict(_parameter(options.name, word, known) for word in options.parameters)
+    given: dict[str, Any] = {}
+    for word in options.parameters:
+        name, value = _parameter(options.name, word, known)
+        if name in given:
+            raise ConfigError(f"{name}= is given twice")
+        given[name] = value
     if not is_command:
         return _begin(url, {"action": options.name, **given}, options.words)
     if options.words:
@@ -133,6 +145,8 @@ def _parameter(command: str, word: str, known: dict[str, Any]) -> tuple[str, Any
     name, equals, text = word.partition("=")
     if not known:
         raise ConfigError(f"{command} has no parameters; found {word!r}")
+    if not name:
+        raise ConfigError(f"expected PARAMETER=VALUE, found {word!r}")
     if name not in known:
         raise ConfigError(f"{command} has no parameter {name!r}; its parameters are {', '.join(known)}")
     if not equals:
@@ -156,12 +170,22 @@ def _listing(commands: dict[str, Any]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
+def _is_url(text: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # the port is invalid
+        return False
+
+
+def _ask(url: str, body: dict[str, Any] | None = None, timeout: float = TIMEOUT) -> Any:
     """Return the answer of the control API.
 
     Raises:
-        ConfigError: The control API rejects the request as wrong usage, or *url* is not a control API.
-        OSError: The control API cannot be reached, or the request failed.
+        ConfigError: The control API rejects the request as wrong usage.
+        OSError: The control API cannot be reached, *url* is not a control API, or the request failed.
     """
     import http.client
     import urllib.error
@@ -171,19 +195,20 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
     from ..client.aio.dial import reason_of
 
     try:
-        with urllib.request.urlopen(url, None if body is None else json.dumps(body).encode(), TIMEOUT) as answer:
+        with urllib.request.urlopen(url, None if body is None else json.dumps(body).encode(), timeout) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         try:
             reason = json.load(error)["error"]
         except (ValueError, KeyError, TypeError):
-            raise OSError(None, f"unexpected answer from {url}: {error.code} {error.reason}") from None
+            raise OSError(None, f"{url} is not a control API: {error.code} {error.reason}") from None
         kind, _, message = reason.partition(": ")
         if kind not in ("UsageError", "ValueError"):
             raise OSError(None, message or reason) from None
         raise ConfigError(message) from None
-    except (ValueError, http.client.HTTPException) as error:
-        raise ConfigError(f"{url} is not a control API: {error}") from None
-    except urllib.error.URLError as error:
-        reason = reason_of(error.reason) if isinstance(error.reason, Exception) else str(error.reason)
+    except OSError as error:
+        cause = getattr(error, "reason", error)  # of an URLError
+        reason = f"no answer within {timeout:g} s" if isinstance(cause, TimeoutError) else reason_of(cause)
         raise OSError(None, cannot_connect(f"{urllib.parse.urlsplit(url).netloc}: {reason}")) from None
+    except (ValueError, http.client.HTTPException):
+        raise OSError(None, f"{url} is not a control API: the answer is not JSON") from None

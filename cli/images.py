@@ -320,27 +320,30 @@ def _users(environment: Mapping[str, str], switches: Mapping[str, bool | None]) 
         ConfigError: The numbers of users and passwords differ or are 0, or the variables contradict each other.
     """
     if switches["ZOO_FIPS_MODE"]:
-        raise ConfigError("environment variable ZOO_FIPS_MODE: yes is not supported; the cryptography is not certified")
+        raise ConfigError("environment variable ZOO_FIPS_MODE=yes is not supported; the cryptography is not certified")
     if switches["ZOOKEEPER_SASL_ENABLED"]:  # a variable of brokers, which share the files of variables
-        raise ConfigError("environment variable ZOOKEEPER_SASL_ENABLED: yes is not supported; use KAFKA_OPTS")
+        raise ConfigError(
+            "environment variable ZOOKEEPER_SASL_ENABLED=yes is only for Kafka brokers; for this server, use KAFKA_OPTS"
+        )
     if not switches["ZOO_ENABLE_AUTH"]:
         for name in ("ZOO_SERVER_USERS", "ZOO_SERVER_PASSWORDS"):
             if switches["ZOO_ENABLE_AUTH"] is None and environment.get(name):
                 raise ConfigError(f"environment variable {name} requires ZOO_ENABLE_AUTH=yes")
         for name in ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN"):
             if switches[name] is False:
-                raise ConfigError(f"environment variable {name}: no requires ZOO_ENABLE_AUTH=yes")
+                raise ConfigError(f"environment variable {name}=no requires ZOO_ENABLE_AUTH=yes")
         return None
     # As in the Bitnami image, several separators count as one. So no name and no password is empty.
     users = re.findall(r"[^;,\s]+", environment.get("ZOO_SERVER_USERS", ""))
     passwords = re.findall(r"[^;,\s]+", environment.get("ZOO_SERVER_PASSWORDS", ""))
     if not users or len(users) != len(passwords):
         raise ConfigError(
-            "ZOO_ENABLE_AUTH requires ZOO_SERVER_USERS and one of ZOO_SERVER_PASSWORDS for each of them, "
-            f"not {len(users)} users and {len(passwords)} passwords"
+            f"ZOO_ENABLE_AUTH requires users, and a password for each: found {len(users)} in ZOO_SERVER_USERS, "
+            f"{len(passwords)} in ZOO_SERVER_PASSWORDS"
         )
     if len(set(users)) < len(users):
-        raise ConfigError("ZOO_SERVER_USERS contains a user twice")
+        twice = max(users, key=users.count)
+        raise ConfigError(f"ZOO_SERVER_USERS contains the user {twice!r} twice")
     return dict(zip(users, passwords, strict=True))
 
 

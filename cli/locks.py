@@ -34,13 +34,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="list locks with their holders and waiters, and find deadlocks",
         description="List the locks, elections, semaphores and queues of kazoo, Curator and zoolet on any ZooKeeper "
         "server: the holders and the waiters in order, with the time and the age of their requests. The longest wait "
-        "comes first. Every node below PATH is listed, except contenders: in a large tree, name the folder of the "
-        "locks. Exit codes: 0 no deadlock, 1 deadlock (clients wait for each other in a cycle) or failure.",
+        "comes first. The command reads every node below PATH, so in a large tree, pass the folder of the locks. "
+        "Exit codes: 0 no deadlock, 1 deadlock (clients wait for each other in a cycle) or failure.",
     )
     add_example(parser, "zoolet locks localhost:2181/app --watch")
     text = f"servers, as HOST:PORT,HOST:PORT, and the node to search below (default {DEFAULT_HOSTS}/)"
     parser.add_argument("hosts", metavar="HOSTS[/PATH]", nargs="?", default=DEFAULT_HOSTS, help=text)
-    parser.add_argument("--json", action="store_true", help="print the list as a line of JSON")
+    parser.add_argument("--json", action="store_true", help="print the list as one line of JSON")
     parser.add_argument("--watch", action="store_true", help="print the list again after each change, until Ctrl-C")
     parser.add_argument(
         "--interval", type=seconds, default=1.0, metavar="SECONDS", help="seconds between checks of --watch (default 1)"

@@ -16,6 +16,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from ..protocol.os_errors import reason_of
 from ..server.config import ConfigError
 from ..server.config.config import AdminSettings
 from ..server.core.client_connection import ClientConnection
@@ -77,7 +78,7 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
         try:
             file = PrivateFileHandler(settings.audit_file, maxBytes=AUDIT_BYTES, backupCount=AUDIT_FILES)
         except OSError as error:
-            raise ConfigError(f"zoolet.auditFile: cannot write {settings.audit_file}: {error.strerror}") from None
+            raise ConfigError(f"zoolet.auditFile: cannot write {settings.audit_file}: {reason_of(error)}") from None
         file.setFormatter(_Lines("%(asctime)s %(levelname)s audit: %(message)s"))
         _audit.addHandler(file)
         _audit.propagate = False
@@ -97,8 +98,8 @@ def log_session(what: str, session_id: int, client: ClientConnection | None) -> 
     """Log the event *what* of a session."""
     level = logging.INFO if what in ("expired", "refused") else logging.DEBUG
     if _sessions.isEnabledFor(level):
-        where = client.address if client is not None else "no connection"
-        _sessions.log(level, "session 0x%x %s: %s", session_id, what, where)
+        where = f"connected from {client.address}" if client is not None else "not connected"
+        _sessions.log(level, "session 0x%x %s (%s)", session_id, what, where)
 
 
 class _Lines(logging.Formatter):
@@ -107,6 +108,8 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the formatted record, or a formatted record for each line of the audit log."""
         text = super().format(record)
+        if not text.isprintable():  # a name in it may contain control characters
+            text = "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
         return text.replace("\n", "\n" + text[: text.index(record.message)]) if record.name == _audit.name else text
 
 

@@ -21,7 +21,7 @@ def ensemble_of(addresses: str, sid: int | None, read_only: bool) -> Ensemble:
     try:
         return Ensemble.of(addresses, sid)
     except ValueError as error:
-        raise ConfigError(f"--observe: {error}") from None
+        raise ConfigError(f"--{error}" if str(error).startswith("sid ") else f"--observe: {error}") from None
 
 
 async def follow(link: LeaderLink, stop: asyncio.Event) -> str:

@@ -6,13 +6,15 @@ import argparse
 import logging
 import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..protocol.enums import MAX_FRAME
+from ..protocol.os_errors import reason_of
 from .addresses import cannot_connect
-from .usage import whole_number
+from .usage import path, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     import ssl
@@ -25,8 +27,14 @@ DEFAULT_HOSTS: Final = "127.0.0.1:2181"
 SERVERS: Final = f"servers, as HOST:PORT,HOST:PORT (default {DEFAULT_HOSTS})"
 PORT: Final = whole_number(0, 65535)
 """The type of an option that sets a port."""
-SESSION: Final = "session timeout, and limit for connecting"
+SESSION: Final = "session timeout, and connection timeout"
 """Help of ``--timeout`` for commands with a session."""
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C."""
+WRONG_PATH: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+"""Errors that count as wrong usage if they concern a file on the command line."""
+STOPPED: Final = {signal.SIGTERM: 0, signal.SIGINT: INTERRUPTED}
+"""Exit codes of a server by the signal that stopped it."""
 
 
 class CommandError(Exception):
@@ -49,13 +57,19 @@ class CannotRunError(Exception):
     """
 
     def __init__(self, command: str, error: OSError) -> None:
-        super().__init__(f"cannot run {command}: {error.strerror}")
+        super().__init__(f"cannot run {command}: {reason_of(error)}")
         self.code = 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def cannot_write(path: object, error: OSError) -> Exception:
+    """Return the error for a file on the command line that cannot be written."""
+    kind = OptionError if isinstance(error, WRONG_PATH) else CommandError
+    return kind(f"cannot write {path}: {reason_of(error)}")
 
 
 def needs_h11(feature: str) -> OptionError:
     """Return the error for a feature whose package h11 is missing."""
-    return OptionError(f"{feature} requires h11; install zoolet with the extra 'admin'")
+    return OptionError(f"{feature} requires h11: pip install 'zoolet[admin]'")
 
 
 def refuse_definitions(definitions: list[str]) -> None:
@@ -66,6 +80,16 @@ def refuse_definitions(definitions: list[str]) -> None:
     """
     if definitions:
         raise OptionError(f"-D is not supported by this command: {' '.join(definitions)}")
+
+
+def add_definitions(parser: argparse.ArgumentParser) -> None:
+    """Add ``-Dname=value`` to the help. :func:`zoolet.cli.program.main` removes these options before parsing."""
+    parser.add_argument(
+        "-Dname=value",
+        action="store_true",
+        dest="_",
+        help="set a ZooKeeper property, such as -DtickTime=1000; repeatable",
+    )
 
 
 def seconds(text: str) -> float:
@@ -90,16 +114,33 @@ def add_timeout(parser: argparse.ArgumentParser, default: float, help: str) -> N
     )
 
 
+def listen_host(text: str) -> str:
+    """Return the addresses or names to listen on that an option sets.
+
+    Raises:
+        ArgumentTypeError: An address is empty or contains a port.
+    """
+    for host in map(str.strip, text.split(",")):
+        name = host[1:-1] if host[:1] + host[-1:] == "[]" else host
+        if not name or "[" in name or "]" in name or name.count(":") == 1:
+            raise argparse.ArgumentTypeError(f"must be an address or a name without a port, not {text!r}")
+    return text
+
+
 def add_listener(parser: argparse.ArgumentParser) -> None:
     """Add the options of an address to listen on."""
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument(
+        "--host", type=listen_host, default="127.0.0.1", help="address to listen on (default 127.0.0.1)"
+    )
     parser.add_argument("--port", type=PORT, default=0, help="port to listen on (default: any free port)")
 
 
 def add_control(parser: argparse.ArgumentParser) -> None:
     """Add the options of the control API."""
     parser.add_argument(
-        "--admin", action="store_true", help="serve the control API (needs h11), and set ZOOLET_ADMIN to its URL"
+        "--admin",
+        action="store_true",
+        help="serve the control API (requires the extra admin), and set ZOOLET_ADMIN to its URL",
     )
     parser.add_argument("--admin-port", type=PORT, metavar="PORT", help="port of the control API; implies --admin")
 
@@ -120,10 +161,10 @@ def add_max_request(parser: argparse.ArgumentParser) -> None:
     """Add ``--max-request``."""
     parser.add_argument(
         "--max-request",
-        type=whole_number(100),
+        type=whole_number(100, (1 << 31) - 1),
         metavar="BYTES",
-        help="maximum size of a request, for servers with a higher jute.maxbuffer (default: -Djute.maxbuffer in "
-        f"CLIENT_JVMFLAGS, or {MAX_FRAME})",
+        help="maximum size of a request in bytes, for servers with a higher jute.maxbuffer (default: "
+        f"-Djute.maxbuffer in CLIENT_JVMFLAGS, or {MAX_FRAME})",
     )
 
 
@@ -142,10 +183,13 @@ def max_request_of(options: argparse.Namespace) -> int:
 
 def add_tls(parser: argparse.ArgumentParser) -> None:
     """Add the options of TLS."""
-    parser.add_argument("--tls-ca", metavar="FILE", help="connect over TLS; trusted certificates in PEM")
-    parser.add_argument("--tls-cert", metavar="FILE", help="client certificate in PEM (requires --tls-ca)")
+    parser.add_argument("--tls-ca", type=path, metavar="FILE", help="connect over TLS; trusted certificates in PEM")
+    parser.add_argument("--tls-cert", type=path, metavar="FILE", help="client certificate in PEM (requires --tls-ca)")
     parser.add_argument(
-        "--tls-key", metavar="FILE", help="private key, if it is not in the file of --tls-cert (requires --tls-ca)"
+        "--tls-key",
+        type=path,
+        metavar="FILE",
+        help="private key in PEM, unless the file of --tls-cert contains it (requires --tls-cert)",
     )
 
 
@@ -167,15 +211,15 @@ def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=options.tls_ca)
     except ssl.SSLError:
-        raise OptionError(f"cannot use --tls-ca {options.tls_ca}: it contains no certificate in PEM format") from None
+        raise OptionError(f"cannot use --tls-ca {options.tls_ca}: no certificate in PEM format") from None
     except OSError as error:
-        raise OptionError(f"cannot read --tls-ca {options.tls_ca}: {error.strerror or error}") from None
+        raise OptionError(f"cannot read --tls-ca {options.tls_ca}: {reason_of(error)}") from None
     if options.tls_cert is None:
         return context
     try:
         context.load_cert_chain(options.tls_cert, options.tls_key)
     except OSError as error:
-        problem = pem_problem(options.tls_cert, options.tls_key, "--tls-key") or error.strerror or error
+        problem = pem_problem(options.tls_cert, options.tls_key, "--tls-key") or reason_of(error)
         raise OptionError(f"cannot use --tls-cert {options.tls_cert}: {problem}") from None
     return context
 
@@ -186,28 +230,34 @@ def auth_of(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
     Raises:
         OptionError: A value has no scheme or no credentials, or a file cannot be read.
     """
-    texts: list[str] = []
+    texts: list[tuple[str, str]] = []
     for text in options.auth:
         try:
-            texts += _lines(text[1:]) if text.startswith("@") else [text]
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"--auth {text}: {getattr(error, 'strerror', None) or error}") from None
-    return tuple(_credentials(text.strip()) for text in texts if text.strip())
+            texts += _lines(text[1:]) if text.startswith("@") else [("--auth", text.strip())]
+        except UnicodeDecodeError:
+            raise OptionError(f"cannot read --auth {text}: not valid UTF-8 text") from None
+        except OSError as error:
+            raise OptionError(f"cannot read --auth {text}: {reason_of(error)}") from None
+    return tuple(_credentials(where, text) for where, text in texts)
 
 
-def _lines(path: str) -> list[str]:
-    with open(path, encoding="utf-8") as file:
-        return file.read().splitlines()
+def _lines(file: str) -> list[tuple[str, str]]:
+    """Return the place and the text of each line of a file that is not blank."""
+    with open(file, encoding="utf-8") as stream:
+        lines = enumerate(stream.read().splitlines(), 1)
+        return [(f"--auth @{file}, line {number}", line.strip()) for number, line in lines if line.strip()]
 
 
-def _credentials(text: str) -> tuple[str, bytes]:
-    scheme, colon, credentials = text.partition(":")
-    if not colon or not scheme or not credentials:
-        raise OptionError("--auth must be SCHEME:CREDENTIALS, such as digest:user:password")
+def _credentials(where: str, text: str) -> tuple[str, bytes]:
+    scheme, _, credentials = text.partition(":")
+    if not scheme or not credentials:  # the text may be a password, so the message does not contain it
+        raise OptionError(f"{where} must be SCHEME:CREDENTIALS, such as digest:user:password")
     return scheme, credentials.encode()
 
 
-def servers_of(where: str, options: argparse.Namespace) -> tuple[Hosts, ssl.SSLContext | None]:
+def servers_of(
+    where: str, options: argparse.Namespace, *, with_path: bool = True
+) -> tuple[Hosts, ssl.SSLContext | None]:
     """Return the servers of a connect string, and the TLS context that the options describe.
 
     Raises:
@@ -216,9 +266,12 @@ def servers_of(where: str, options: argparse.Namespace) -> tuple[Hosts, ssl.SSLC
     from ..client.wire.hosts import Hosts
 
     try:
-        return Hosts.parse(where), tls_of(options)
+        hosts = Hosts.parse(where)
     except ValueError as error:
         raise OptionError(str(error)) from None
+    if hosts.chroot and not with_path:
+        raise OptionError(f"HOSTS must not contain a path; remove {hosts.chroot!r}")
+    return hosts, tls_of(options)
 
 
 def client_of(

@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import Any, Final
 
 from ..protocol.errors import ZooKeeperError
+from ..protocol.os_errors import reason_of
 from ..server.config import ConfigError
-from ..server.storage.errors import StorageError
-from .options import CannotRunError, CommandError, OptionError
-from .usage import Parser, summaries
+from ..server.storage.errors import NoDirectoryError, StorageError
+from .options import INTERRUPTED, WRONG_PATH, CannotRunError, CommandError, OptionError
+from .usage import Parser, one_line, summaries
 
 __all__ = ["main", "parser"]
 
@@ -31,13 +32,11 @@ MODULES: Final = {
     "completion": "pages",
 }
 """The module of each command, which has a function that adds the command to the parser."""
-UNREADABLE: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-"""Errors that count as wrong usage if they concern a file on the command line."""
 EPILOG: Final = (
     "Run 'zoolet COMMAND --help' for its options and an example.\n"
     "Exit codes: 0 success, 1 failure, 2 wrong usage or unreadable file,\n"
-    "130 interrupted. A command after -- keeps its own exit code; 126 it cannot\n"
-    "be run, 127 it was not found."
+    "130 Ctrl-C. With a command after --, the exit code is the command's, or\n"
+    "126 if it cannot be executed, 127 if it is not found."
 )
 
 
@@ -55,17 +54,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = [*words[1:2], "--help"]
     end = _end_of_options(words)
     definitions = [word for word in words[:end] if word.startswith("-D")]
-    if "-D" in definitions:
-        parser().error("expected -DNAME=VALUE, without a space after -D")
     others = [word for word in words[:end] if not word.startswith("-D")]
     program = parser(words[0] if words[0] in MODULES else None)
+    command = program.commands.choices.get(others[0], program) if others else program
+    if wrong := [word for word in definitions if not word[2:].partition("=")[0]]:
+        command.error(f"{wrong[0]} needs a name and a value, without a space after -D: -DNAME=VALUE")
+    is_option = command is program and others[:1] != [] and others[0].startswith("-")
+    if is_option and not any(flag.startswith(others[0]) for flag in program.flags()):
+        command.error(f"unrecognized arguments: {others[0]}")
     options, unknown = program.parse_known_args(others)
     if unknown:
-        program.commands.choices[others[0]].error(f"unrecognized arguments: {' '.join(unknown)}")
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.words = words[end + (words[end : end + 1] == ["--"]) :]  # the user's command
 
     def failed(reason: object, code: int) -> int:
-        print(f"zoolet {others[0]}: {reason}", file=sys.stderr)
+        print(f"zoolet {others[0]}: {one_line(str(reason))}", file=sys.stderr)
         return code
 
     try:
@@ -76,14 +79,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failed(error, error.code)
     except (CommandError, ZooKeeperError) as error:
         return failed(error, 1)
+    except NoDirectoryError as error:
+        return failed(error, 2)
     except StorageError as error:
         return failed(error, 2 if error.where in words and not os.path.isdir(error.where) else 1)
     except KeyboardInterrupt as error:
-        return failed(f"interrupted{error}", 130)
+        return failed(f"interrupted{error}", INTERRUPTED)
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
-        is_usage = isinstance(error, UNREADABLE) and str(error.filename) in words
-        return failed(f"{where}{error.strerror or error}", 2 if is_usage else 1)
+        is_usage = isinstance(error, WRONG_PATH) and str(error.filename) in words
+        return failed(f"{where}{reason_of(error)}", 2 if is_usage else 1)
 
 
 class _Program(Parser):
@@ -97,6 +102,10 @@ class _Program(Parser):
         super().__init__(**settings)
         plain: type[argparse.ArgumentParser] = Parser
         self.commands = self.add_subparsers(required=True, metavar="COMMAND", parser_class=plain)
+
+    def flags(self) -> list[str]:
+        """Return the names of the options before a command."""
+        return [flag for action in self._actions for flag in action.option_strings]
 
     def format_help(self) -> str:
         """Return the help screen: usage, commands by group, exit codes."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ..server.admin.descriptors import raise_limit
 from ..server.config import ConfigError
 from .event_loop import run_loop
-from .options import add_control, add_listener, refuse_definitions
-from .usage import add_example
+from .options import add_control, add_listener, cannot_write, refuse_definitions
+from .usage import add_example, path
 from .users_command import Signals, listening, serve_command
 
 if TYPE_CHECKING:
@@ -25,12 +25,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "proxy",
         help="record or disturb the traffic to a ZooKeeper server",
         description="Listen for clients and forward their requests to a ZooKeeper server, until Ctrl-C or until the "
-        "command exits. The command finds the address of the proxy in ZOOKEEPER_HOSTS and ZOOLET_HOSTS.",
+        "command exits. The command finds the address of the proxy in ZOOKEEPER_HOSTS and ZOOLET_HOSTS. Use --record "
+        "to save the requests, and --admin with zoolet fault to disturb them.",
     )
     add_example(parser, "zoolet proxy localhost:2181 --record requests.rec -- pytest")
     parser.add_argument("hosts", metavar="HOSTS", help="servers, as HOST:PORT,HOST:PORT")
     add_listener(parser)
-    parser.add_argument("--record", metavar="FILE", help="save a recording of all requests at exit")
+    parser.add_argument("--record", type=path, metavar="FILE", help="save a recording of all requests at exit")
     add_control(parser)
     parser.usage = "zoolet proxy HOSTS [options] [-- CMD ARG...]"
     parser.set_defaults(command=_proxy)
@@ -50,7 +51,7 @@ def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
         try:
             Recording().save(options.record)  # an unwritable file fails now, not at exit
         except OSError as error:
-            raise ConfigError(f"cannot write {options.record}: {error.strerror or error}") from None
+            raise cannot_write(options.record, error) from None
     raise_limit()
     return run_loop(_run(proxy, options))
 

@@ -11,13 +11,14 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.addresses import host_and_port
+from ..protocol.os_errors import reason_of
 from ..server.admin.descriptors import raise_limit
 from ..server.app import assemble
 from ..server.config import Config, ConfigError, Setting, build, parse_definitions
 from ..server.net.clock import RealClock
 from .event_loop import run_loop
-from .options import add_control, add_listener
-from .usage import add_example, whole_number
+from .options import add_control, add_definitions, add_listener
+from .usage import add_example, path, whole_number
 from .users_command import Signals, cannot_listen, listening, serve_command
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "run",
         help="run a command with a temporary server",
         description="Start a server on a free port, run a command, and stop the server. The command finds the address "
-        "in ZOOKEEPER_HOSTS and ZOOLET_HOSTS. Signals are forwarded to it, and the exit code is the command's. Without "
-        "a command, the server runs until it is stopped. -Dname=value sets a ZooKeeper property.",
+        "in ZOOKEEPER_HOSTS and ZOOLET_HOSTS. Signals are forwarded to the command, and its exit code becomes the exit "
+        "code of zoolet run. Without a command, the server runs until you stop it.",
     )
+    add_definitions(parser)
     add_example(parser, "zoolet run --cluster 3 -- pytest tests")
     add_listener(parser)
     add_control(parser)
@@ -45,14 +47,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--cluster",
         type=_members,
         metavar="N",
-        help="run an ensemble of N members, on the ports from --port or on free ports",
+        help="run an ensemble of N members, on ports from --port upwards or on free ports",
     )
-    parser.add_argument("--load", metavar="FILE", help="JSON file with nodes to create before the command runs")
+    parser.add_argument(
+        "--load", type=path, metavar="FILE", help="JSON file with nodes to create before the command runs"
+    )
     parser.add_argument(
         "--clock", choices=("real", "manual"), default="real", help="clock of the server (requires --admin)"
     )
     parser.add_argument("--seed", type=whole_number(), help="seed of all random numbers (requires --admin)")
-    parser.usage = "zoolet run [options] [-Dname=value] [-- CMD ARG...]"
+    parser.usage = "zoolet run [options] [-Dname=value ...] [-- CMD ARG...]"
     parser.set_defaults(command=_run)
 
 
@@ -72,13 +76,12 @@ def start_of_command(words: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace, definitions: list[str]) -> int:
     options.admin = options.admin or options.admin_port is not None
-    if not options.host:
-        raise ConfigError("--host must be an address or a name, not ''")
     if options.cluster is not None and options.port > (highest := 65536 - options.cluster):
         text = f"--port must be a whole number from 0 to {highest} with --cluster {options.cluster}"
         raise ConfigError(f"{text}, not {str(options.port)!r}")
-    if not options.admin and (options.clock != "real" or options.seed is not None):
-        raise ConfigError("--clock and --seed require --admin")
+    for name, is_given in (("--clock manual", options.clock != "real"), ("--seed", options.seed is not None)):
+        if is_given and not options.admin:
+            raise ConfigError(f"{name} requires --admin")
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     settings = {name: Setting(value, "zoolet run") for name, value in DEFAULTS.items()}
     given = parse_definitions(definitions, "command line")
@@ -98,13 +101,17 @@ def _read_tree(file: str) -> dict[str, Any]:
 
     try:
         with open(file, encoding="utf-8") as stream:
-            return tree_of(json.load(stream, object_pairs_hook=unique))
+            text = stream.read()
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+        raise ConfigError(f"cannot read {file}: {reason_of(error)}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"cannot read {file}: not valid UTF-8 text") from None
+    try:
+        return tree_of(json.loads(text, object_pairs_hook=unique))
     except UsageError as error:
         raise ConfigError(f"{file} is invalid: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file} is not valid JSON: {error}") from None
+        raise ConfigError(f"{file} is not valid JSON: {error if text.strip() else 'the file is empty'}") from None
 
 
 def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> Server | Cluster:

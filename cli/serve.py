@@ -39,10 +39,10 @@ from . import logs
 from .addresses import shown, why_not
 from .event_loop import run_loop
 from .logs import LEVELS
-from .options import CommandError
+from .options import STOPPED, CommandError, add_definitions, listen_host
 from .progress import Progress
 from .systemd import Systemd
-from .usage import add_example, counted, whole_number
+from .usage import add_example, counted, path, whole_number
 
 if TYPE_CHECKING:  # most servers have no files, no TLS and no HTTP, and observe no ensemble
     from ..console.attach import EngineConsole
@@ -66,7 +66,7 @@ def help_of(key: Key) -> str:
     sentence = key.help.replace("`", "").partition(". ")[0].removesuffix(".")
     for article in ("The ", "A ", "An "):
         sentence = sentence.removeprefix(article)
-    default = f", default {key.default}" if key.default else ""
+    default = f", default {key.default or 'none'}"
     if sentence[1].islower():  # an abbreviation such as PEM keeps its capitals
         sentence = f"{sentence[0].lower()}{sentence[1:]}"
     return f"{sentence} ({key.name}{default})"
@@ -77,8 +77,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "serve",
         help="run the daemon",
-        description="Run the daemon. Without --data-dir, all data is in memory and is lost when the server stops. Port "
-        "0 picks a free port. -Dname=value sets a ZooKeeper property.",
+        description="Run the daemon. Without --data-dir, all data is in memory and is lost when the server stops. With "
+        "port 0, the daemon picks a free port. Names in parentheses are the keys in zoo.cfg. SIGTERM and Ctrl-C stop "
+        "the daemon, and SIGHUP reloads the certificates. Exit codes: 0 after SIGTERM and 130 after Ctrl-C, 1 failure, "
+        "2 invalid option or configuration.",
     )
     add_example(parser, "zoolet serve --data-dir /var/lib/zoolet --admin-port 8080")
     parser.usage = "zoolet serve [options] [-Dname=value ...] [ZOO_CFG]"
@@ -86,27 +88,30 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "config",
         nargs="?",
         metavar="ZOO_CFG",
+        type=path,
         help="ZooKeeper configuration file (zoo.cfg); options take precedence over it",
     )
     for option, key in OPTIONS:
         metavar = option.rpartition("-")[2].upper()
-        parser.add_argument(option, dest=key.name, metavar=metavar, help=help_of(key))
+        kind = listen_host if option == "--host" else str
+        parser.add_argument(option, dest=key.name, type=kind, metavar=metavar, help=help_of(key))
     parser.add_argument(
         "--observe",
         metavar="ADDRESSES",
-        help="follow an ensemble as an observer; the quorum addresses of all members, such as zk1:2888,zk2:2888",
+        help="follow an ensemble as an observer, given the quorum addresses of all members, such as zk1:2888,zk2:2888",
     )
     parser.add_argument(
         "--observe-read-only",
         action="store_true",
-        help="send no request to the ensemble; required with --observe, as forwarding writes is not supported",
+        help="reject the writes of clients; required with --observe, because an observer cannot forward them",
     )
     parser.add_argument(
         "--sid",
         type=whole_number(),
         metavar="N",
-        help="number of the observer, which no member has, from 1 to 127 (default 100)",
+        help="server id of the observer, from 1 to 127 and different from the ids of all members (default 100)",
     )
+    add_definitions(parser)
     parser.add_argument("--log-level", choices=LEVELS, default="info", help="lowest level of log lines (default info)")
     parser.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="format of the log on stderr (default text)"
@@ -115,7 +120,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--compat",
         choices=sorted(BY_NAME),
         default="3.9",
-        help="ZooKeeper release to reproduce (default 3.9)",
+        help="ZooKeeper release to emulate (default 3.9)",
     )
     parser.set_defaults(command=_serve)
 
@@ -127,15 +132,20 @@ def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
         for _, key in OPTIONS
         if (value := getattr(options, key.name)) is not None
     }
-    if (host := given.get("clientPortAddress")) is not None and not host.value:
-        raise ConfigError("--host must be an address or a name, not ''")
     ensemble = None
     if options.observe is not None:
         from .observing import ensemble_of  # most servers observe no ensemble
 
         ensemble = ensemble_of(options.observe, options.sid, options.observe_read_only)
-    elif options.observe_read_only or options.sid is not None:
-        raise ConfigError("--observe-read-only and --sid require --observe")
+    elif options.observe_read_only:
+        raise ConfigError("--observe-read-only requires --observe")
+    elif options.sid is not None:
+        raise ConfigError("--sid requires --observe")
+    if (file := options.config) is not None and not os.path.isfile(file):
+        if os.path.isdir(file):
+            raise ConfigError(f"{file} is a directory, not a zoo.cfg; did you mean --data-dir {file}?")
+        if file.isdecimal():
+            raise ConfigError(f"cannot read {file}: no such file or directory; did you mean --port {file}?")
     sources = [read_environment(os.environ)]
     return serve(options.config, sources, definitions, given, options.compat, ensemble)
 
@@ -234,6 +244,7 @@ class _Service:
     Attributes:
         daemon: The daemon, set by :meth:`assemble`.
         link: The link to the leader of the ensemble, set by :meth:`assemble`.
+        exit_code: The exit code, set by the first signal.
     """
 
     def __init__(
@@ -251,6 +262,7 @@ class _Service:
         self.ensemble = ensemble
         self.daemon: Daemon
         self.link: LeaderLink | None = None
+        self.exit_code = 0
 
     async def assemble(self, gc_tuner: GcTuner) -> None:
         """Create the daemon. A thread recovers its data while the HTTP ports report the progress."""
@@ -295,9 +307,11 @@ class _Service:
         config, daemon = self.config, self.daemon
         loop = asyncio.get_running_loop()
 
-        def end() -> None:
+        def end(code: int) -> None:
             if stop.is_set():
                 daemon.abort_all()
+            else:
+                self.exit_code = code
             stop.set()
 
         def reload() -> None:
@@ -309,16 +323,17 @@ class _Service:
 
             certificates.reload(config.tls, daemon)
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end)
+        for number, code in STOPPED.items():
+            loop.add_signal_handler(number, end, code)
         loop.add_signal_handler(signal.SIGHUP, reload)
 
         def set_read_only(on: bool) -> None:
+            name, effect = ("SIGUSR1", "started") if on else ("SIGUSR2", "ended")
             if self.link is not None:
-                _log.info("an observer is always read-only")
+                _log.info("ignoring %s: an observer is always read-only", name)
                 return
             daemon.set_read_only(on)
-            _log.info("%s: read-only mode %s", *(("SIGUSR1", "started") if on else ("SIGUSR2", "ended")))
+            _log.info("%s: read-only mode %s", name, effect)
 
         loop.add_signal_handler(signal.SIGUSR1, set_read_only, True)
         loop.add_signal_handler(signal.SIGUSR2, set_read_only, False)
@@ -343,7 +358,7 @@ class _Service:
                     assert self.context is not None
                     bound = await daemon.start_secure(host, port, self.context)
             except (OSError, UnicodeError) as error:  # the host may not be encodable as a name
-                raise CommandError(f"cannot listen on {shown(host or '*', port)}: {why_not(error)}") from None
+                raise CommandError(f"cannot listen on {shown(host or '0.0.0.0', port)}: {why_not(error)}") from None
             lines += [f"zoolet ready {kind} {shown(one, bound)}" for one in (host or "0.0.0.0").split(",")]
         if (path := config.unix_socket) is not None:
             try:
@@ -396,7 +411,7 @@ class _Service:
         is_logged = await daemon.stop()
         if problem:
             raise ConfigError(problem)
-        return 0 if is_logged else 1
+        return self.exit_code if is_logged else 1
 
     def _transfer(self) -> StateTransfer | None:
         if self.config.admin.port is None or self.link is not None:
@@ -417,8 +432,8 @@ class _Service:
 
 def _stop_at_once(loop: asyncio.AbstractEventLoop) -> None:
     """Exit immediately on a signal: an interrupted recovery leaves the files in a state as after a crash."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, os._exit, 0)
+    for number, code in STOPPED.items():
+        loop.add_signal_handler(number, os._exit, code)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         loop.add_signal_handler(number, lambda: None)
 

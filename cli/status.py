@@ -7,7 +7,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..client.four_letters import NotExecutedError, ask
+from ..client.four_letters import NotExecutedError, ask, not_serving
 from .addresses import about
 from .event_loop import run_loop
 from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, servers_of
@@ -23,9 +23,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the command to the parser."""
     parser = commands.add_parser(
         "status",
-        help="check that servers accept reads and writes",
-        description="Check that servers accept reads and writes, with the four-letter command srvr, and print the "
-        "result in one line. Exit codes: 0 all servers serve, 1 at least one does not.",
+        help="check that servers serve reads and writes",
+        description="Check with the four-letter command srvr whether servers serve reads and writes, and print the "
+        "result in one line. Exit codes: 0 all servers do, 1 at least one does not.",
     )
     add_example(parser, "zoolet status zk1:2181,zk2:2181")
     parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)
@@ -52,7 +52,7 @@ class Health(NamedTuple):
 
 
 def _status(options: argparse.Namespace, definitions: list[str]) -> int:
-    hosts, tls = servers_of(options.hosts, options)
+    hosts, tls = servers_of(options.hosts, options, with_path=False)
     return run_loop(_report(hosts.addresses, options.timeout, tls))
 
 
@@ -83,13 +83,12 @@ async def _ask(address: Address, timeout: float, tls: ssl.SSLContext | None) -> 
 def read_answer(text: str) -> Health:
     """Return the health that an answer to ``srvr`` describes.
 
-    Source: ServerStats.toString; AbstractFourLetterCommand.ZK_NOT_SERVING.
+    Source: ServerStats.toString.
     """
     facts = {name: value for name, _, value in (line.partition(": ") for line in text.splitlines())}
     mode = re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
     if not mode:
-        is_zookeeper = "not currently serving" in text
-        return Health(False, "is running but not serving requests" if is_zookeeper else "is not a ZooKeeper server")
+        return Health(False, not_serving(text))
     if mode == "read-only":
         reason = facts.get("Writes refused", "")
         shown_reason = "".join(character if character.isprintable() else "?" for character in reason[:200])
@@ -100,7 +99,7 @@ def read_answer(text: str) -> Health:
         ("Node count", "", " nodes"),
         ("Connections", "", " connections"),
         ("Outstanding", "", " outstanding"),
-        ("Latency min/avg/max", "latency ", " ms"),
+        ("Latency min/avg/max", "latency min/avg/max ", " ms"),
     ):
         value = re.sub(r"[^0-9a-fx./-]", "", facts.get(name, ""))
         if value:

@@ -16,7 +16,7 @@ from ..client.four_letters import Sample, number_of, rates, sample
 from .addresses import about
 from .event_loop import run_loop
 from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, seconds, servers_of
-from .usage import add_example
+from .usage import add_example, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     import ssl
@@ -50,39 +50,24 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_example(parser, "zoolet top zk1:2181,zk2:2181 --interval 5")
     parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)
     parser.add_argument(
-        "-n", type=count, default=0, metavar="COUNT", help="stop after COUNT updates (default: when you press q)"
+        "-n",
+        type=whole_number(1, (1 << 31) - 1),
+        default=0,
+        metavar="COUNT",
+        help="stop after COUNT updates (default: until you press q)",
     )
     parser.add_argument(
         "--interval", type=seconds, default=2.0, metavar="SECONDS", help="seconds between updates (default 2)"
     )
-    parser.add_argument("--json", action="store_true", help="print each update as a line of JSON")
+    parser.add_argument("--json", action="store_true", help="print each update as one line of JSON")
     add_timeout(parser, 5.0, "time limit for each server")
     add_tls(parser)
     parser.set_defaults(command=lambda options, definitions: _top(options))
 
 
-def count(text: str) -> int:
-    """Return the number of updates that an option sets.
-
-    Raises:
-        ArgumentTypeError: *text* is not a number from 1.
-    """
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 0 < value < 1 << 31:
-        raise argparse.ArgumentTypeError(f"must be a number of updates, 1 or more, not {text!r}")
-    return value
-
-
 def _top(options: argparse.Namespace) -> int:
-    hosts, tls = servers_of(options.hosts, options)
-    try:
-        return run_loop(_follow(hosts.addresses, options, tls))
-    except BrokenPipeError:  # the reader of the output, such as head, closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    hosts, tls = servers_of(options.hosts, options, with_path=False)
+    return run_loop(_follow(hosts.addresses, options, tls))
 
 
 async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace, tls: ssl.SSLContext | None) -> int:

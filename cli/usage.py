@@ -7,7 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+MAX_MESSAGE: Final = 600
+"""Maximum number of characters in a message about the command line."""
 
 
 class Formatter(argparse.HelpFormatter):
@@ -46,6 +49,10 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=Formatter, **settings)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write a text. The default method ignores errors."""
+        (file or sys.stderr).write(message)
+
     def error(self, message: str) -> NoReturn:
         """Print an error in one line, and exit with code 2."""
         known: list[str] = []
@@ -60,13 +67,33 @@ class Parser(argparse.ArgumentParser):
             message = f"{name} {message.replace('expected one argument', 'needs a value')}"
             if name == "COMMAND":
                 message = f"unknown command {word!r}"
+        elif message.startswith("the following arguments are required: "):
+            message = f"missing {message.partition(': ')[2].replace(', ', ' and ')}"
         elif message.startswith("unrecognized arguments: "):
             known, word = list(_options_of(self)), message.removeprefix("unrecognized arguments: ").split()[0]
         from difflib import get_close_matches  # the import takes 2 ms
 
         near = get_close_matches(word, known, 1, 0.7)
         hint = f"; did you mean {near[0]}? See" if near else "; see"
-        self.exit(2, f"{self.prog}: {message}{hint} '{self.prog} --help'\n")
+        self.exit(2, f"{self.prog}: {one_line(message)}{hint} '{self.prog} --help'\n")
+
+
+def one_line(text: str) -> str:
+    """Return a message without control characters, and with the middle of a very long one left out."""
+    if len(text) > MAX_MESSAGE:
+        text = f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def path(text: str) -> str:
+    """Return the path that an argument or an option sets.
+
+    Raises:
+        ArgumentTypeError: *text* is empty.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("must be a path, not ''")
+    return text
 
 
 def whole_number(low: int | None = None, high: int | None = None) -> Callable[[str], int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..server.admin.descriptors import restore_limit
 from .addresses import shown, why_not
-from .options import CannotRunError, needs_h11
+from .options import STOPPED, CannotRunError, needs_h11
 
 if TYPE_CHECKING:
     from ..testing.cluster.cluster import Cluster
@@ -49,12 +49,17 @@ async def listening(endpoint: Server | Cluster | Proxy, options: argparse.Namesp
                 raise
             raise needs_h11("--admin") from None
         control = ControlServer(Control(endpoint), options.admin_port or 0, options.host)
-        yield (await stack.enter_async_context(control)).url
+        try:
+            await stack.enter_async_context(control)
+        except OSError as error:
+            raise cannot_listen(options.host, options.admin_port or 0, error, " for HTTP") from None
+        yield control.url
 
 
-def cannot_listen(host: str, port: int, error: Exception) -> OSError:
+def cannot_listen(host: str, port: int, error: Exception, purpose: str = "") -> OSError:
     """Return the error for an address that cannot be listened on."""
-    return OSError(getattr(error, "errno", None) or 0, f"cannot listen on {shown(host, port)}: {why_not(error)}")
+    reason = f"cannot listen on {shown(host, port)}{purpose}: {why_not(error)}"
+    return OSError(getattr(error, "errno", None) or 0, reason)
 
 
 async def serve_command(words: Sequence[str], hosts: str, control: str, signals: Signals | None) -> int:
@@ -67,21 +72,26 @@ async def serve_command(words: Sequence[str], hosts: str, control: str, signals:
         signals: Signals for the command; None without a command.
 
     Returns:
-        The exit code.
+        The exit code of the command; without a command, 0 after SIGTERM and 130 after SIGINT.
     """
     if signals is not None:
         environment = {"ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts}
         if control:
             environment["ZOOLET_ADMIN"] = control
         return await run_command(words, environment, signals)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    loop = asyncio.get_running_loop()
+    code: asyncio.Future[int] = loop.create_future()
+
+    def stop(with_code: int) -> None:
+        if not code.done():
+            code.set_result(with_code)
+
+    for number, stopped in STOPPED.items():
+        loop.add_signal_handler(number, stop, stopped)
     print(f"zoolet ready on {hosts}", flush=True)
     if control:
         print(f"zoolet control on {control}", flush=True)
-    await stop.wait()
-    return 0
+    return await code
 
 
 async def run_command(words: Sequence[str], environment: Mapping[str, str], signals: Signals) -> int:

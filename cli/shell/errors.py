@@ -32,8 +32,6 @@ class UsageError(Exception):
 
 NOT_FOUND: Final = 127
 """Exit code of an unknown command."""
-INTERRUPTED: Final = 130
-"""Exit code of a command that was interrupted with Ctrl-C."""
 _OF_NODES: Final = {
     ErrorCode.NO_NODE: "Node does not exist: ",
     ErrorCode.NO_CHILDREN_FOR_EPHEMERALS: "Ephemerals cannot have children: ",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
 import re
@@ -20,8 +19,8 @@ if TYPE_CHECKING:  # a daemon imports this module for its parser
     from .shell import Settings
 
 DESCRIPTION = (
-    "Run zkCli commands and more on any ZooKeeper server: interactively, from a script on stdin, or one command. "
-    "The exit code is that of the last command: 0 success, 1 failure, 127 unknown command. The command 'help' lists "
+    "Run zkCli commands and more on any ZooKeeper server: interactively, from a script on stdin, or as a single "
+    "command. The last command sets the exit code: 0 success, 1 failure, 127 unknown command. The command 'help' lists "
     "all commands."
 )
 
@@ -46,12 +45,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--server",
         default="localhost:2181",
         metavar="HOSTS",
-        help="servers, as HOST:PORT,HOST:PORT, and the chroot (default localhost:2181)",
+        help="servers, as HOST:PORT,HOST:PORT[/CHROOT] (default localhost:2181)",
     )
     parser.add_argument(
         "-timeout",
         "--timeout",
-        type=whole_number(),
+        type=whole_number(1, (1 << 31) - 1),
         default=30000,
         metavar="MS",
         help="session timeout in milliseconds (default 30000)",
@@ -60,15 +59,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-waitforconnection", action="store_true", help="wait for a connection for up to the session timeout"
     )
-    parser.add_argument("--json", action="store_true", help="print each result as a line of JSON")
-    parser.add_argument("--no-colour", action="store_true", help="disable colours, like NO_COLOR")
+    parser.add_argument("--json", action="store_true", help="print each result as one line of JSON")
+    parser.add_argument("--no-colour", action="store_true", help="disable colours, as NO_COLOR does")
     add_connection(parser)
     add_max_request(parser)
     parser.add_argument(
         "words",
         metavar="COMMAND",
         nargs=argparse.REMAINDER,
-        help="command to run; HOST:PORT before it replaces -server (default: read commands)",
+        help="command to run (default: read commands); you can pass HOST:PORT before it instead of -server",
     )
 
 
@@ -91,7 +90,8 @@ def _run(options: argparse.Namespace) -> int:
         parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
         _add_options(parser)
         parser.parse_args(words, options)  # more options may follow the address
-    from .errors import INTERRUPTED
+    from ...protocol.os_errors import reason_of
+    from ..options import INTERRUPTED
     from .output import Output
     from .shell import Settings
 
@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
         Hosts.parse(options.server)
         settings = Settings(
             options.server,
-            max(1, options.timeout) / 1000,
+            options.timeout / 1000,
             options.read_only,
             auth_of(options),
             tls_of(options),
@@ -120,12 +120,8 @@ def _run(options: argparse.Namespace) -> int:
         return _execute(options, settings, out)
     except KeyboardInterrupt:  # the interrupt came before the loop, or at a terminal
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the output, such as head, closed it
-        return 1
-    except OSError as error:
-        with contextlib.suppress(OSError):  # zoolet.__main__ explains why the output cannot be written
-            sys.stdout.flush()
-            print(f"zoolet shell: {error.strerror or error}", file=sys.stderr)
+    except OSError as error:  # the input cannot be read
+        print(f"zoolet shell: {reason_of(error)}", file=sys.stderr)
         return 1
 
 

@@ -11,9 +11,10 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
+from ..options import INTERRUPTED
 from . import words
 from .completion import completions
-from .errors import INTERRUPTED, CommandError
+from .errors import CommandError
 from .interpreter import execute
 from .output import Output
 from .shell import Settings, Shell

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from ...protocol.os_errors import reason_of
 from ..addresses import cannot_connect
 from ..event_loop import run_loop
 from ..options import (
@@ -19,11 +20,12 @@ from ..options import (
     add_connection,
     add_max_request,
     add_timeout,
+    cannot_write,
     client_of,
     servers_of,
 )
 from ..progress import Progress
-from ..usage import add_example
+from ..usage import add_example, path
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from ...client.client import Client
@@ -43,42 +45,43 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     dump = commands.add_parser(
         "dump",
         help="copy a tree from a server to a file",
-        description="Copy a tree from a server to a file, without its ephemeral nodes.",
+        description="Copy a tree from a server to a file, without ephemeral nodes.",
     )
     dump.add_argument("source", metavar="HOSTS[/PATH]", help=HOSTS)
     dump.add_argument(
         "file",
         metavar="FILE",
-        type=lambda name: Path("/dev/stdout" if name == "-" else name),
+        type=lambda name: Path("/dev/stdout" if name == "-" else path(name)),
         help="JSON file if the name ends with .json, otherwise msgpack; - for stdout, in msgpack",
     )
     add_example(dump, "zoolet dump localhost:2181/app app.json")
-    dump.set_defaults(command=_command(_dump))
+    dump.set_defaults(command=_command(lambda options: run_loop(_dump(options))))
     load = commands.add_parser(
         "load",
         help="copy a tree from a file to a server",
-        description="Copy a tree from a file to a server. Nodes that are already identical on the server are skipped, "
-        "and no nodes are deleted.",
+        description="Copy a tree from a file to a server. Existing nodes get the data and the ACL of the file. "
+        "Identical nodes are skipped, and no nodes are deleted.",
     )
     load.add_argument("target", metavar="HOSTS[/PATH]", help=HOSTS)
     load.add_argument(
         "file",
         metavar="FILE",
-        type=lambda name: Path("/dev/stdin" if name == "-" else name),
-        help="file of zoolet dump or zoolet datadir export; - for stdin, in msgpack",
+        type=lambda name: Path("/dev/stdin" if name == "-" else path(name)),
+        help="file written by zoolet dump or zoolet datadir export; - for stdin, in msgpack",
     )
     add_example(load, "zoolet load localhost:2181/app app.json")
     load.set_defaults(command=_command(_load))
     push = commands.add_parser(
         "push",
         help="copy a tree to another server",
-        description="Copy a tree from one server to another server, or to another path of the same server. Nodes that "
-        "are already identical at the target are skipped, and no nodes are deleted.",
+        description="Copy a tree from one server to another server, or to another path of the same server. "
+        "Existing nodes at the target get the data and the ACL of the source. Identical nodes are skipped, and no "
+        "nodes are deleted.",
     )
     push.add_argument("source", metavar="FROM[/PATH]", help=HOSTS)
     push.add_argument("target", metavar="TO[/PATH]", help="servers and root to copy to")
     add_example(push, "zoolet push old:2181/app new:2181/app --dry-run")
-    push.set_defaults(command=_command(_push))
+    push.set_defaults(command=_command(lambda options: run_loop(_push(options))))
     for parser in (dump, load, push):
         _add_options(parser)
         if parser is not dump:
@@ -92,16 +95,16 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser, 10.0, SESSION)
 
 
-def _command(job: Callable[[argparse.Namespace], Coroutine[Any, Any, int]]) -> Callable[..., int]:
+def _command(job: Callable[[argparse.Namespace], int]) -> Callable[..., int]:
     def command(options: argparse.Namespace, definitions: list[str]) -> int:
         from .files import FileError
 
         try:
-            return run_loop(job(options))
+            return job(options)
         except FileError as error:
             raise OptionError(str(error)) from None
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(GOES_ON if job is not _dump else "") from None
+            raise KeyboardInterrupt(GOES_ON if hasattr(options, "target") else "") from None
 
     return command
 
@@ -137,12 +140,15 @@ async def _dump(options: argparse.Namespace) -> int:
     async with _connected(options.source, options) as (client, root):
         source = Source(client, root)
         await source.count()
-        with Writer(options.file, root) as writer, Progress("dumping") as progress:
-            async for batch in source.batches():
-                for node in batch:
-                    writer.write(node)
-                progress.show("nodes", writer.nodes, source.total)
-            named = writer.finish(source.ephemerals, complete=not source.unreadable)
+        try:
+            with Writer(options.file, root) as writer, Progress("dumping") as progress:
+                async for batch in source.batches():
+                    for node in batch:
+                        writer.write(node)
+                    progress.show("nodes", writer.nodes, source.total)
+                named = writer.finish(source.ephemerals, complete=not source.unreadable)
+        except OSError as error:
+            raise cannot_write(options.file, error) from None
     out = sys.stdout if options.file.is_file() and options.file != STDOUT else sys.stderr
     print(f"{options.file}: {_nodes(writer.nodes)} of {root}{_left_out(source)}", file=out)
     if not named:
@@ -151,43 +157,44 @@ async def _dump(options: argparse.Namespace) -> int:
     return _complain("dump", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
 
 
-async def _load(options: argparse.Namespace) -> int:
-    from .files import FileError
+def _load(options: argparse.Namespace) -> int:
+    """Read the file before the event loop runs, where Ctrl-C could not interrupt the read of a pipe."""
+    from . import files
 
     with _twice(options.file) as file:
         try:
-            return await _load_file(options, file)
-        except FileError as error:
-            raise FileError(options.file, error.problem) from None
+            total = files.check(file)  # nothing must be written if the file is damaged
+            return run_loop(_load_file(options, file, total))
+        except files.FileError as error:
+            raise files.FileError(options.file, error.problem) from None
 
 
 @contextmanager
-def _twice(path: Path) -> Iterator[Path]:
-    """Yield a file that can be read twice: *path*, or a copy of its content if it is a pipe."""
-    if path.is_file():
-        yield path
+def _twice(given: Path) -> Iterator[Path]:
+    """Yield a file that can be read twice: *given*, or a copy of its content if it is a pipe."""
+    if given.is_file():
+        yield given
         return
-    if path.is_char_device():  # it may have no end
-        raise OptionError(f"cannot read {path}: it is a device")
+    if given.is_char_device():
+        raise OptionError(f"cannot read {given}: a device may have no end")
     import shutil
     import tempfile
 
     try:
-        stream = path.open("rb")
+        stream = given.open("rb")
     except OSError as error:
-        raise OptionError(f"cannot read {path}: {error.strerror}") from None
-    with stream, tempfile.NamedTemporaryFile(suffix=path.suffix) as file:
+        raise OptionError(f"cannot read {given}: {reason_of(error)}") from None
+    with stream, tempfile.NamedTemporaryFile(suffix=given.suffix) as file:
         shutil.copyfileobj(stream, file)
         file.flush()
         yield Path(file.name)
 
 
-async def _load_file(options: argparse.Namespace, file: Path) -> int:
+async def _load_file(options: argparse.Namespace, file: Path, total: int) -> int:
     from ...client.aio.subtree import MAX_IN_FLIGHT
     from . import files
     from .target import Target
 
-    total = files.check(file)  # nothing must be written if the file is damaged
     async with _connected(options.target, options) as (client, root):
         target = Target(client, root, dry_run=options.dry_run)
         await target.begin()

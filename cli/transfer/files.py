@@ -12,6 +12,7 @@ A msgpack file is a stream of any length: a map with the format, a list for each
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections import Counter
@@ -23,10 +24,12 @@ from typing import Any, BinaryIO, Final, Self
 from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
 from ...protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, node_of, unique
 from ...protocol.node_spec import node_problem
+from ..stdout import OutputFile
 from .node import TransferNode, problem_of
 
 FORMAT: Final = "zoolet dump"
 VERSION: Final = 1
+NOT_A_DUMP: Final = "is not a file of zoolet dump (the name of a JSON file must end with .json)"
 LARGEST: Final = 1 << 30
 """Maximum size of one node in bytes."""
 MAX_VALUES: Final = 1 << 20
@@ -80,17 +83,13 @@ class Writer:
     def __enter__(self) -> Self:
         if not self._is_stream:
             self.temporary.unlink(missing_ok=True)  # a killed transfer may have left the file or a link
-        if self._is_output:
-            descriptor = os.dup(1)  # opening stdout again could truncate it and would lose the write position
+        if self._is_output:  # opening stdout again could truncate it and would lose the write position
+            self._stream = io.BufferedWriter(OutputFile(os.dup(1), "w"))
         elif self._is_stream:
-            descriptor = os.open(self._path, os.O_WRONLY)
+            self._stream = os.fdopen(os.open(self._path, os.O_WRONLY), "wb")
         else:
-            try:
-                descriptor = os.open(self.temporary, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            except OSError as error:
-                error.filename = str(self._path)  # the name that the user knows
-                raise
-        self._stream = os.fdopen(descriptor, "wb")
+            flags = os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW
+            self._stream = os.fdopen(os.open(self.temporary, flags, 0o600), "wb")
         if not self._is_json:
             self._pack({"format": FORMAT, "version": VERSION, "root": self._root})
         return self
@@ -174,7 +173,7 @@ def _read_stream(path: Path) -> Iterator[TransferNode]:
         values = _values(path, stream)
         head = next(values, None)
         if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise FileError(path, "is not a file of zoolet dump (the name of a JSON file must end with .json)")
+            raise FileError(path, NOT_A_DUMP)
         if head.get("version") != VERSION:
             raise FileError(path, f"is a dump of version {head.get('version')}; expected version {VERSION}")
         nodes = 0
@@ -205,7 +204,7 @@ def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
         nonlocal left
         left -= 1 + len(values)
         if left < 0:
-            raise ValueError(f"it contains more than {MAX_VALUES} values")
+            raise ValueError(f"the next value contains more than {MAX_VALUES} elements")
         return values
 
     limits: Any = {"max_buffer_size": LARGEST, "max_array_len": MAX_VALUES, "max_map_len": 16}
@@ -215,6 +214,8 @@ def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
             count, left = count + 1, MAX_VALUES
             yield value
     except (ValueError, msgpack.exceptions.UnpackException) as error:
+        if not count:
+            raise FileError(path, NOT_A_DUMP) from None
         reason = str(error) or type(error).__name__
         raise FileError(path, f"is damaged after value {count}: {reason}") from None
 

@@ -49,7 +49,7 @@ async def retried(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
                 async with asyncio.timeout(seconds):
                     await client.wait_for(State.CONNECTED)
             except TimeoutError:
-                raise ConnectionLossError(None, f"no connection to the server for {seconds:.0f} s") from None
+                raise ConnectionLossError(None, f"no connection within {seconds:.0f} s") from None
     return await attempt()
 
 

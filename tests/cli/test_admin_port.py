@@ -205,7 +205,7 @@ def test_occupied_port_stops_daemon_with_one_line() -> None:
         command = [*SERVE, "--port", "0", "--admin-port", str(port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
-    line = f"zoolet serve: cannot listen on 127.0.0.1:{port} for HTTP: Address already in use\n"
+    line = f"zoolet serve: cannot listen on 127.0.0.1:{port} for HTTP: address already in use\n"
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.endswith(line)
 

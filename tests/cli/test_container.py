@@ -179,4 +179,4 @@ def test_missing_command_of_container_is_one_line_and_127() -> None:
     done = subprocess.run([*ZOOLET, "container", "no-such-command"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (127, "")
-    assert done.stderr == "zoolet container: cannot run no-such-command: No such file or directory\n"
+    assert done.stderr == "zoolet container: cannot run no-such-command: no such file or directory\n"

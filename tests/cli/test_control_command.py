@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -122,7 +123,7 @@ def test_faults_are_set_on_command_line() -> None:
     ("words", "message"),
     [
         ((), "no server given; pass --admin URL"),
-        (("--admin", "nowhere"), "--admin must be a URL such as http://127.0.0.1:8080/..., not 'nowhere'"),
+        (("--admin", "nowhere"), "--admin must be a URL such as http://127.0.0.1:8080/TOKEN, not 'nowhere'"),
         (("--admin", "http://127.0.0.1:1/x"), "cannot connect to 127.0.0.1:1: connection refused"),
         (("-Da=1",), "-D is not supported by this command: -Da=1"),
     ],
@@ -139,9 +140,9 @@ def test_missing_control_api_is_reported_in_one_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "--load", "/nowhere", "--", "true"], "cannot read /nowhere: No such file or directory"),
+        (["run", "--load", "/nowhere", "--", "true"], "cannot read /nowhere: no such file or directory"),
         (["run", "--load", "/dev/null", "--", "true"], "/dev/null is not valid JSON: "),
-        (["run", "--clock", "manual", "--", "true"], "--clock and --seed require --admin"),
+        (["run", "--clock", "manual", "--", "true"], "--clock manual requires --admin"),
         (
             ["run", "--cluster", "3", "--port", "65535"],
             "--port must be a whole number from 0 to 65533 with ",
@@ -151,15 +152,16 @@ def test_missing_control_api_is_reported_in_one_line(
         (["run", "--port", "65536"], "--port must be a whole number from 0 to 65535, not '65536'"),
         (["run", "--port"], "--port needs a value; see 'zoolet run --help'"),
         (["run", "-Dfoo=1", "true"], "command line: unknown key -Dfoo"),
-        (["run", "--seed", "5", "true"], "--clock and --seed require --admin"),
+        (["run", "--seed", "5", "true"], "--seed requires --admin"),
         (
             ["proxy", "a:1", "--record", "/nowhere/x", "--", "true"],
-            "cannot write /nowhere/x: No such file or directory",
+            "cannot write /nowhere/x: no such file or directory",
         ),
-        (["proxy", "a:1", "--", "no-such-command"], "cannot run no-such-command: No such file or directory"),
+        (["proxy", "a:1", "--", "no-such-command"], "cannot run no-such-command: no such file or directory"),
         (["proxy", "nowhere"], "server must be host:port or [IPv6]:port, with a port from 1 to 65535, not 'nowhere'"),
         (["proxy", "-Dtick=1", "a:1"], "-D is not supported by this command: -Dtick=1"),
-        (["proxy", "a:1", "--port", "TAKEN"], "cannot listen on 127.0.0.1:"),
+        (["proxy", "a:1", "--port", "TAKEN"], "cannot listen on 127.0.0.1:TAKEN: address already in use"),
+        (["run", "--admin-port", "TAKEN"], "cannot listen on 127.0.0.1:TAKEN for HTTP: address already in use"),
     ],
 )
 def test_mistake_is_reported_in_one_line(words: list[str], message: str) -> None:
@@ -168,8 +170,56 @@ def test_mistake_is_reported_in_one_line(words: list[str], message: str) -> None
         ran = zoolet(*(port if word == "TAKEN" else word for word in words))
 
     assert ran.returncode == (1 if "TAKEN" in words else 127 if "no-such-command" in words else 2)
-    assert ran.stderr.startswith(f"zoolet {words[0]}: {message}")
+    assert ran.stderr.startswith(f"zoolet {words[0]}: {message.replace('TAKEN', port)}")
     assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "URL is not a control API: 404 Not Found"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "URL is not a control API: the answer is not JSON"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "URL is not a control API: the answer is not JSON"),
+        (b"", "cannot connect to SERVER: the server "),
+    ],
+)
+def test_other_server_is_not_taken_for_control_api(
+    answer: bytes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            link, _ = listener.accept()
+            with link:
+                link.recv(1000)
+                link.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        server = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert main(["fault", "--admin", f"http://{server}", "hold"]) == 1
+        thread.join(DEADLINE_S)
+
+    expected = message.replace("URL", f"http://{server}/commands").replace("SERVER", server)
+    assert capsys.readouterr().err.startswith(f"zoolet fault: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["times=1", "times=2"], "times= is given twice"),
+        (["=1"], "expected PARAMETER=VALUE, found '=1'"),
+    ],
+)
+def test_wrong_parameter_of_fault_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("h11")
+    with Server(admin=True) as server:
+        assert server.admin_url is not None
+        assert main(["fault", "--admin", server.admin_url.rstrip("/"), "lose_reply", *words]) == 2
+
+    assert capsys.readouterr().err == f"zoolet fault: {message}\n"
 
 
 def test_bad_tree_is_reported_in_one_line(tmp_path: Path) -> None:

@@ -123,17 +123,15 @@ def test_invalid_data_directory_is_refused_and_unchanged(
 
 def test_file_and_unwritable_place_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "file: not a directory" in refused("--port", "0", "--data-dir", str(tmp_path / "file"), code=2)
-    message = "/proc/zoolet: cannot create the data directory: No such file or directory"
+    assert "file is not a directory" in refused("--port", "0", "--data-dir", str(tmp_path / "file"), code=2)
+    message = "/proc/zoolet: cannot create this directory: no such file or directory"
     assert message in refused("--port", "0", "--data-dir", "/proc/zoolet", code=2)
 
 
 def test_two_servers_on_one_directory(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path)) as first:
         line = refused("--port", "0", "--data-dir", str(tmp_path))
-        assert (
-            line == f"zoolet serve: {tmp_path}: another server (process {first.process.pid}) is using this directory\n"
-        )
+        assert line == f"zoolet serve: {tmp_path}: a server (process {first.process.pid}) is using this directory\n"
     with DaemonProcess("--data-dir", str(tmp_path)):
         pass
 
@@ -169,7 +167,9 @@ def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     line = refused("--port", "0", "--data-dir", str(data), f"-DdataLogDir={tmp_path / 'other'}")
     assert f"zoolet.logs names {logs} as the log directory" in line
-    assert "logs belong in dataLogDir" in refused("--port", "0", "--data-dir", str(logs), f"-DdataLogDir={data}")
+    assert "found a log in dataDir; move it to dataLogDir" in refused(
+        "--port", "0", "--data-dir", str(logs), f"-DdataLogDir={data}"
+    )
 
 
 def test_conf_names_directory(tmp_path: Path) -> None:

@@ -38,12 +38,12 @@ def test_each_user_has_a_name_and_a_password(users: str, passwords: str) -> None
 @pytest.mark.parametrize(
     ("users", "passwords", "reason"),
     [
-        ("a", "", "not 1 users and 0 passwords"),
-        ("a,b", "1,", "not 2 users and 1 passwords"),
-        ("a,b", "1,2,3", "not 2 users and 3 passwords"),
-        ("", "", "not 0 users and 0 passwords"),
-        (",", "1,2", "not 0 users and 2 passwords"),
-        ("a,a", "1,2", "contains a user twice"),
+        ("a", "", "found 1 in ZOO_SERVER_USERS, 0 in ZOO_SERVER_PASSWORDS"),
+        ("a,b", "1,", "found 2 in ZOO_SERVER_USERS, 1 in ZOO_SERVER_PASSWORDS"),
+        ("a,b", "1,2,3", "found 2 in ZOO_SERVER_USERS, 3 in ZOO_SERVER_PASSWORDS"),
+        ("", "", "found 0 in ZOO_SERVER_USERS, 0 in ZOO_SERVER_PASSWORDS"),
+        (",", "1,2", "found 0 in ZOO_SERVER_USERS, 2 in ZOO_SERVER_PASSWORDS"),
+        ("a,a", "1,2", "contains the user 'a' twice"),
     ],
 )
 def test_users_and_passwords_of_different_number_are_refused(users: str, passwords: str, reason: str) -> None:
@@ -117,12 +117,12 @@ def test_store_of_disabled_tls_does_not_remove_other_store() -> None:
         ({"ZOO_ENABLE_QUORUM_AUTH": "maybe"}, "ZOO_ENABLE_QUORUM_AUTH must be yes or no"),
         ({"ZOOKEEPER_SSL_CRL": "on"}, r"ssl\.crl must be true or false"),
         ({"ZOOKEEPER_SKIP_ACL": "maybe"}, "skipACL must be yes or no"),
-        ({"ZOO_FIPS_MODE": "yes"}, "ZOO_FIPS_MODE: yes is not supported"),
+        ({"ZOO_FIPS_MODE": "yes"}, "ZOO_FIPS_MODE=yes is not supported"),
         # incomplete settings
         ({"ZOO_SERVER_USERS": "a"}, "ZOO_SERVER_USERS requires ZOO_ENABLE_AUTH=yes"),
         ({"ZOO_SERVER_PASSWORDS": "a"}, "ZOO_SERVER_PASSWORDS requires ZOO_ENABLE_AUTH=yes"),
-        ({"ALLOW_ANONYMOUS_LOGIN": "no"}, "ALLOW_ANONYMOUS_LOGIN: no requires ZOO_ENABLE_AUTH=yes"),
-        ({"ALLOW_EMPTY_PASSWORD": "no"}, "ALLOW_EMPTY_PASSWORD: no requires ZOO_ENABLE_AUTH=yes"),
+        ({"ALLOW_ANONYMOUS_LOGIN": "no"}, "ALLOW_ANONYMOUS_LOGIN=no requires ZOO_ENABLE_AUTH=yes"),
+        ({"ALLOW_EMPTY_PASSWORD": "no"}, "ALLOW_EMPTY_PASSWORD=no requires ZOO_ENABLE_AUTH=yes"),
         ({"ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k"}, "ZOO_TLS_CLIENT_KEYSTORE_FILE requires ZOO_TLS_CLIENT_ENABLE=yes"),
         ({"ZOO_TLS_PORT_NUMBER": "1"}, "ZOO_TLS_PORT_NUMBER requires ZOO_TLS_CLIENT_ENABLE=yes"),
         ({"ZOO_TLS_CLIENT_ENABLE": "yes"}, r"requires ssl\.(keyStore|trustStore)\.location"),
@@ -140,7 +140,7 @@ def test_store_of_disabled_tls_does_not_remove_other_store() -> None:
         ({"ZOO_ENABLE_AUHT": "yes"}, "unknown environment variable ZOO_ENABLE_AUHT.*ZOO_ENABLE_AUTH"),
         ({"ZOO_SERVER_USER": "a"}, "unknown environment variable ZOO_SERVER_USER"),
         ({"ZOO_TLS_ENABLE": "yes"}, "unknown environment variable ZOO_TLS_ENABLE"),
-        ({"ZOOKEEPER_SASL_ENABLED": "true"}, "ZOOKEEPER_SASL_ENABLED: yes is not supported"),
+        ({"ZOOKEEPER_SASL_ENABLED": "true"}, "ZOOKEEPER_SASL_ENABLED=yes is only for Kafka brokers"),
         ({"ZOOKEEPER_SECURE_PORT": "1"}, "unknown environment variable ZOOKEEPER_SECURE_PORT"),
         ({"ALLOW_ANONYMUS_LOGIN": "no"}, "unknown environment variable ALLOW_ANONYMUS_LOGIN"),
         ({"ZOO_CFG_ssl_clientAut": "need"}, r"ZOO_CFG_ssl_clientAut: unknown key ssl\.clientAut"),
@@ -322,5 +322,6 @@ def test_security_variable_with_mounted_file_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(CONTAINER, env=environ, capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
-    assert done.stderr.startswith("zoolet container: ZOO_ENABLE_AUTH: no effect, because ")
+    assert done.stderr.startswith("zoolet container: no effect, because ")
+    assert ": ZOO_ENABLE_AUTH; set these in " in done.stderr
     assert done.stderr.count("\n") == 1

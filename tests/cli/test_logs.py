@@ -17,8 +17,8 @@ def test_sessions_are_logged_at_debug() -> None:
     with running("--port", "0", "--log-level", "debug") as daemon:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             session = f"session 0x{zk.session_id:x}"
-        assert session in daemon.log_until(" opened: 127.0.0.1:")
-        assert session in daemon.log_until(" closed: 127.0.0.1:")
+        assert session in daemon.log_until(" opened (connected from 127.0.0.1:")
+        assert session in daemon.log_until(" closed (connected from 127.0.0.1:")
 
 
 def test_log_level_is_changed_at_run_time() -> None:
@@ -33,13 +33,20 @@ def test_log_level_is_changed_at_run_time() -> None:
             assert json.loads(response.read())["level"] == "DEBUG"
         daemon.log_until("the log level was set to DEBUG on the admin port by 127.0.0.1")
         with Client(f"127.0.0.1:{port}"):
-            daemon.log_until(" opened: 127.0.0.1:")
+            daemon.log_until(" opened (connected from 127.0.0.1:")
+
+
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
+    (file := tmp_path / "zoo.cfg").write_text("tickTime=2000\n\x1b[31mkey=1\n")
+    with running(str(file), "--port", "0") as daemon:
+        daemon.port()
+        assert "\\x1b[31mkey" in daemon.log_until("ignored (unknown)")
 
 
 def test_lines_of_json_have_iso_times() -> None:
     with running("--port", "0", "--log-level", "debug", "--log-format", "json") as daemon:
         with Client(f"127.0.0.1:{daemon.port()}"):
-            line = json.loads(daemon.log_until(" opened: "))
+            line = json.loads(daemon.log_until(" opened "))
 
     assert line["logger"] == "zoolet.server.sessions"
     assert line["time"][10] == "T"

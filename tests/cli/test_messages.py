@@ -53,6 +53,96 @@ def test_missing_h11_has_one_text(
         monkeypatch.delitem(__import__("sys").modules, name, raising=False)
 
     assert main(list(words)) == 2
-    assert (
-        capsys.readouterr().err == f"zoolet {words[0]}: {feature} requires h11; install zoolet with the extra 'admin'\n"
-    )
+    assert capsys.readouterr().err == f"zoolet {words[0]}: {feature} requires h11: pip install 'zoolet[admin]'\n"
+
+
+PATH = "must be a path, not ''"
+HOST = "must be an address or a name without a port, not "
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["serve", ""], f"ZOO_CFG {PATH}"),
+        (["check", ""], f"FILE {PATH}"),
+        (["run", "--load", "", "true"], f"--load {PATH}"),
+        (["proxy", "a:1", "--record", ""], f"--record {PATH}"),
+        (["dump", "a:1", ""], f"FILE {PATH}"),
+        (["load", "a:1", ""], f"FILE {PATH}"),
+        (["backup", "", "x"], f"DIR {PATH}"),
+        (["backup", "x", ""], f"TARGET {PATH}"),
+        (["datadir", "show", ""], f"DIR {PATH}"),
+        (["status", "--tls-ca", ""], f"--tls-ca {PATH}"),
+        (["serve", "--host", ""], f"--host {HOST}''"),
+        (["serve", "--host", "127.0.0.1:2181"], f"--host {HOST}'127.0.0.1:2181'"),
+        (["serve", "--host", "[::1"], f"--host {HOST}'[::1'"),
+        (["run", "--host", "", "true"], f"--host {HOST}''"),
+        (["console", "--host", ""], f"--host {HOST}''"),
+        (["--bogus"], "unrecognized arguments: --bogus"),
+        (["dump"], "missing HOSTS[/PATH] and FILE"),
+        (["status", "--time\x1b[31m"], "unrecognized arguments: --time\\x1b[31m"),
+        (
+            ["dump", "a:1", "x", "--max-request", "9"],
+            "--max-request must be a whole number from 100 to 2147483647, not",
+        ),
+    ],
+)
+def test_invalid_argument_is_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(words)
+
+    command = "" if words[0].startswith("-") else f" {words[0]}"
+    assert exit.value.code == 2
+    assert capsys.readouterr().err.startswith(f"zoolet{command}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["status", "127.0.0.1:1/app"], "HOSTS must not contain a path; remove '/app'"),
+        (["top", "127.0.0.1:1/app"], "HOSTS must not contain a path; remove '/app'"),
+        (["container", "status", "x"], "'status' accepts no arguments; found 'x'"),
+        (["locks", "--auth", "secret"], "--auth must be SCHEME:CREDENTIALS, such as digest:user:password"),
+        (["locks", "--auth", "@FILE"], "--auth @FILE, line 2 must be SCHEME:CREDENTIALS, such as digest:user:password"),
+        (["locks", "--auth", "@BINARY"], "cannot read --auth @BINARY: not valid UTF-8 text"),
+        (["run", "--load", "BINARY", "true"], "cannot read BINARY: not valid UTF-8 text"),
+        (["run", "--load", "EMPTY", "true"], "EMPTY is not valid JSON: the file is empty"),
+        (
+            ["load", "127.0.0.1:1", "BINARY"],
+            "BINARY is not a file of zoolet dump",
+        ),
+        (["datadir", "show", "MISSING"], "MISSING does not exist"),
+        (["backup", "MISSING", "x"], "MISSING does not exist"),
+        (["serve", "--data-dir", "FILE"], "FILE is not a directory"),
+        (["serve", "CONFIG"], "FILE is not a directory"),
+        (["serve", "FOLDER"], "FOLDER is a directory, not a zoo.cfg; did you mean --data-dir FOLDER?"),
+        (["serve", "21994"], "cannot read 21994: no such file or directory; did you mean --port 21994?"),
+        (["serve", "--sid", "4"], "--sid requires --observe"),
+        (
+            ["fault", "--admin", "http://127.0.0.1:x", "hold"],
+            "--admin must be a URL such as http://127.0.0.1:8080/TOKEN, not",
+        ),
+    ],
+)
+def test_unusable_value_is_wrong_usage(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = {name: str(tmp_path / name) for name in ("FILE", "BINARY", "EMPTY", "MISSING", "CONFIG", "FOLDER")}
+    Path(paths["FILE"]).write_text("digest:a:b\nsecret\n")
+    Path(paths["BINARY"]).write_bytes(b"\xff\x00\x81\xc1")
+    Path(paths["EMPTY"]).touch()
+    Path(paths["FOLDER"]).mkdir()
+    Path(paths["CONFIG"]).write_text(f"clientPort=0\ndataDir={paths['FILE']}\n")
+
+    def filled(text: str) -> str:
+        for name, path in paths.items():
+            text = text.replace(name, path)
+        return text
+
+    assert main([*map(filled, words)]) == 2
+    assert capsys.readouterr().err.startswith(f"zoolet {words[0]}: {filled(message)}")
+
+
+def test_long_value_is_clipped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "9" * 10_000]) == 2
+    assert len(capsys.readouterr().err) < 700

@@ -59,7 +59,7 @@ def test_help_describes_option_like_its_row(key: Key, capsys: pytest.CaptureFixt
 
     sentence = re.split(r"\.(?: |$)", key.help.replace("`", ""))[0]
     words = re.sub(r"^(The|An?) ", "", sentence)[1:]
-    default = f", default {key.default}" if key.default else ""
+    default = f", default {key.default or 'none'}"
 
     assert f"{key.option} " in text
     assert f"{words} ({key.name}{default})" in text
@@ -96,9 +96,9 @@ def test_help_of_each_command_ends_with_example(command: str, capsys: pytest.Cap
 
 def test_error_of_option_has_form_of_other_errors(capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in (
-        (["top", "-n", "0"], "zoolet top: -n must be a number of updates, 1 or more, not '0'"),
+        (["top", "-n", "0"], "zoolet top: -n must be a whole number from 1 to 2147483647, not '0'"),
         (["status", "--timeout", "x"], "--timeout must be more than 0 and less than 1,000,000 seconds, not 'x'"),
-        (["shell", "-timeout", "x"], "zoolet shell: --timeout must be a whole number, not 'x'"),
+        (["shell", "-timeout", "x"], "zoolet shell: --timeout must be a whole number from 1 to 2147483647, not 'x'"),
         (
             ["datadir", "shw", "."],
             "ACTION must be one of show, verify, export, repair, not 'shw'; did you mean show?",

@@ -215,14 +215,14 @@ def test_unknown_command_is_one_line_and_127() -> None:
     ran = run("--", "no-such-command")
 
     assert (ran.returncode, ran.stdout) == (127, "")
-    assert ran.stderr == "zoolet run: cannot run no-such-command: No such file or directory\n"
+    assert ran.stderr == "zoolet run: cannot run no-such-command: no such file or directory\n"
 
 
 def test_unusable_command_is_one_line_and_126(tmp_path: Path) -> None:
     ran = run("--", str(tmp_path))
 
     assert ran.returncode == 126
-    assert ran.stderr == f"zoolet run: cannot run {tmp_path}: Permission denied\n"
+    assert ran.stderr == f"zoolet run: cannot run {tmp_path}: permission denied\n"
 
 
 @pytest.mark.parametrize("words", [(), ("--admin-port", "0")], ids=["plain", "with the control API"])
@@ -244,7 +244,7 @@ def test_chosen_port_is_used_and_taken_port_is_named() -> None:
 
     assert (ran.returncode, ran.stderr) == (
         1,
-        f"zoolet run: cannot listen on 127.0.0.1:{port}: Address already in use\n",
+        f"zoolet run: cannot listen on 127.0.0.1:{port}: address already in use\n",
     )
 
 

@@ -188,12 +188,12 @@ def test_free_port_is_same_on_all_addresses(tmp_path: Path, host: str) -> None:
 # --- stop ---
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_stops_daemon_gracefully(number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signal_stops_daemon_gracefully(number: signal.Signals, expected: int) -> None:
     with daemon("--port", "0") as running:
         code, out, err = running.stop(number)
 
-    assert (code, out) == (0, "")
+    assert (code, out) == (expected, "")
     assert "Traceback" not in err
 
 
@@ -302,11 +302,15 @@ def test_unknown_word_of_whitelist_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_definition_with_space_is_explained() -> None:
-    done = run("serve", "-D", "enforceQuota=true")
+@pytest.mark.parametrize("given", ["-D", "-D=1"])
+def test_definition_without_name_is_explained(given: str) -> None:
+    done = run("serve", given, "enforceQuota=true")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "zoolet: expected -DNAME=VALUE, without a space after -D; see 'zoolet --help'\n"
+    assert done.stderr == (
+        f"zoolet serve: {given} needs a name and a value, without a space after -D: -DNAME=VALUE; see 'zoolet serve "
+        "--help'\n"
+    )
 
 
 # --- errors ---
@@ -317,14 +321,14 @@ def test_occupied_port_is_one_line_and_exit_1() -> None:
         done = run("serve", "--port", str(port))
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"zoolet serve: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    assert done.stderr == f"zoolet serve: cannot listen on 127.0.0.1:{port}: address already in use\n"
 
 
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
-        ("192.0.2.1", "Cannot assign requested address"),
-        ("no such host", "(Name or service not known|nodename nor servname)"),
+        ("192.0.2.1", "cannot assign requested address"),
+        ("no such host", "(name or service not known|nodename nor servname)"),
         ("a..b", ".+"),
     ],
 )
@@ -383,7 +387,7 @@ def test_unreadable_file_is_one_line_and_exit_2(tmp_path: Path) -> None:
     done = run("serve", path)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"zoolet serve: cannot read {path}: No such file or directory\n"
+    assert done.stderr == f"zoolet serve: cannot read {path}: no such file or directory\n"
 
 
 @pytest.mark.parametrize(
@@ -439,6 +443,6 @@ def test_operator_ports_without_h11_are_refused_before_start(
 
     assert status == 2
     assert capsys.readouterr().err.startswith(
-        "zoolet serve: admin.serverPort requires h11; install zoolet with the extra 'admin'"
+        "zoolet serve: admin.serverPort requires h11: pip install 'zoolet[admin]'"
     )
     assert not (tmp_path / "data").exists()

@@ -107,10 +107,10 @@ async def test_number_of_a_participant_is_one_line_and_exit_2() -> None:
     ("options", "message"),
     [
         ("--observe zk1:2888", "--observe requires --observe-read-only: forwarding writes"),
-        ("--sid 5", "--observe-read-only and --sid require --observe"),
-        ("--observe-read-only", "--observe-read-only and --sid require --observe"),
+        ("--sid 5", "--sid requires --observe"),
+        ("--observe-read-only", "--observe-read-only requires --observe"),
         ("--observe zk1 --observe-read-only", "--observe: server must be host:port or [IPv6]:port"),
-        ("--observe zk1:2888 --observe-read-only --sid 200", "--observe: sid must be a whole number from 1 to 127"),
+        ("--observe zk1:2888 --observe-read-only --sid 200", "--sid must be a whole number from 1 to 127"),
         ("--observe zk1:2888 --observe-read-only --sid x", "--sid must be a whole number, not 'x'"),
     ],
 )
@@ -139,7 +139,7 @@ def test_data_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
         ("zk1:2181 --observe zk1:2888", "--observe replaces HOSTS: remove 'zk1:2181'"),
         ("--sid 5", "--sid requires --observe"),
         ("--observe zk1", "--observe: server must be host:port"),
-        ("--observe zk1:2888 --sid 0", "--observe: sid must be a whole number from 1 to 127, not 0"),
+        ("--observe zk1:2888 --sid 0", "--sid must be a whole number from 1 to 127, not 0"),
         ("--observe zk1:2888 --auth digest:u:p", "without --auth and --tls-...: remove those options"),
     ],
 )

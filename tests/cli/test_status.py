@@ -51,7 +51,7 @@ def test_serving_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     assert re.fullmatch(
         rf"{hosts} serves as standalone, zxid 0x[0-9a-f]+, 6 nodes, 1 connection, 0 outstanding, "
-        r"latency [0-9./]+ ms",
+        r"latency min/avg/max [0-9./]+ ms",
         line,
     )
 
@@ -84,15 +84,17 @@ def test_missing_server_of_several_is_named(capsys: pytest.CaptureFixture[str]) 
             b"srvr is not executed because it is not in the whitelist.\n",
             "HOSTS is running, but its state is unknown: srvr is not in",
         ),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HOSTS is not a ZooKeeper server"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "cannot connect to HOSTS: not a ZooKeeper server: received 'HTTP/1.1 400 Bad Request'",
+        ),
         (
             b"",
-            "cannot connect to HOSTS: the server closed the connection before it answered: the server may have reached "
-            "its limit of connections (maxClientCnxns, maxCnxns), the port may serve TLS only (tls=, --tls-ca), or a "
-            "proxy may be unable to reach its server",
+            "cannot connect to HOSTS: the server closed the connection without an answer; possible causes: "
+            "maxClientCnxns or maxCnxns is reached, the port requires TLS, or a proxy cannot reach its server",
         ),
-        (b"\x15\x03\x03\x00\x02\x02\x50", "cannot connect to HOSTS: the server serves TLS only (tls=, --tls-ca)"),
-        (b"\xff\xfe\x1b[31m: red\n", "HOSTS is not a ZooKeeper server"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "cannot connect to HOSTS: the port requires TLS"),
+        (b"\xff\xfe\x1b[31m: red\n", "cannot connect to HOSTS: not a ZooKeeper server: received b'"),
     ],
 )
 def test_server_that_does_not_serve_is_reported(capsys: pytest.CaptureFixture[str], answer: bytes, line: str) -> None:
@@ -121,12 +123,23 @@ def test_key_without_certificate_is_wrong_usage(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err == "zoolet status: --tls-key requires --tls-cert\n"
 
 
+@pytest.mark.parametrize("command", ["status", "top -n 1", "locks"])
+def test_server_of_other_kind_has_one_text(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with answering(b"SSH-2.0-OpenSSH_9.2\r\n") as hosts:
+        assert main([*command.split(), hosts]) == 1
+    out, err = capsys.readouterr()
+
+    line = (out + err).splitlines()[-1].removeprefix("zoolet locks: ")
+    assert line == f"cannot connect to {hosts}: not a ZooKeeper server: received 'SSH-2.0-OpenSSH_9.2'"
+
+
 def test_silent_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         hosts = f"127.0.0.1:{listener.getsockname()[1]}"
         assert status(capsys, hosts, "--timeout", "0.1") == (
             1,
-            f"{hosts} does not answer within 0.1 s: the port may require TLS (--tls-ca) or may not be a ZooKeeper port",
+            f"cannot connect to {hosts}: no answer within 0.1 s; the port may require TLS or may not be a ZooKeeper "
+            "port",
         )
 
 
@@ -143,9 +156,9 @@ def test_wrong_hosts_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None
 def test_unusable_tls_file_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
     ca = str(Path(__file__).parents[1] / "support" / "tls" / "ca.pem")
     for words, message in (
-        (("--tls-ca", "/nowhere"), "cannot read --tls-ca /nowhere: No such file or directory"),
-        (("--tls-ca", "/dev/null"), "cannot use --tls-ca /dev/null: it contains no certificate in PEM format"),
-        (("--tls-ca", ca, "--tls-cert", "/nowhere"), "cannot use --tls-cert /nowhere: No such file or directory"),
+        (("--tls-ca", "/nowhere"), "cannot read --tls-ca /nowhere: no such file or directory"),
+        (("--tls-ca", "/dev/null"), "cannot use --tls-ca /dev/null: no certificate in PEM format"),
+        (("--tls-ca", ca, "--tls-cert", "/nowhere"), "cannot use --tls-cert /nowhere: no such file or directory"),
     ):
         assert main(["status", "127.0.0.1:1", *words]) == 2
         assert capsys.readouterr().err == f"zoolet status: {message}\n"

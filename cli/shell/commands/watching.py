@@ -115,7 +115,7 @@ async def watch(shell: Shell, arguments: Parsed) -> None:
     path = shell.path(arguments.words[0])
     text = arguments.flags.get("n", "0")
     if not text.isdecimal() or len(text) > 9 or (arguments.has("n") and int(text) == 0):
-        raise CommandError(f"-n must be a number of events from 1, not {text}")
+        raise CommandError(f"-n must be a whole number from 1, not {text!r}")
     if await shell.client.exists(path) is None:
         shell.out.remark(f"{path} does not exist yet", {"path": path, "exists": False})
     left = int(text)
