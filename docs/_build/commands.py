@@ -28,12 +28,12 @@ You can also run each command as `python -m zoolet COMMAND`. Results go to stdou
 
 | Exit code | Meaning |
 |---|---|
-| 0 | success, including a server that stops on SIGTERM or Ctrl-C |
+| 0 | success, including a server that SIGTERM stopped |
 | 1 | failure. `check`, `datadir`, `locks` and `status` describe below what they report |
 | 2 | wrong usage or configuration, or a missing or unreadable file |
-| 126 | the command after `--` of `run`, `proxy` or `fault`, or the command of `container`, cannot be run |
+| 126 | the command after `--` of `run`, `proxy` or `fault`, or the command of `container`, cannot be executed |
 | 127 | that command does not exist, or the shell does not know a command |
-| 130 | interrupted with Ctrl-C |
+| 130 | interrupted with Ctrl-C, also a server |
 | any | the code of the command after `--`, which is 128 plus the signal if a signal killed it |"""
 
 

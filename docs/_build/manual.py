@@ -21,9 +21,10 @@ SERVE = {
         "SIGUSR2": "End read-only mode.",
     },
     "EXIT STATUS": {
-        "0": "A signal stopped the daemon, and all transactions are logged.",
+        "0": "SIGTERM stopped the daemon, and all transactions are logged.",
         "1": "The daemon could not listen on an address, read or lock the data directory, or log all transactions.",
         "2": "The command line, the configuration or a certificate is invalid.",
+        "130": "SIGINT stopped the daemon, and all transactions are logged.",
     },
     "EXAMPLES": {
         "zoolet serve --data-dir /var/lib/zoolet --admin-port 8080": "Keep the data, and serve /metrics.",
@@ -32,6 +33,18 @@ SERVE = {
     },
 }
 """Sections of zoolet-serve(1) that ``--help`` does not contain."""
+WITH_COMMAND = {
+    "EXIT STATUS": {
+        "0": "Without a command: SIGTERM stopped the server.",
+        "1": "An address could not be listened on.",
+        "2": "The command line is invalid, or a file cannot be read or written.",
+        "126": "The command cannot be executed.",
+        "127": "The command was not found.",
+        "130": "Without a command: SIGINT stopped the server.",
+        "other": "The exit code of the command. It is 128 plus the number of the signal that killed the command.",
+    },
+}
+"""Sections of the pages of commands that run the user's command."""
 FOLDER = Path(__file__).parents[1] / "man"
 
 
@@ -39,7 +52,7 @@ def manual() -> dict[str, str]:
     """Return the manual pages by file name."""
     parser = program.parser()
     (commands,) = (action for action in pages.actions(parser) if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
-    return pages.manual(commands, __version__, {"serve": SERVE})
+    return pages.manual(commands, __version__, {"serve": SERVE, "run": WITH_COMMAND, "proxy": WITH_COMMAND})
 
 
 def main() -> None:
