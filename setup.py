@@ -91,8 +91,8 @@ class PlainSdist(sdist):
         self.archive_files = [str(path)]
 
 
-# A page on PyPI cannot follow a relative link, so only the text of the link stays.
-README = re.sub(r"\[([^]]+)\]\((?!https?:)[^)]+\)", r"\1", Path("README.md").read_text(encoding="utf-8"))
+# A page on PyPI cannot follow a relative link, so only the text of the link stays. A picture becomes its description.
+README = re.sub(r"!?\[([^]]+)\]\((?!https?:)[^)]+\)", r"\1", Path("README.md").read_text(encoding="utf-8"))
 setup(
     long_description=README,
     long_description_content_type="text/markdown",

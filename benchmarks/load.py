@@ -326,11 +326,11 @@ def table(report: dict[str, Any], names: frozenset[str] | None = None) -> str:
         names: Names of the rows to include, or None for all rows.
     """
     lines = [
-        f"Measured {report['date'][:10]} on {report['machine']}; medians of {len(report['rows'][0]['zoolet'])} turns.",
+        f"Measured {report['date'][:10]} on {report['machine']}. Medians of {len(report['rows'][0]['zoolet'])} turns.",
         "",
     ]
     lines += [
-        "| 8 connections x 64 in flight, unless stated | zoolet /s | Apache 3.8 /s | ratio |",
+        "| requests per second, with 8 connections x 64 in flight unless stated | zoolet | Apache 3.8 | ratio |",
         "|---|---:|---:|---:|",
     ]
     for row in report["rows"]:
@@ -339,7 +339,7 @@ def table(report: dict[str, Any], names: frozenset[str] | None = None) -> str:
         ours, theirs = statistics.median(row["zoolet"]), statistics.median(row["apache"] or [0])
         ratio = f"{row['ratio']:.1f}" if row["ratio"] else ""
         lines.append(f"| {row['row']['name']} | {ours:,.0f} | {theirs:,.0f} | {ratio} |")
-    lines += ["", f"Start to first answer: {report['start_to_first_answer_ms']:.0f} ms."]
+    lines += ["", f"The daemon, from start to first answer: {report['start_to_first_answer_ms']:.0f} ms."]
     if "big_tree" in report:
         big = "{nodes:,} nodes of 100 bytes: {resident_mb:.0f} MB resident, worst request while they were created"
         lines[-1] += " " + (big + " {worst_request_ms:.0f} ms.").format(**report["big_tree"])

@@ -125,7 +125,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_server_without_threads_names_alternative(no_threads: None) -> None:
-    with pytest.raises(RuntimeError, match=r"isolated subinterpreters; start the server with `async with`"):
+    with pytest.raises(RuntimeError, match=r"isolated subinterpreters; use 'async with'"):
         Server().start()
 
 
