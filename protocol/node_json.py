@@ -89,7 +89,7 @@ def check_tree(value: object, path: str = "") -> dict[str, Any]:
         raise NodeJsonError(f"{path or 'the tree'} must be an object of nodes by path or name, not {value!r}")
     if unknown := [name for name in value if name.startswith("$")]:
         place = f"at {path}" if path else "at the top of the tree"
-        raise NodeJsonError(f"{', '.join(unknown)} is only allowed inside a node, not {place}")
+        raise NodeJsonError(f"only allowed inside a node, not {place}: {', '.join(unknown)}")
     return value
 
 

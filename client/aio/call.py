@@ -33,8 +33,8 @@ def current_caller(loop: asyncio.AbstractEventLoop | None = None) -> tuple[objec
 def wrong_thread(used: object) -> RuntimeError:
     """Return the error for the use of an object outside the thread of its event loop."""
     return RuntimeError(
-        f"{used!r} was called outside the thread of its event loop; pass a coroutine that makes the call to "
-        "asyncio.run_coroutine_threadsafe(), or use zoolet.client.blocking"
+        f"{used!r} was called outside the thread of its event loop; wrap the call in a coroutine and pass that "
+        "to asyncio.run_coroutine_threadsafe(), or use zoolet.client.blocking"
     )
 
 

@@ -24,7 +24,7 @@ from .watcher import Watcher
 _log = logging.getLogger("zoolet.client")
 _CLOSED: Final = "the client is closed"
 _OTHER_TASK: Final = (
-    "because the task that entered it is done; enter and run a block in the same task (to limit the wait, use timeout= "
+    "the task that entered it is done; enter and run a block in the same task (to limit the wait, use timeout= "
     "or asyncio.timeout(), not wait_for())"
 )
 
@@ -200,7 +200,7 @@ class CancelledBlock:
         if task is not None and task.done():
             self._missed = True
             if not self._in_thread:
-                _log.error("%s; the block is not cancelled and continues, %s", reason, _OTHER_TASK)
+                _log.error("%s; the block continues, because it cannot be cancelled: %s", reason, _OTHER_TASK)
         elif task is None or task is asyncio.current_task(task.get_loop()):
             return
         elif getattr(task.get_coro(), "cr_running", False):  # it is starting the current task, eagerly

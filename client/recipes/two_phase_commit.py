@@ -196,7 +196,7 @@ class TwoPhaseCommit(Recipe):
         """
         outcome = _outcome(await self.votes())
         if outcome is None:
-            raise RuntimeError(f"{self._path} has no outcome yet; {site} cannot have acted")
+            raise RuntimeError(f"{self._path} has no outcome yet; wait for outcome() before mark_done({site!r})")
         lost = False  # whether a request without a reply may have been applied
         while True:
             try:

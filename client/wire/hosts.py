@@ -112,7 +112,7 @@ class Hosts(NamedTuple):
             if not _CREDENTIALS.search(text):
                 raise
         # Outside of the handler, because the context of an error is also logged by some tools.
-        hidden = "not one with '@', which is not shown here, because it may contain a password"
+        hidden = "without '@' (the text is not shown, because it may contain a password)"
         raise ValueError(f"{form}, {hidden}; for a user and a password use auth= or login=")
 
 

@@ -181,7 +181,7 @@ def test_log_names_block_that_loss_cannot_cancel(kind: str, hold: Hold, caplog: 
                 assert await lease.lost
                 (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
                 assert record.getMessage().startswith(f"lost the lock {lease.path}: ")
-                assert "is not cancelled" in record.getMessage()
+                assert "cannot be cancelled" in record.getMessage()
 
     simulate_clients(main)
 
