@@ -35,6 +35,7 @@ SECURITY: Final = (
 GET: Final = ("GET",)
 READS: Final = ("GET", "HEAD")
 POST: Final = ("POST",)
+WRONG_TOKEN: Final = "wrong token; use the admin token that the server prints when it starts"
 BEARER: Final = ("WWW-Authenticate", "Bearer")
 """The header of a response that requests the token."""
 
@@ -204,7 +205,7 @@ class Token:
         """
         shown = self.text is None or shows_token(request, self.text)
         if shown is False:
-            raise HttpError(401, "the token is wrong", BEARER)
+            raise HttpError(401, WRONG_TOKEN, BEARER)
         return bool(shown)
 
     def reads(self, request: Request) -> bool:
@@ -215,7 +216,7 @@ class Token:
         """
         trusted = self.shown(request)
         if not trusted and not self.is_open:
-            raise HttpError(401, "reading from this server needs the token", BEARER)
+            raise HttpError(401, "reading from this server requires the admin token", BEARER)
         return trusted
 
     def required(self, request: Request) -> bool:
@@ -227,7 +228,7 @@ class Token:
         shown = self.text is None or shows_token(request, self.text)
         if not shown:
             self._refused(request)
-            reason = "the token is wrong" if shown is False else self._missing
+            reason = WRONG_TOKEN if shown is False else self._missing
             raise HttpError(401, reason + self._hint, BEARER)
         return True
 

@@ -39,7 +39,7 @@ _zoolet = logging.getLogger("zoolet")
 MAX_ANSWER: Final = 8 << 20
 """Maximum size of the answer of a command in bytes."""
 CHANGES: Final = ("GET", "HEAD", "POST")
-MISSING: Final = "this request needs the token: send 'Authorization: Bearer TOKEN'"
+MISSING: Final = "this request requires the admin token: send 'Authorization: Bearer TOKEN'"
 HINT: Final = "; the token is in the file of --admin-token-file, or was printed at the start"
 
 Console = Callable[[Token], Iterable[Route]]
@@ -114,7 +114,7 @@ class AdminPages:
         return HttpError(404, f"no page at {request.path[:80]}; {there}")
 
     def _warn(self, request: Request) -> None:
-        reason = "refusing a request of %s for %s on the admin port: the token is missing or wrong"
+        reason = "refusing a request from %s for %s on the admin port: the token is missing or wrong"
         self._observed.engine.warnings.warn("admin token", reason, request.host, request.path)
 
     async def _links(self, request: Request) -> Response:

@@ -295,7 +295,7 @@ class Acls:
 
     def _refuse(self, client: ClientConnection, what: str, limit: int) -> None:
         self._metrics.refuse("acl_entries")
-        self._warnings.warn("acl", "refusing an ACL list of %s " + what, client.address, limit)
+        self._warnings.warn("acl", "refusing an ACL list from %s " + what, client.address, limit)
 
     def _valid(self, identity: Id, path: str | None) -> bool:
         scheme, name = identity.scheme, identity.id

@@ -205,7 +205,7 @@ class Watches:
         else:
             return
         self._metrics.refuse(name)
-        self._warnings.warn(name, "refusing a watch of %s: the limit is %d (zoolet.%s)", client.address, limit, key)
+        self._warnings.warn(name, "refusing a watch from %s: the limit is %d (zoolet.%s)", client.address, limit, key)
         raise ThrottledOpError(path, f"too many watches: the limit is {limit} (zoolet.{key})")
 
     def _make_room(self, added: int) -> bool:

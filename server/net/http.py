@@ -209,7 +209,7 @@ class HttpServer:
         try:
             head = _request(first, peer.host)
             if task in self._spare and head.path not in HEALTH:
-                raise HttpError(503, "too many requests are being answered", ("Retry-After", "1"))
+                raise HttpError(503, "too many requests in progress; try again in 1 s", ("Retry-After", "1"))
             if {b"content-length", b"transfer-encoding"} <= dict(first.headers).keys():  # RFC 9112, 6.1
                 raise HttpError(400, "Content-Length and Transfer-Encoding must not be used together")
             response = await self._response(peer, head)
@@ -279,7 +279,7 @@ class HttpServer:
             raise
         except Exception as error:  # a defect affects only this request
             name = request.path.rpartition("/")[2]  # the first part may be a token
-            _log.exception("HTTP request %s .../%.200s of %s failed", request.method, name, request.host)
+            _log.exception("HTTP request %s .../%.200s from %s failed", request.method, name, request.host)
             raise HttpError(500, f"{type(error).__name__}: {error}") from None
 
     async def _body(self, peer: _Peer, greater: int | None) -> bytes:

@@ -46,7 +46,7 @@ class UnreadBytes:
             self._engine.metrics.refuse("unread_of_all")
             self._engine.warnings.warn(
                 "unread_of_all",
-                "disconnecting %s: its %d unread bytes are the most of %d in total (zoolet.maxUnreadBytesTotal)",
+                "disconnecting %s with the most unread bytes: %d of %d of all clients (zoolet.maxUnreadBytesTotal)",
                 worst.host,
                 self.by_connection[worst],
                 self.total,

@@ -65,7 +65,7 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
             str(path), "the directory contains no snapshot; start a server with this directory once to write one"
         )
     if source.folder.resolve() in (target.resolve(), *target.resolve().parents):
-        raise StorageError("", f"target directory {target} is inside {source.folder}, the folder of the files")
+        raise StorageError("", f"target directory {target} is inside {source.folder}; choose a different one")
     layout.check_new(target)
     if target.exists() and any(target.iterdir()):
         raise StorageError("", f"target directory {target} is not empty")

@@ -137,7 +137,9 @@ def folder_in(path: Path) -> Path:
 
 def _check_version(path: Path) -> None:
     if path.resolve().name == INCOMPLETE or (path / INCOMPLETE).exists():
-        raise StorageError(str(path), f"an incomplete backup ({INCOMPLETE}); delete it, and repeat the backup")
+        raise StorageError(
+            str(path), f"this backup is incomplete (found {INCOMPLETE}); delete the directory, and repeat the backup"
+        )
     for other in sorted(path.glob("version-*")):
         if other.name != SUBFOLDER:
             raise StorageError(str(path), f"unsupported data version: expected {SUBFOLDER}, found {other.name}")

@@ -85,7 +85,7 @@ class SnapshotProcess:
         try:
             (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
         except asyncio.IncompleteReadError:
-            raise OSError("the snapshot process exited") from None
+            raise OSError("the snapshot process exited unexpectedly") from None
         return int(size)
 
     async def pieces(self) -> AsyncIterator[bytes]:

@@ -127,7 +127,7 @@ def _perform_special(state: ServerState, client: ClientConnection, op: OpCode, *
     path, _, acl, flags, *_ = fields
     compat = state.settings.compat
     if compat.multi_checks_flags_first and op != OpCode.CREATE_TTL and (acl is None or flags not in PLAIN_MODES):
-        raise MarshallingError(path, "the create flags or the ACL list are not allowed in a multi")
+        raise _not_plain(path, flags)
     changes = state.quota.changes
     if path is not None and path.endswith(STATS) and changes is not None and changes.recounts >= RECOUNTS:
         raise MarshallingError(path, "there are too many creates of quota statistics")
@@ -224,6 +224,13 @@ def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> No
         raise MarshallingError(request.path, f"create flags {request.flags} need a ttl")
 
 
+def _not_plain(path: str | None, flags: int) -> MarshallingError:
+    """Return the error for a create that is only allowed outside a multi."""
+    if flags in PLAIN_MODES:
+        return MarshallingError(path, "an ACL list must not be null in a multi")
+    return MarshallingError(path, f"create flags {flags} are not allowed in a multi")
+
+
 def _too_many(
     state: ServerState, client: ClientConnection, limit: int, what: str = "operations (zoolet.maxMultiOperations)"
 ) -> ZooKeeperError:
@@ -231,7 +238,7 @@ def _too_many(
     not ThrottledOpError, because that error requests a retry.
     """
     state.metrics.refuse("multi_operations")
-    state.warnings.warn("multi", "refusing a multi of %s with more than %d " + what, client.address, limit)
+    state.warnings.warn("multi", "refusing a multi from %s with more than %d " + what, client.address, limit)
     return BadArgumentsError(None, f"the multi has more than {limit} {what}")
 
 
@@ -300,7 +307,7 @@ def _refuse_writes(state: ServerState, operations: list[tuple[OpCode, Record]]) 
     for _, request in operations:
         if state.settings.compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
             if request.flags not in PLAIN_MODES or request.acl is None:
-                raise MarshallingError(request.path, "the create flags or the ACL list are not allowed in a multi")
+                raise _not_plain(request.path, request.flags)
     return PartialResults(wire.END, READS_ONLY)
 
 
@@ -333,7 +340,7 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
             state.metrics.refuse("multi_read")
             state.warnings.warn(
                 "multi_read",
-                "refusing a multiRead of %s with more than %d bytes of results (zoolet.maxMultiReadBytes)",
+                "refusing a multiRead from %s with more than %d bytes of results (zoolet.maxMultiReadBytes)",
                 client.address,
                 settings.max_multi_read,
             )

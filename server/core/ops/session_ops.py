@@ -68,7 +68,7 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
         name = digest_id(packet.auth, settings.digest_algorithm)
         if len(client.ids) >= settings.max_identities and Id("digest", name) not in client.ids:
             state.metrics.refuse("identities")
-            reason = "refusing a login of %s: it already has %d identities (zoolet.maxIdentities)"
+            reason = "refusing a login from %s: it already has %d identities (zoolet.maxIdentities)"
             state.warnings.warn("identities", reason, client.address, len(client.ids))
             return False
         if settings.super_digest is not None:
@@ -85,7 +85,7 @@ def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacke
         return True
     state.warnings.warn(
         f"auth {client.host}",
-        "failed login of %s with scheme %s",
+        "failed login from %s with scheme %s",
         client.address,
         brief(packet.scheme or ""),
     )
@@ -158,7 +158,7 @@ def _sasl_answer(state: ServerState, client: ClientConnection, token: bytes) -> 
     except SaslFailure as failure:
         state.metrics.auth_failed += 1
         client.sasl = None  # the next attempt needs a new nonce
-        state.warnings.warn(f"sasl {client.host}", "failed SASL login of %s: %s", client.address, failure)
+        state.warnings.warn(f"sasl {client.host}", "failed SASL login from %s: %s", client.address, failure)
         if settings.allow_failed_sasl:
             return None, ErrorCode.OK
         return None, ErrorCode.SESSION_CLOSED_REQUIRE_AUTH if "sasl" in settings.require_auth else ErrorCode.AUTH_FAILED

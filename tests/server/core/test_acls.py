@@ -326,7 +326,7 @@ def test_list_above_limit_is_counted_and_logged() -> None:
         peer.create("/a", acl=(ACL(READ, ANYONE), ACL(ADMIN, ANYONE)))
 
     assert engine.metrics.refused["acl_entries"] == 1
-    assert log == ["refusing an ACL list of 127.0.0.1:40000 with more than 1 entries (zoolet.maxAclEntries)"]
+    assert log == ["refusing an ACL list from 127.0.0.1:40000 with more than 1 entries (zoolet.maxAclEntries)"]
 
 
 def test_stranger_is_refused_by_whole_server() -> None:

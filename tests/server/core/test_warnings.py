@@ -146,7 +146,7 @@ def test_failed_logins_of_two_hosts_are_a_line_each() -> None:
     connected(engine, host="127.0.0.1").auth("nonsense", b"x")
     connected(engine, host="127.0.0.2").auth("nonsense", b"x")
 
-    assert [line.split(":")[0] for line in log] == ["failed login of 127.0.0.1", "failed login of 127.0.0.2"]
+    assert [line.split(":")[0] for line in log] == ["failed login from 127.0.0.1", "failed login from 127.0.0.2"]
 
 
 def test_kinds_of_failed_logins_are_a_line_each() -> None:

@@ -88,7 +88,7 @@ async def test_refusal_is_json_and_defect_fails_one_request(caplog: pytest.LogCa
 
         status, _, body = await asked(connect, b"GET /defect HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (status, json.loads(body)) == (500, {"error": "RuntimeError: planted"})
-        assert "HTTP request GET .../defect of 127.0.0.1 failed" in caplog.text
+        assert "HTTP request GET .../defect from 127.0.0.1 failed" in caplog.text
         assert (await asked(connect, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
 
 

@@ -132,7 +132,7 @@ def test_sighup_keeps_old_certificate_if_key_is_locked(stores: Stores, tmp_path:
         shutil.copy(stores["locked.jks"], path)
         server.process.send_signal(signal.SIGHUP)
 
-        assert "cannot reload the certificates, keeping the present ones" in server.log_until("SIGHUP")
+        assert "cannot reload the certificates, keeping the current ones" in server.log_until("SIGHUP")
 
 
 @pytest.mark.slow

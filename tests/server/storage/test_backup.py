@@ -154,7 +154,7 @@ def test_target_among_files_of_server_is_refused(tmp_path: Path) -> None:
     with Server(data_dir=tmp_path / "data"):
         pass
 
-    with pytest.raises(StorageError, match="version-2, the folder of the files"):
+    with pytest.raises(StorageError, match="version-2; choose a different one"):
         back_up(tmp_path / "data", tmp_path / "data" / "version-2" / "copy")
 
 
@@ -257,8 +257,8 @@ backup.back_up(Path({str(tmp_path / "data")!r}), Path({str(tmp_path / "copy")!r}
         ]
         for words in refusals:
             assert main(words) == 1, words
-            assert "incomplete backup (version-2.part); delete it" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="incomplete backup"):
+            assert "this backup is incomplete (found version-2.part); delete the directory" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="backup is incomplete"):
         Server(initial_data=tmp_path / "copy").start()
     assert list((tmp_path / "copy").rglob("*")) == before
 
