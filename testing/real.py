@@ -150,8 +150,8 @@ class RealServer(Proxy, NamedWaits):
                 kept = [name for name in self._names() if not _delete(client, f"/{name}")]
             if kept:
                 raise LeftoverError(
-                    f"the server at {self._real} keeps /{kept[0]}, which its ACLs protect: delete it with its "
-                    "credentials, and run the tests again"
+                    f"cannot delete /{kept[0]} on the server at {self._real}, because an ACL denies it; log in with "
+                    "the right credentials, delete the node, and run the tests again"
                 )
 
     def populate(self, nodes: Mapping[str, Any]) -> None:

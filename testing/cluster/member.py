@@ -333,7 +333,7 @@ class Member(StateCalls):
         """
         arguments.check_seconds("downtime", downtime)
         if not keep:
-            raise ValueError("a member cannot lose its state alone: call cluster.restart(keep=False)")
+            raise ValueError("a single member cannot lose its state; for all members, call cluster.restart(keep=False)")
 
         def restart() -> None:
             self.halt(abort=False)

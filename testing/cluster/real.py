@@ -215,7 +215,7 @@ def stand_in(
     # The proxy also uses the seed, and the release of a real server cannot be chosen.
     needed = [name for name, value in options.items() if value not in plain and name not in ("seed", "compat")]
     if needed:
-        raise UnsupportedError(f"{', '.join(needed)} needs the embedded server")
+        raise UnsupportedError(f"only the embedded server supports {', '.join(needed)}")
     if members is None:
         return RealServer(hosts, seed=options.get("seed"), failures=failures)
     if members > (given := len(hosts.split(","))):

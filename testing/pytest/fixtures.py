@@ -438,7 +438,7 @@ def _check_markers(item: pytest.Item) -> None:
         if any(marker.name == "zoolet" for marker in item.own_markers):
             raise pytest.UsageError(
                 f"{item.nodeid} has @pytest.mark.zoolet, which is for the fixture zoolet; "
-                "the whole run shares zoolet_server"
+                "the whole run shares zoolet_server; use the fixture zoolet, or remove the marker"
             )
     scope = item.config.getini("zoolet_scope")
     if scope == "function" or "zoolet" not in getattr(item, "fixturenames", ()):

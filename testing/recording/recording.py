@@ -264,10 +264,10 @@ def _read_entry(unpacker: Any) -> Entry:
         is_list = name == "part_errors"
         count = unpacker.read_array_header() if is_list else 1
         if is_list and count > len(fields["body"]) // MIN_PART:
-            raise ValueError(f"{count} errors of a transaction with {len(fields['body'])} bytes")
+            raise ValueError(f"a transaction of {len(fields['body'])} bytes cannot have {count} errors")
         value = [unpacker.unpack() for _ in range(count)] if is_list else unpacker.unpack()
         if not all(isinstance(each, _KINDS[name]) for each in (value if is_list else [value])):
-            raise ValueError(f"{name} is {value!r:.80}")
+            raise ValueError(f"unexpected value of {name}: {value!r:.80}")
         fields[name] = tuple(value) if is_list else value
     entry: Entry = kind(**fields)
     return entry

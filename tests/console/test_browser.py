@@ -229,7 +229,7 @@ def test_change_needs_token_once_and_uses_versions(page: Page, zk: Any) -> None:
     page.open("tree/%2Fedit")
     page.click("Edit…")
     page.give_token("wrong-token-0123456789")
-    page.shows("the token is wrong")
+    page.shows("wrong token")
     page.give_token()
     area = page.find("textarea")  # the interrupted change continues
     area.send_keys(Keys.CONTROL + "a" + Keys.NULL + "after")

@@ -199,7 +199,7 @@ async def test_proxy_has_commands_without_server_state() -> None:
             {"nodes": {"/a": {"$ttl": float("inf")}}},
             "ttl must be from 0.001 to 1,099,511,627.775 seconds, not inf",
         ),
-        ("populate", {"nodes": {"$data": "x"}}, r"\$data is only allowed inside a node"),
+        ("populate", {"nodes": {"$data": "x"}}, "only allowed inside a node, not at the top of the tree: "),
         ("fault", {"action": "boom"}, "fault: action must be one of delay, error, .* not 'boom'"),
         ("fault", {"action": "delay"}, "delay needs the parameter seconds"),
         ("fault", {"action": "delay", "seconds": "1"}, "delay: seconds must be a number, not '1'"),
