@@ -35,7 +35,7 @@ def reload(settings: TlsSettings, daemon: Daemon) -> None:
     try:
         context = tls.context(settings)
     except tls.TlsError as error:
-        _log.error("SIGHUP: cannot reload the certificates, keeping the present ones: %s", error)
+        _log.error("SIGHUP: cannot reload the certificates, keeping the current ones: %s", error)
     else:
         daemon.use_certificates(context)
         _warn(settings, daemon)

@@ -44,8 +44,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "console",
         help="serve a web page with the tree, sessions and locks",
-        description="Serve a web page for any ZooKeeper server with its tree, sessions and locks. It is limited to "
-        "the data that the protocol and the four-letter commands expose. Changes require the token that the command "
+        description="Serve a web page with the tree, sessions and locks of any ZooKeeper server. The page shows only "
+        "what the protocol and the four-letter commands expose. Changes require the token that the command "
         "prints. With --observe, the page also shows the history of changes since it started, but is read-only.",
     )
     add_example(parser, "zoolet console localhost:2181 --port 8080")

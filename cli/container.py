@@ -34,9 +34,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "container",
         help="run the daemon as the entry point of a container",
-        description="Run the daemon as the entry point of a container. A mounted zoo.cfg or the variables of "
-        "the official, Bitnami and Confluent images configure it. By default, it listens on port 2181 of all addresses "
-        "and stores its data in /data (ZOO_DATA_DIR). 'zoolet container status' checks it.",
+        description="Run the daemon as the entry point of a container. It is configured by a mounted zoo.cfg, or by "
+        "the variables of the official, Bitnami and Confluent images. By default, it listens on port 2181 of all "
+        "addresses and stores its data in /data (ZOO_DATA_DIR). 'zoolet container status' checks that it is serving.",
     )
     add_example(parser, "ZOO_TICK_TIME=1000 zoolet container")
     parser.add_argument("given", nargs="*", metavar="COMMAND", help="status, or a command to run instead of the daemon")
@@ -60,7 +60,8 @@ def _container(words: list[str], definitions: list[str]) -> int:
         refuse_unknown(environment)
         options = java_options(environment)
         if ignored := without_effect(environment, build(options, read_file(file))):
-            raise ConfigError(f"no effect, because {file} is mounted: {', '.join(ignored)}; set these in {file}")
+            names = ", ".join(ignored)
+            raise ConfigError(f"variables without effect, because {file} is mounted: {names}; set their keys in {file}")
         return serve.serve(file, [options], definitions)
     settings = settings_of(environment)
     for name in unknown_variables(environment):

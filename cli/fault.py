@@ -41,7 +41,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the command to the parser."""
     parser = commands.add_parser(
         "fault",
-        help="control a server or proxy that runs with --admin",
+        help="inject faults into a server or proxy that runs with --admin",
         description="Set a fault in a server or proxy that runs with --admin, and print the number of the fault. NAME "
         "can also be a command of the control API, such as end_fault or expire. Without NAME, list all faults and "
         "commands. With a command after --, the fault ends when the command exits, and the exit code is the command's.",
@@ -54,7 +54,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "parameters",
         nargs="*",
         metavar="PARAMETER=VALUE",
-        help="condition or setting, such as op=create (operation) or times=1 (apply once)",
+        help="condition or setting, such as op=create (operation), path=/a/* or times=1 (apply once); zoolet fault "
+        "without arguments lists all",
     )
     parser.add_argument("--admin", metavar="URL", help="URL of the control API (default: ZOOLET_ADMIN)")
     parser.usage = "zoolet fault [--admin URL] [NAME [PARAMETER=VALUE ...]] [-- CMD ARG...]"
@@ -74,7 +75,7 @@ def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
         raise ConfigError(f"{source} must be a URL such as http://127.0.0.1:8080/TOKEN, not {url!r}")
     if options.name is None and options.words:
         raise ConfigError("no fault given; expected zoolet fault NAME [PARAMETER=VALUE ...] -- COMMAND")
-    commands = _ask(f"{url}/commands", timeout=LISTING_TIMEOUT)["commands"]
+    commands = _commands(url)
     if options.name is None:
         print(_listing(commands))
         return 0
@@ -180,6 +181,20 @@ def _is_url(text: str) -> bool:
         return False
 
 
+def _commands(url: str) -> dict[str, Any]:
+    """Return the commands of the control API.
+
+    Raises:
+        OSError: The control API cannot be reached, or *url* is not a control API.
+    """
+    try:
+        commands: dict[str, Any] = _ask(f"{url}/commands", timeout=LISTING_TIMEOUT)["commands"]
+        commands["fault"]["parameters"]["action"]["choices"]
+    except (KeyError, TypeError):
+        raise OSError(None, f"{url}/commands is not a control API: the answer has a different form") from None
+    return commands
+
+
 def _ask(url: str, body: dict[str, Any] | None = None, timeout: float = TIMEOUT) -> Any:
     """Return the answer of the control API.
 
@@ -199,8 +214,8 @@ def _ask(url: str, body: dict[str, Any] | None = None, timeout: float = TIMEOUT)
             return json.load(answer)
     except urllib.error.HTTPError as error:
         try:
-            reason = json.load(error)["error"]
-        except (ValueError, KeyError, TypeError):
+            reason = str(json.load(error)["error"])
+        except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
             raise OSError(None, f"{url} is not a control API: {error.code} {error.reason}") from None
         kind, _, message = reason.partition(": ")
         if kind not in ("UsageError", "ValueError"):

@@ -320,7 +320,9 @@ def _users(environment: Mapping[str, str], switches: Mapping[str, bool | None]) 
         ConfigError: The numbers of users and passwords differ or are 0, or the variables contradict each other.
     """
     if switches["ZOO_FIPS_MODE"]:
-        raise ConfigError("environment variable ZOO_FIPS_MODE=yes is not supported; the cryptography is not certified")
+        raise ConfigError(
+            "environment variable ZOO_FIPS_MODE=yes is not supported; zoolet's cryptography is not FIPS-certified"
+        )
     if switches["ZOOKEEPER_SASL_ENABLED"]:  # a variable of brokers, which share the files of variables
         raise ConfigError(
             "environment variable ZOOKEEPER_SASL_ENABLED=yes is only for Kafka brokers; for this server, use KAFKA_OPTS"

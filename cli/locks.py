@@ -33,7 +33,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "locks",
         help="list locks with their holders and waiters, and find deadlocks",
         description="List the locks, elections, semaphores and queues of kazoo, Curator and zoolet on any ZooKeeper "
-        "server: the holders and the waiters in order, with the time and the age of their requests. The longest wait "
+        "server: the holders and the waiters in order, with the time of each request and its age. The longest wait "
         "comes first. The command reads every node below PATH, so in a large tree, pass the folder of the locks. "
         "Exit codes: 0 no deadlock, 1 deadlock (clients wait for each other in a cycle) or failure.",
     )

@@ -53,7 +53,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--load", type=path, metavar="FILE", help="JSON file with nodes to create before the command runs"
     )
     parser.add_argument(
-        "--clock", choices=("real", "manual"), default="real", help="clock of the server (requires --admin)"
+        "--clock",
+        choices=("real", "manual"),
+        default="real",
+        help="clock of the server (default real; manual requires --admin)",
     )
     parser.add_argument("--seed", type=whole_number(), help="seed of all random numbers (requires --admin)")
     parser.usage = "zoolet run [options] [-Dname=value ...] [-- CMD ARG...]"

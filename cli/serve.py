@@ -67,6 +67,8 @@ def help_of(key: Key) -> str:
     for article in ("The ", "A ", "An "):
         sentence = sentence.removeprefix(article)
     default = f", default {key.default or 'none'}"
+    if not key.default and key.default_note:
+        default = f"; default: {key.default_note.replace('`', '')}"
     if sentence[1].islower():  # an abbreviation such as PEM keeps its capitals
         sentence = f"{sentence[0].lower()}{sentence[1:]}"
     return f"{sentence} ({key.name}{default})"

@@ -23,9 +23,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the command to the parser."""
     parser = commands.add_parser(
         "status",
-        help="check that servers serve reads and writes",
-        description="Check with the four-letter command srvr whether servers serve reads and writes, and print the "
-        "result in one line. Exit codes: 0 all servers do, 1 at least one does not.",
+        help="check that servers accept reads and writes",
+        description="Check whether servers accept reads and writes, using the four-letter command srvr, and print "
+        "the result in one line. Exit codes: 0 all servers do, 1 at least one does not.",
     )
     add_example(parser, "zoolet status zk1:2181,zk2:2181")
     parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)

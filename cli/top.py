@@ -45,7 +45,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="show live statistics",
         description="Show live statistics of servers: requests and packets per second, latencies, connections, "
         "watches, nodes, and the connections with the most requests. The servers must allow the four-letter commands "
-        "mntr and cons, or srvr, in 4lw.commands.whitelist. Press q to quit.",
+        "mntr and cons in 4lw.commands.whitelist. If they allow only srvr, the command shows less. Press q to quit.",
     )
     add_example(parser, "zoolet top zk1:2181,zk2:2181 --interval 5")
     parser.add_argument("hosts", metavar="HOSTS", nargs="?", default=DEFAULT_HOSTS, help=SERVERS)

@@ -104,4 +104,4 @@ class Matcher:
             (size,) = _SIZE.unpack(await self._process.stdout.readexactly(_SIZE.size))
             return await self._process.stdout.readexactly(size)
         except asyncio.IncompleteReadError:
-            raise CommandError("the search process exited") from None
+            raise CommandError("the search process exited unexpectedly") from None

@@ -67,7 +67,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="COMMAND",
         nargs=argparse.REMAINDER,
-        help="command to run (default: read commands); you can pass HOST:PORT before it instead of -server",
+        help="command to run (default: read commands from stdin); HOST:PORT before the command replaces -server",
     )
 
 

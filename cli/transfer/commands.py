@@ -176,7 +176,7 @@ def _twice(given: Path) -> Iterator[Path]:
         yield given
         return
     if given.is_char_device():
-        raise OptionError(f"cannot read {given}: a device may have no end")
+        raise OptionError(f"cannot read {given}: a device may have no end; pass a file or a pipe")
     import shutil
     import tempfile
 

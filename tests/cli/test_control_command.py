@@ -179,6 +179,10 @@ def test_mistake_is_reported_in_one_line(words: list[str], message: str) -> None
     [
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "URL is not a control API: 404 Not Found"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "URL is not a control API: the answer is not JSON"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+            "URL is not a control API: the answer has a different form",
+        ),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "URL is not a control API: the answer is not JSON"),
         (b"", "cannot connect to SERVER: the server "),
     ],

@@ -322,6 +322,6 @@ def test_security_variable_with_mounted_file_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(CONTAINER, env=environ, capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
-    assert done.stderr.startswith("zoolet container: no effect, because ")
-    assert ": ZOO_ENABLE_AUTH; set these in " in done.stderr
+    assert done.stderr.startswith("zoolet container: variables without effect, because ")
+    assert ": ZOO_ENABLE_AUTH; set their keys in " in done.stderr
     assert done.stderr.count("\n") == 1

@@ -60,6 +60,8 @@ def test_help_describes_option_like_its_row(key: Key, capsys: pytest.CaptureFixt
     sentence = re.split(r"\.(?: |$)", key.help.replace("`", ""))[0]
     words = re.sub(r"^(The|An?) ", "", sentence)[1:]
     default = f", default {key.default or 'none'}"
+    if not key.default and key.default_note:
+        default = f"; default: {key.default_note.replace('`', '')}"
 
     assert f"{key.option} " in text
     assert f"{words} ({key.name}{default})" in text
