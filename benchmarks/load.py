@@ -325,12 +325,11 @@ def table(report: dict[str, Any], names: frozenset[str] | None = None) -> str:
         report: Results that :func:`main` has written.
         names: Names of the rows to include, or None for all rows.
     """
-    lines = [
-        f"Measured {report['date'][:10]} on {report['machine']}. Medians of {len(report['rows'][0]['zoolet'])} turns.",
-        "",
-    ]
+    runs = len(report["rows"][0]["zoolet"])
+    load = "8 connections with 64 requests in flight each, unless stated"
+    lines = [f"Measured {report['date'][:10]} on {report['machine']}. Medians of {runs} alternating runs.", ""]
     lines += [
-        "| requests per second, with 8 connections x 64 in flight unless stated | zoolet | Apache 3.8 | ratio |",
+        f"| requests per second, {load} | zoolet | Apache 3.8 | ratio |",
         "|---|---:|---:|---:|",
     ]
     for row in report["rows"]:
@@ -339,7 +338,7 @@ def table(report: dict[str, Any], names: frozenset[str] | None = None) -> str:
         ours, theirs = statistics.median(row["zoolet"]), statistics.median(row["apache"] or [0])
         ratio = f"{row['ratio']:.1f}" if row["ratio"] else ""
         lines.append(f"| {row['row']['name']} | {ours:,.0f} | {theirs:,.0f} | {ratio} |")
-    lines += ["", f"The daemon, from start to first answer: {report['start_to_first_answer_ms']:.0f} ms."]
+    lines += ["", f"The daemon answers {report['start_to_first_answer_ms']:.0f} ms after its start."]
     if "big_tree" in report:
         big = "{nodes:,} nodes of 100 bytes: {resident_mb:.0f} MB resident, worst request while they were created"
         lines[-1] += " " + (big + " {worst_request_ms:.0f} ms.").format(**report["big_tree"])
