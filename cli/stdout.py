@@ -1,4 +1,7 @@
-"""The stdout of the command. A failed write stops the command, and is not taken for an error of a connection."""
+"""The stdout of the command. A failed write stops the command, and is not taken for an error of a connection.
+
+The module imports nothing from zoolet, because Ctrl-C during its import prints a traceback.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import io
 import os
 import sys
 from typing import Any
-
-from ..protocol.os_errors import reason_of
 
 
 class OutputError(Exception):
@@ -21,7 +22,7 @@ class OutputError(Exception):
     """
 
     def __init__(self, error: OSError) -> None:
-        super().__init__(f"cannot write to stdout: {reason_of(error)}")
+        super().__init__(f"cannot write to stdout: {(error.strerror or str(error)).lower()}")
         self.is_closed = isinstance(error, BrokenPipeError)
 
 
@@ -46,9 +47,8 @@ def replace_stdout() -> None:
     if before is None or sys.stdout is not before:
         return
     file = io.BufferedWriter(OutputFile(before.fileno(), "w", closefd=False))
-    sys.stdout = io.TextIOWrapper(
-        file, before.encoding, before.errors, None, before.line_buffering, before.write_through
-    )
+    errors = "backslashreplace" if before.errors == "strict" else before.errors  # a path may contain any character
+    sys.stdout = io.TextIOWrapper(file, before.encoding, errors, None, before.line_buffering, before.write_through)
 
 
 def discard_stdout() -> None:
