@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_ANSWER: Final = 4 << 20
 """Maximum number of bytes that are read of an answer."""
+STARTS: Final = (b"zookeeper", b"zk_", b"this zookeeper", b"environment", b" /", b"/")
+"""Starts of the answers of a ZooKeeper server, in lower case."""
 NOT_LISTED: Final = "is not executed because it is not in the whitelist"
 
 SRVR: Final = {
@@ -44,18 +46,22 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
             starts with the server's address.
         NotExecutedError: The command is not in the server's whitelist.
     """
+    answer = bytearray()
     try:
         async with asyncio.timeout(timeout):
             reader, writer = await dial_streams(Endpoint(address, address.host), tls)
             try:
                 writer.write(command.encode())
-                answer = bytearray()
                 while len(answer) < MAX_ANSWER and (more := await reader.read(1 << 16)):
                     answer += more
             finally:
                 writer.close()
     except TimeoutError:
-        raise OSError(f"does not answer: {silent(timeout, tls is not None)}") from None
+        is_foreign = bool(answer) and not answer.lower().startswith(STARTS)
+        reason = foreign(bytes(answer)) if is_foreign else silent(timeout, tls is not None)
+        raise OSError(f"does not answer: {reason}") from None
+    except UnicodeError:  # the host name cannot be encoded
+        raise OSError("does not answer: not a valid host name") from None
     except OSError as error:
         raise OSError(f"does not answer: {failed(error, timeout, tls is not None)}") from None
     if not answer or answer.startswith(TLS_ALERT):

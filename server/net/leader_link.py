@@ -146,6 +146,8 @@ class LeaderLink:
                 self._note(address, f"did not answer within {CONNECT_SECONDS:.0f} s")
             except (LearnerError, OSError) as error:
                 self._note(address, _reason(error))
+            except UnicodeError:
+                self._note(address, "not a valid host name")
             finally:
                 if connection is not None:
                     connection.close()

@@ -177,9 +177,13 @@ class DataDir:
                 found[zxid] = file
         if log_folder != folder:
             for _, wrong in _named(files, "log", ("",)):
-                raise StorageError(str(wrong), f"found a log in dataDir; move it to dataLogDir ({log_folder})")
+                reason = (
+                    f"found a log in dataDir, although dataLogDir is {log_folder}; correct dataLogDir, or move the log"
+                )
+                raise StorageError(str(wrong), reason)
             for _, wrong in _named(logs, "snapshot", SUFFIXES):
-                raise StorageError(str(wrong), f"found a snapshot in dataLogDir; move it to dataDir ({folder})")
+                reason = f"found a snapshot in dataLogDir, although dataDir is {folder}; correct dataDir, or move it"
+                raise StorageError(str(wrong), reason)
         newest_first = dict(sorted(found.items(), reverse=True))
         return cls(path or folder, folder, log_folder, newest_first, dict(sorted(_named(logs, "log", ("",)))))
 

@@ -16,6 +16,15 @@ from zoolet.client.aio.dial import failed
 from zoolet.testing import Server
 
 EARLY = "without an answer; possible causes: maxClientCnxns or maxCnxns is reached, the port "
+
+
+def untrusted() -> ssl.SSLCertVerificationError:
+    """Return the error for a certificate of an unknown authority, as OpenSSL raises it."""
+    error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] ... (_ssl.c:1006)")
+    error.verify_message = "self-signed certificate"
+    return error
+
+
 ERRORS: dict[str, tuple[Exception, bool, str]] = {
     "refused": (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)"), False, "connection refused"),
     "refused twice": (
@@ -37,6 +46,11 @@ ERRORS: dict[str, tuple[Exception, bool, str]] = {
         ssl.SSLError(1, "[SSL: X] certificate verify failed"),
         True,
         "[SSL: X] certificate verify failed",
+    ),
+    "an unknown authority": (
+        untrusted(),
+        True,
+        "the certificate of the server cannot be verified: self-signed certificate",
     ),
     "no TLS": (
         ConnectionResetError(),
