@@ -86,7 +86,7 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
         raise ConfigError("--sid requires --observe")
     from ..console.remote_source import RemoteSource
 
-    options.hosts = options.hosts or DEFAULT_HOSTS
+    options.hosts = DEFAULT_HOSTS if options.hosts is None else options.hosts
     hosts, tls = servers_of(options.hosts, options)
     client = client_of(options.hosts, tls, options)
     source = RemoteSource(client, hosts.addresses, tls, min(options.timeout, 5.0))

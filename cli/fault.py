@@ -70,8 +70,10 @@ def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
             "no server given; pass --admin URL or set ZOOLET_ADMIN ('zoolet run --admin' prints the URL and sets the "
             "variable)"
         )
+    source = "--admin" if options.admin else "ZOOLET_ADMIN"
+    if "@" in url:
+        raise ConfigError(f"{source} must not contain a user or a password")
     if not _is_url(url):
-        source = "--admin" if options.admin else "ZOOLET_ADMIN"
         raise ConfigError(f"{source} must be a URL such as http://127.0.0.1:8080/TOKEN, not {url!r}")
     if options.name is None and options.words:
         raise ConfigError("no fault given; expected zoolet fault NAME [PARAMETER=VALUE ...] -- COMMAND")
@@ -176,8 +178,11 @@ def _is_url(text: str) -> bool:
 
     try:
         url = urlsplit(text)
-        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:  # the port is invalid
+        host = (url.hostname or "").encode("idna")
+        return (
+            url.scheme in ("http", "https") and bool(host) and url.port != 0 and text.isprintable() and " " not in text
+        )
+    except ValueError:  # the host or the port is invalid
         return False
 
 
@@ -218,6 +223,8 @@ def _ask(url: str, body: dict[str, Any] | None = None, timeout: float = TIMEOUT)
         except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
             raise OSError(None, f"{url} is not a control API: {error.code} {error.reason}") from None
         kind, _, message = reason.partition(": ")
+        if not kind.endswith("Error"):
+            raise OSError(None, f"cannot use {url}: {error.code} {error.reason}: {reason[:200]}") from None
         if kind not in ("UsageError", "ValueError"):
             raise OSError(None, message or reason) from None
         raise ConfigError(message) from None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..protocol.os_errors import reason_of
 from ..server.config import ConfigError
 from ..server.config.config import AdminSettings
+from ..server.config.messages import one_line
 from ..server.core.client_connection import ClientConnection
 
 if TYPE_CHECKING:
@@ -107,9 +108,9 @@ class _Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the formatted record, or a formatted record for each line of the audit log."""
+        if record.name != _audit.name and not (message := record.getMessage()).isprintable():
+            record.msg, record.args = one_line(message), ()  # a name in it may contain control characters
         text = super().format(record)
-        if not text.isprintable():  # a name in it may contain control characters
-            text = "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
         return text.replace("\n", "\n" + text[: text.index(record.message)]) if record.name == _audit.name else text
 
 

@@ -127,11 +127,20 @@ def listen_host(text: str) -> str:
     return text
 
 
+def one_host(text: str) -> str:
+    """Return the only address or name to listen on that an option sets, without brackets.
+
+    Raises:
+        ArgumentTypeError: *text* contains several addresses, an empty one or a port.
+    """
+    if "," in text:
+        raise argparse.ArgumentTypeError(f"must be a single address or name, not {text!r}")
+    return listen_host(text).strip().strip("[]")
+
+
 def add_listener(parser: argparse.ArgumentParser) -> None:
     """Add the options of an address to listen on."""
-    parser.add_argument(
-        "--host", type=listen_host, default="127.0.0.1", help="address to listen on (default 127.0.0.1)"
-    )
+    parser.add_argument("--host", type=one_host, default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=PORT, default=0, help="port to listen on (default: any free port)")
 
 

@@ -151,7 +151,7 @@ def _bash(names: dict[str, str], found: dict[str, Completed]) -> str:
         for where, value in _values(found)
     )
     return f"""_zoolet() {{
-    local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words='' paths='' word
+    local current="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" words='' paths='' word users=''
     local IFS=$' \\t\\n'
     if [ "$current" = = ]; then
         current=''
@@ -173,7 +173,11 @@ def _bash(names: dict[str, str], found: dict[str, Completed]) -> str:
 {textwrap.indent(values, "    ")}
         esac
         for word in "${{COMP_WORDS[@]:2:COMP_CWORD-2}}"; do
-            [ "$word" != -- ] || words='' paths=c
+            if [ -n "$users" ]; then
+                paths=f
+            elif [ "$word" = -- ]; then
+                words='' paths=c users=1
+            fi
         done
     fi
     IFS=$'\\n'

@@ -50,8 +50,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=Formatter, **settings)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Write a text. The default method ignores errors."""
-        (file or sys.stderr).write(message)
+        """Write a text. The default method also ignores errors of stdout."""
+        if file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         """Print an error in one line, and exit with code 2."""
@@ -63,10 +66,10 @@ class Parser(argparse.ArgumentParser):
             choice = re.match(r"invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
             if choice is not None:
                 word, known = choice[1], re.findall(r"[^', ]+", choice[2])
-                message = f"must be one of {', '.join(known)}, not {word!r}"
+                message = f"must be one of {', '.join(known)}, not '{word}'"  # argparse has escaped the word
             message = f"{name} {message.replace('expected one argument', 'needs a value')}"
             if name == "COMMAND":
-                message = f"unknown command {word!r}"
+                message = f"unknown command '{word}'"
         elif message.startswith("the following arguments are required: "):
             message = f"missing {message.partition(': ')[2].replace(', ', ' and ')}"
         elif message.startswith("unrecognized arguments: "):

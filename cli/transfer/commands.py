@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -118,6 +119,7 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
         CommandError: No server was reached in time.
     """
     hosts, tls = servers_of(where.rstrip("/"), options)
+    logging.getLogger("zoolet").addHandler(logging.NullHandler())  # the command itself reports failures
     addresses = ",".join(map(str, hosts.addresses))
     client = client_of(addresses, tls, options, max(60.0, options.timeout))
     try:

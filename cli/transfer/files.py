@@ -256,7 +256,13 @@ def _acl(value: Any) -> AclList:
 
 def _read_json(path: Path) -> Iterator[TransferNode]:
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FileError(path, "is not valid UTF-8 text") from None
+    if not text.strip():
+        raise FileError(path, "is empty")
+    try:
+        tree = json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise FileError(path, f"is not valid JSON: {error}") from None
     nodes: dict[str, JsonNode] = {}

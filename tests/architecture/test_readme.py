@@ -116,6 +116,11 @@ def test_every_relative_link_leads_somewhere(path: Path) -> None:
     assert broken_links(path) == []
 
 
+def test_readme_and_changelog_are_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    assert len((ROOT / "CHANGELOG.md").read_text().split()) <= 600
+
+
 # --- tests of the functions above ---
 
 

@@ -177,6 +177,10 @@ def test_mistake_is_reported_in_one_line(words: list[str], message: str) -> None
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
+        (
+            b'HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n{"error":"no"}',
+            "cannot use URL: 404 Not Found: no",
+        ),
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "URL is not a control API: 404 Not Found"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "URL is not a control API: the answer is not JSON"),
         (

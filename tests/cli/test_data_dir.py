@@ -167,7 +167,7 @@ def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     line = refused("--port", "0", "--data-dir", str(data), f"-DdataLogDir={tmp_path / 'other'}")
     assert f"zoolet.logs names {logs} as the log directory" in line
-    assert "found a log in dataDir; move it to dataLogDir" in refused(
+    assert "found a log in dataDir, although dataLogDir is" in refused(
         "--port", "0", "--data-dir", str(logs), f"-DdataLogDir={data}"
     )
 

@@ -77,6 +77,8 @@ HOST = "must be an address or a name without a port, not "
         (["serve", "--host", "127.0.0.1:2181"], f"--host {HOST}'127.0.0.1:2181'"),
         (["serve", "--host", "[::1"], f"--host {HOST}'[::1'"),
         (["run", "--host", "", "true"], f"--host {HOST}''"),
+        (["run", "--host", "127.0.0.1,::1", "true"], "--host must be a single address or name, not '127.0.0.1,::1'"),
+        (["\x1b[31m"], "unknown command '\\x1b[31m'"),
         (["console", "--host", ""], f"--host {HOST}''"),
         (["--bogus"], "unrecognized arguments: --bogus"),
         (["dump"], "missing HOSTS[/PATH] and FILE"),
@@ -91,7 +93,7 @@ def test_invalid_argument_is_named(words: list[str], message: str, capsys: pytes
     with pytest.raises(SystemExit) as exit:
         main(words)
 
-    command = "" if words[0].startswith("-") else f" {words[0]}"
+    command = "" if words[0].startswith(("-", "\x1b")) else f" {words[0]}"
     assert exit.value.code == 2
     assert capsys.readouterr().err.startswith(f"zoolet{command}: {message}")
 
@@ -118,6 +120,10 @@ def test_invalid_argument_is_named(words: list[str], message: str, capsys: pytes
         (["serve", "FOLDER"], "FOLDER is a directory, not a zoo.cfg; did you mean --data-dir FOLDER?"),
         (["serve", "21994"], "cannot read 21994: no such file or directory; did you mean --port 21994?"),
         (["serve", "--sid", "4"], "--sid requires --observe"),
+        (["load", "127.0.0.1:1", "EMPTY.json"], "EMPTY.json is empty"),
+        (["load", "127.0.0.1:1", "BINARY.json"], "BINARY.json is not valid UTF-8 text"),
+        (["fault", "--admin", "http://user:secret@a:1", "hold"], "--admin must not contain a user or a password\n"),
+        (["fault", "--admin", "http://a..b:1", "hold"], "--admin must be a URL such as http://127.0.0.1:8080/TOKEN"),
         (
             ["fault", "--admin", "http://127.0.0.1:x", "hold"],
             "--admin must be a URL such as http://127.0.0.1:8080/TOKEN, not",
@@ -131,6 +137,8 @@ def test_unusable_value_is_wrong_usage(
     Path(paths["FILE"]).write_text("digest:a:b\nsecret\n")
     Path(paths["BINARY"]).write_bytes(b"\xff\x00\x81\xc1")
     Path(paths["EMPTY"]).touch()
+    Path(paths["EMPTY"] + ".json").touch()
+    Path(paths["BINARY"] + ".json").write_bytes(b"\xff")
     Path(paths["FOLDER"]).mkdir()
     Path(paths["CONFIG"]).write_text(f"clientPort=0\ndataDir={paths['FILE']}\n")
 

@@ -62,6 +62,8 @@ def in_shell(*command: str, text: str) -> str:
         (["zoolet", "status", "--ti"], {"--timeout"}),
         (["zoolet", "completion", "''"], {"bash", "zsh", "fish"}),
         (["zoolet", "run", "--", "compge"], {"compgen"}),
+        (["zoolet", "run", "--", "ls", "-l", "a"], {"a folder", "a file"}),
+        (["zoolet", "fault", "lose_rep"], {"lose_reply"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

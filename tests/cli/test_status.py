@@ -133,6 +133,33 @@ def test_server_of_other_kind_has_one_text(capsys: pytest.CaptureFixture[str], c
     assert line == f"cannot connect to {hosts}: not a ZooKeeper server: received 'SSH-2.0-OpenSSH_9.2'"
 
 
+@pytest.mark.parametrize("command", ["status", "top -n 1", "locks"])
+def test_invalid_host_name_has_one_text(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([*command.split(), "a..b:1"]) == 1
+    out, err = capsys.readouterr()
+
+    assert "cannot connect to a..b:1: " in out + err
+
+
+def test_greeting_of_other_server_is_shown_after_time_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hosts = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def greet() -> None:
+            link, _ = listener.accept()
+            with link:
+                link.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+                while link.recv(100):
+                    pass
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        code, line = status(capsys, hosts, "--timeout", "0.2")
+        thread.join(DEADLINE_S)
+
+    assert (code, line) == (1, f"cannot connect to {hosts}: not a ZooKeeper server: received 'SSH-2.0-OpenSSH_9.2'")
+
+
 def test_silent_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         hosts = f"127.0.0.1:{listener.getsockname()[1]}"
