@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..protocol.enums import MAX_FRAME
-from ..protocol.os_errors import reason_of
+from ..protocol.messages import reason_of
 from .addresses import cannot_connect
 from .usage import path, whole_number
 
@@ -69,7 +69,7 @@ def cannot_write(path: object, error: OSError) -> Exception:
 
 def needs_h11(feature: str) -> OptionError:
     """Return the error for a feature whose package h11 is missing."""
-    return OptionError(f"{feature} requires h11: pip install 'zoolet[admin]'")
+    return OptionError(f"{feature} requires h11; install zoolet with the extra 'admin'")
 
 
 def refuse_definitions(definitions: list[str]) -> None:

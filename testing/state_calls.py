@@ -74,7 +74,7 @@ class StateCalls(Endpoint, NamedWaits):
 
     def _serve_admin(self, on: bool) -> None:
         if on and find_spec("h11") is None:
-            raise ValueError("admin=True requires h11: pip install 'zoolet[admin]'")
+            raise ValueError("admin=True requires h11; install zoolet with the extra 'admin'")
         self._serves_admin = on
 
     @property

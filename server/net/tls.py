@@ -33,7 +33,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from ...protocol.os_errors import lowered
+from ...protocol.messages import lowered
 from ..core.client_connection import ClientConnection
 from ..core.ops.session_ops import certificate_login
 from .certificate import subject, valid_until
@@ -198,7 +198,7 @@ def _is_jks(path: str) -> bool:
 
 
 def _needs_extra(path: str, kind: str, extra: str) -> TlsError:
-    return TlsError(f"{path} is a {kind} key store, which requires an extra: pip install 'zoolet[{extra}]'")
+    return TlsError(f"{path} is a {kind} key store; to read it, install zoolet with the extra '{extra}'")
 
 
 def _open_jks(path: str, password: str | None) -> Any:

@@ -21,7 +21,7 @@ def make_tls(owner: object) -> tuple[ssl.SSLContext, str]:
     try:
         from .certificates import Authority
     except ModuleNotFoundError as error:
-        raise ValueError(f"tls=True requires {error.name}: pip install 'zoolet[tls]'") from None
+        raise ValueError(f"tls=True requires {error.name}; install zoolet with the extra 'tls'") from None
     folder = tempfile.mkdtemp(prefix="zoolet-tls-")
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     authority = Authority(Path(folder))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.hexadecimal import hexadecimal
+from ...protocol.messages import reason_of
 from ...protocol.operations import OpCode
-from ...protocol.os_errors import reason_of
 from ...protocol.recipe_names import NodeName, by_number, contender
 from ..frames.interceptor import Interceptor
 from ..frames.requests import OpView, RecordedRequest, shortened, view_of

@@ -53,7 +53,9 @@ def test_missing_h11_has_one_text(
         monkeypatch.delitem(__import__("sys").modules, name, raising=False)
 
     assert main(list(words)) == 2
-    assert capsys.readouterr().err == f"zoolet {words[0]}: {feature} requires h11: pip install 'zoolet[admin]'\n"
+    assert (
+        capsys.readouterr().err == f"zoolet {words[0]}: {feature} requires h11; install zoolet with the extra 'admin'\n"
+    )
 
 
 PATH = "must be a path, not ''"

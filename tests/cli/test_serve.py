@@ -443,6 +443,6 @@ def test_operator_ports_without_h11_are_refused_before_start(
 
     assert status == 2
     assert capsys.readouterr().err.startswith(
-        "zoolet serve: admin.serverPort requires h11: pip install 'zoolet[admin]'"
+        "zoolet serve: admin.serverPort requires h11; install zoolet with the extra 'admin'"
     )
     assert not (tmp_path / "data").exists()

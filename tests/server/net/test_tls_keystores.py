@@ -35,7 +35,7 @@ def test_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     store = tmp_path / "server.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed")
 
-    with pytest.raises(tls.TlsError, match=r"server\.jks is a JKS key store, .* pip install 'zoolet\[jks\]'$"):
+    with pytest.raises(tls.TlsError, match=r"server\.jks is a JKS key store; .* the extra 'jks'$"):
         tls.context(TlsSettings(str(store)))
 
 
