@@ -1,6 +1,6 @@
 """The stdout of the command. A failed write stops the command, and is not taken for an error of a connection.
 
-The module imports nothing from zoolet, because Ctrl-C during its import prints a traceback.
+It imports nothing from zoolet, and nothing that takes long, because Ctrl-C during its import prints a traceback.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 
 class OutputError(Exception):
@@ -29,7 +32,7 @@ class OutputError(Exception):
 class OutputFile(io.FileIO):
     """The file of stdout."""
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer, /) -> int:
         """Write bytes.
 
         Raises:
