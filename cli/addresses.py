@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..protocol.addresses import host_and_port
-from ..protocol.os_errors import lowered
+from ..protocol.messages import lowered
 
 
 def shown(host: str, port: int) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..protocol.os_errors import reason_of
-from .usage import add_example, one_line, path
+from ..protocol.messages import reason_of
+from .usage import add_example, brief, path
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,5 +57,5 @@ def _check(options: argparse.Namespace, definitions: list[str]) -> int:
 
 
 def _refuse(reason: str) -> int:
-    print(f"zoolet check: {one_line(reason)}", file=sys.stderr)
+    print(f"zoolet check: {brief(reason)}", file=sys.stderr)
     return 2

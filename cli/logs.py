@@ -16,10 +16,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from ..protocol.os_errors import reason_of
+from ..protocol.messages import one_line, reason_of
 from ..server.config import ConfigError
 from ..server.config.config import AdminSettings
-from ..server.config.messages import one_line
 from ..server.core.client_connection import ClientConnection
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import Any, Final
 
 from ..protocol.errors import ZooKeeperError
-from ..protocol.os_errors import reason_of
+from ..protocol.messages import reason_of
 from ..server.config import ConfigError
 from ..server.storage.errors import NoDirectoryError, StorageError
 from .options import INTERRUPTED, WRONG_PATH, CannotRunError, CommandError, OptionError
-from .usage import Parser, one_line, summaries
+from .usage import Parser, brief, summaries
 
 __all__ = ["main", "parser"]
 
@@ -59,16 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = program.commands.choices.get(others[0], program) if others else program
     if wrong := [word for word in definitions if not word[2:].partition("=")[0]]:
         command.error(f"{wrong[0]} needs a name and a value, without a space after -D: -DNAME=VALUE")
-    is_option = command is program and others[:1] != [] and others[0].startswith("-")
-    if is_option and not any(flag.startswith(others[0]) for flag in program.flags()):
-        command.error(f"unrecognized arguments: {others[0]}")
+    if others and others[0].startswith("-") and not any(flag.startswith(others[0]) for flag in program.flags()):
+        program.error(f"unrecognized arguments: {others[0]}")
     options, unknown = program.parse_known_args(others)
     if unknown:
         command.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.words = words[end + (words[end : end + 1] == ["--"]) :]  # the user's command
 
     def failed(reason: object, code: int) -> int:
-        print(f"zoolet {others[0]}: {one_line(str(reason))}", file=sys.stderr)
+        print(f"zoolet {others[0]}: {brief(str(reason))}", file=sys.stderr)
         return code
 
     try:

@@ -78,14 +78,16 @@ class Parser(argparse.ArgumentParser):
 
         near = get_close_matches(word, known, 1, 0.7)
         hint = f"; did you mean {near[0]}? See" if near else "; see"
-        self.exit(2, f"{self.prog}: {one_line(message)}{hint} '{self.prog} --help'\n")
+        self.exit(2, f"{self.prog}: {brief(message)}{hint} '{self.prog} --help'\n")
 
 
-def one_line(text: str) -> str:
-    """Return a message without control characters, and with the middle of a very long one left out."""
+def brief(text: str) -> str:
+    """Return a message on one line, without the middle of a very long one."""
+    from ..protocol.messages import one_line  # most commands print no message
+
     if len(text) > MAX_MESSAGE:
         text = f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return one_line(text)
 
 
 def path(text: str) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ...protocol.os_errors import lowered
+from ...protocol.messages import lowered
 from ..wire.diagnosis import CLOSED, RESET, closed_early
 from ..wire.hosts import Endpoint
 
@@ -49,7 +49,7 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return RESET if str(error) else CLOSED  # in a TLS handshake, asyncio's error for a closed connection is empty
     if (untrusted := getattr(error, "verify_message", None)) is not None:
-        return f"the certificate of the server cannot be verified: {untrusted}"
+        return f"the certificate of the server cannot be verified: {str(untrusted).rstrip('.')}"
     if getattr(error, "library", None) is not None:  # an SSLError
         return f"the TLS handshake failed: {str(getattr(error, 'reason', error)).replace('_', ' ').lower()}"
     # asyncio replaces the text of the operating system by the addresses, and may combine several errors.

@@ -21,6 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ...protocol.messages import one_line
 from ..core.compat import BY_NAME
 from ..core.settings import Settings
 from ..net.tls_settings import TlsSettings
@@ -33,7 +34,6 @@ from .messages import (
     ConfigError,
     incomplete,
     invalid,
-    one_line,
     reason,
     suggestion,
     unknown,

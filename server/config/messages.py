@@ -6,7 +6,7 @@ contains the key as it was written there. An option, such as ``--port``, names i
 
 from __future__ import annotations
 
-from ...protocol.os_errors import reason_of
+from ...protocol.messages import one_line, reason_of
 
 
 class ConfigError(ValueError):
@@ -53,8 +53,3 @@ def reason(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"not valid {error.encoding.upper()} text"
     return reason_of(error)
-
-
-def one_line(text: str) -> str:
-    """Escape line breaks and other control characters in a text, to keep a message on one line."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

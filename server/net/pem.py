@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from ...protocol.os_errors import reason_of
+from ...protocol.messages import reason_of
 
 __all__ = ["pem_problem"]
 

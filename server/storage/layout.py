@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ...protocol.os_errors import reason_of
+from ...protocol.messages import reason_of
 from .disk import Disk
 from .errors import NoDirectoryError, StorageError
 

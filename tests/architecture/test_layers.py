@@ -99,7 +99,8 @@ LAYERS: Final = (
     Layer(("testing/run",), (*TESTING, "server/net", "server/config", *floors("frames", "state", "run"))),
     Layer(("testing/recording",), (*TESTING, *floors("frames", "run", "recording"))),
     # in the command
-    Layer(("cli/event_loop", "cli/progress", "cli/usage"), ()),
+    Layer(("cli/event_loop", "cli/progress", "cli/stdout"), ()),
+    Layer(("cli/usage",), ("protocol",)),
 )
 
 

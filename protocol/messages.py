@@ -1,4 +1,4 @@
-"""Reasons of failed system calls, as the last part of a message."""
+"""Parts of messages: reasons of failed system calls, and texts from outside on one line."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ def lowered(text: str) -> str:
 def reason_of(error: OSError) -> str:
     """Return the reason in an error about a file, without its name: ``no such file or directory``."""
     return lowered(error.strerror or str(error))
+
+
+def one_line(text: str) -> str:
+    """Escape line breaks and other control characters in a text, to keep a message on one line."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
