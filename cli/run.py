@@ -11,7 +11,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.addresses import host_and_port
-from ..protocol.os_errors import reason_of
+from ..protocol.messages import reason_of
 from ..server.admin.descriptors import raise_limit
 from ..server.app import assemble
 from ..server.config import Config, ConfigError, Setting, build, parse_definitions

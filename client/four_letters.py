@@ -57,9 +57,7 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
             finally:
                 writer.close()
     except TimeoutError:
-        is_foreign = bool(answer) and not answer.lower().startswith(STARTS)
-        reason = foreign(bytes(answer)) if is_foreign else silent(timeout, tls is not None)
-        raise OSError(f"does not answer: {reason}") from None
+        raise OSError(f"does not answer: {unfinished(bytes(answer), timeout, tls is not None)}") from None
     except UnicodeError:  # the host name cannot be encoded
         raise OSError("does not answer: not a valid host name") from None
     except OSError as error:
@@ -71,6 +69,12 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
     if NOT_LISTED in text:
         raise NotExecutedError(f"answers, but {command} is not in 4lw.commands.whitelist")
     return text
+
+
+def unfinished(answer: bytes, seconds: float, tls: bool) -> str:
+    """Return the reason for an answer that did not end within *seconds*. Servers of other kinds may greet and wait."""
+    is_foreign = bool(answer) and not answer.lower().startswith(STARTS)
+    return foreign(answer) if is_foreign else silent(seconds, tls)
 
 
 # --- the answers ---

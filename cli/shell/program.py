@@ -90,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
         parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
         _add_options(parser)
         parser.parse_args(words, options)  # more options may follow the address
-    from ...protocol.os_errors import reason_of
+    from ...protocol.messages import reason_of
     from ..options import INTERRUPTED
     from .output import Output
     from .shell import Settings

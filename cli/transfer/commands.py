@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.os_errors import reason_of
+from ...protocol.messages import reason_of
 from ..addresses import cannot_connect
 from ..event_loop import run_loop
 from ..options import (
@@ -71,7 +71,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="file written by zoolet dump or zoolet datadir export; - for stdin, in msgpack",
     )
     add_example(load, "zoolet load localhost:2181/app app.json")
-    load.set_defaults(command=_command(_load))
+    load.set_defaults(command=_command(_load, GOES_ON))
     push = commands.add_parser(
         "push",
         help="copy a tree to another server",
@@ -82,7 +82,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     push.add_argument("source", metavar="FROM[/PATH]", help=HOSTS)
     push.add_argument("target", metavar="TO[/PATH]", help="servers and root to copy to")
     add_example(push, "zoolet push old:2181/app new:2181/app --dry-run")
-    push.set_defaults(command=_command(lambda options: run_loop(_push(options))))
+    push.set_defaults(command=_command(lambda options: run_loop(_push(options)), GOES_ON))
     for parser in (dump, load, push):
         _add_options(parser)
         if parser is not dump:
@@ -96,7 +96,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser, 10.0, SESSION)
 
 
-def _command(job: Callable[[argparse.Namespace], int]) -> Callable[..., int]:
+def _command(job: Callable[[argparse.Namespace], int], interrupted: str = "") -> Callable[..., int]:
     def command(options: argparse.Namespace, definitions: list[str]) -> int:
         from .files import FileError
 
@@ -105,7 +105,7 @@ def _command(job: Callable[[argparse.Namespace], int]) -> Callable[..., int]:
         except FileError as error:
             raise OptionError(str(error)) from None
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(GOES_ON if hasattr(options, "target") else "") from None
+            raise KeyboardInterrupt(interrupted) from None
 
     return command
 

@@ -255,10 +255,8 @@ async def create_protected(
                 if path is not None:
                     return path
                 if ephemeral and session_id and session.id != session_id:
-                    raise SessionExpiredError(
-                        parent,
-                        "the session expired while the node was being created",
-                    ) from None
+                    reason = "the session expired while the node was being created"
+                    raise SessionExpiredError(parent, reason) from None
     except BaseException as error:  # a cancellation also has to clean up
         gone = ephemeral and isinstance(error, SessionExpiredError | ClosedError)
         if sent and not gone and client._core.is_open:

@@ -9,11 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.answering import answering
 from support.apache import jars_of, require_apache
 from support.waiting import DEADLINE_S
 
@@ -194,19 +194,8 @@ def test_mistake_is_reported_in_one_line(words: list[str], message: str) -> None
 def test_other_server_is_not_taken_for_control_api(
     answer: bytes, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            link, _ = listener.accept()
-            with link:
-                link.recv(1000)
-                link.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        server = f"127.0.0.1:{listener.getsockname()[1]}"
+    with answering(answer) as server:
         assert main(["fault", "--admin", f"http://{server}", "hold"]) == 1
-        thread.join(DEADLINE_S)
 
     expected = message.replace("URL", f"http://{server}/commands").replace("SERVER", server)
     assert capsys.readouterr().err.startswith(f"zoolet fault: {expected}")

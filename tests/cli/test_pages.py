@@ -22,6 +22,14 @@ COMMANDS: Final = frozenset(
 )
 
 
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder and a file in the current folder. Their names contain a blank."""
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "a file").touch()
+    monkeypatch.chdir(tmp_path)
+
+
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     """Return the completion script for a shell."""
     assert main(["completion", shell]) == 0
@@ -37,6 +45,7 @@ def in_shell(*command: str, text: str) -> str:
     return done.stdout
 
 
+@pytest.mark.usefixtures("paths")
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -70,13 +79,8 @@ def in_shell(*command: str, text: str) -> str:
 def test_bash_completes(
     words: list[str],
     expected: set[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "a folder").mkdir()
-    (tmp_path / "a file").touch()
-    monkeypatch.chdir(tmp_path)
     text = script("bash", capsys)
     text += (
         f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _zoolet; printf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
@@ -90,6 +94,7 @@ def test_fish_completes(capsys: pytest.CaptureFixture[str]) -> None:
     assert words == ["load", "locks", "getEphemerals"]
 
 
+@pytest.mark.usefixtures("paths")
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -105,13 +110,8 @@ def test_fish_completes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_fish_completes_values(
     line: str,
     expected: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "a folder").mkdir()
-    (tmp_path / "a file").touch()
-    monkeypatch.chdir(tmp_path)
     text = script("fish", capsys) + f'complete -C "zoolet {line}"\n'
     words = [line.split("\t")[0] for line in in_shell("fish", "--no-config", text=text).splitlines()]
     assert sorted(words) == expected

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.answering import answering
 from support.apache import ApacheZooKeeper, free_port, require_apache
-from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
 from zoolet.cli.status import read_answer
+from zoolet.client.four_letters import unfinished
 from zoolet.testing import Server
 
 
@@ -24,23 +22,6 @@ def status(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     out, err = capsys.readouterr()
     assert (out.count("\n"), err) == (1, "")
     return code, out.rstrip("\n")
-
-
-@contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """Run a server that sends the same bytes on every connection."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            link, _ = listener.accept()
-            with link:
-                link.recv(100)
-                link.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(DEADLINE_S)
 
 
 def test_serving_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,23 +122,16 @@ def test_invalid_host_name_has_one_text(capsys: pytest.CaptureFixture[str], comm
     assert "cannot connect to a..b:1: " in out + err
 
 
-def test_greeting_of_other_server_is_shown_after_time_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        hosts = f"127.0.0.1:{listener.getsockname()[1]}"
-
-        def greet() -> None:
-            link, _ = listener.accept()
-            with link:
-                link.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
-                while link.recv(100):
-                    pass
-
-        thread = threading.Thread(target=greet)
-        thread.start()
-        code, line = status(capsys, hosts, "--timeout", "0.2")
-        thread.join(DEADLINE_S)
-
-    assert (code, line) == (1, f"cannot connect to {hosts}: not a ZooKeeper server: received 'SSH-2.0-OpenSSH_9.2'")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not a ZooKeeper server: received 'SSH-2.0-OpenSSH_9.2'"),
+        (b"Zookeeper version: 3.9", "no answer within 2 s; the port may require TLS"),
+        (b"", "no answer within 2 s; the port may require TLS"),
+    ],
+)
+def test_greeting_of_other_server_is_shown_at_time_limit(answer: bytes, reason: str) -> None:
+    assert unfinished(answer, 2.0, tls=False).startswith(reason)
 
 
 def test_silent_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
