@@ -7,13 +7,12 @@ and faults, which a :mod:`.frames.frame_queue` applies to every frame.
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from random import Random
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ..server.net.clock import Clock
 from ..server.net.daemon import Daemon
@@ -29,6 +28,7 @@ from .run.runner import Runner
 from .signatures import Direction, OpName, Timer, Who
 from .state import report, views, waiting
 from .state.clock import SkewedClock
+from .state.real_time import REAL
 
 E = TypeVar("E", bound="Endpoint")
 
@@ -79,6 +79,10 @@ class Endpoint(ABC):
     def __repr__(self) -> str:
         name = type(self).__name__.strip("_")
         return f"<zoolet {name} {self.hosts}>" if self.running else f"<zoolet {name}, {self._runner.state.value}>"
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__.strip("_")
+        raise TypeError(f"a {name} cannot be copied or sent to another process; pass its address, {name.lower()}.hosts")
 
     @abstractmethod
     def _assemble(self) -> Daemon | None:
@@ -447,7 +451,7 @@ class Endpoint(ABC):
         """
         __tracebackhide__ = True
         self._runner.check_callable()
-        idle = waiting.Idle(self._interceptor, time.monotonic)
+        idle = waiting.Idle(self._interceptor, REAL.seconds)
         self._wait(lambda: self._runner.call(idle.look), timeout, idle.describe)
 
     async def until_idle(self, timeout: float = 5.0) -> None:

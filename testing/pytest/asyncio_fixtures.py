@@ -1,28 +1,42 @@
-"""The fixtures with asyncio clients for pytest-asyncio. :mod:`.client_fixtures` selects them."""
+"""The fixtures with asyncio clients for pytest-asyncio. :mod:`.client_fixtures` selects them.
+
+There is a pair for each scope of an event loop, because a client belongs to one loop: the loop of the test.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest_asyncio
 
-from .client_fixtures import clients_of
+from .client_fixtures import LOOP_SCOPES, client_of, clients_of
 
 if TYPE_CHECKING:
     from ...client import Client
     from ..server import Server
     from .factories import ClientFactory, ServerFactory
 
-
-@pytest_asyncio.fixture
-async def _zoolet_clients_by_asyncio(
-    _zoolet_of_clients: Server, zoolet_factory: ServerFactory
-) -> AsyncIterator[ClientFactory]:
-    async for connect in clients_of(_zoolet_of_clients, zoolet_factory):
-        yield connect
+_HAS_LOOP_SCOPES: Final = "loop_scope" in inspect.signature(pytest_asyncio.fixture).parameters  # since 0.24
 
 
-@pytest_asyncio.fixture
-async def _zoolet_client_by_asyncio(_zoolet_clients_by_asyncio: ClientFactory) -> Client:
-    return await _zoolet_clients_by_asyncio()
+def _pair(scope: str) -> dict[str, Any]:
+    """Return the two fixtures for tests in a loop of a scope."""
+    options: dict[str, Any] = {"loop_scope": scope} if _HAS_LOOP_SCOPES else {}
+
+    @pytest_asyncio.fixture(**options)
+    async def clients(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
+        async for connect in clients_of(_zoolet_of_clients, zoolet_factory):
+            yield connect
+
+    @pytest_asyncio.fixture(**options)
+    async def client(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
+        async for one in client_of(_zoolet_of_clients, zoolet_factory):
+            yield one
+
+    return {f"_zoolet_clients_by_asyncio_{scope}": clients, f"_zoolet_client_by_asyncio_{scope}": client}
+
+
+for _scope in LOOP_SCOPES:
+    globals().update(_pair(_scope))

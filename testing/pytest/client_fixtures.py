@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ...client import Client
     from ..server import Server
     from .factories import ClientFactory, ServerFactory
+
+LOOP_SCOPES: Final = ("function", "class", "module", "package", "session")
+"""The scopes of pytest-asyncio's event loops."""
 
 
 @pytest.fixture
@@ -43,7 +46,19 @@ def _runner_of(request: pytest.FixtureRequest) -> str:
         return "anyio"
     if not request.config.pluginmanager.hasplugin("asyncio"):
         pytest.fail("zoolet_client needs pytest-asyncio, or a test with @pytest.mark.anyio", pytrace=False)
-    return "asyncio"
+    return f"asyncio_{_loop_scope_of(request)}"
+
+
+def _loop_scope_of(request: pytest.FixtureRequest) -> str:
+    """Return the scope of the event loop that pytest-asyncio uses for the test."""
+    marker = request.node.get_closest_marker("asyncio")
+    given = {} if marker is None else marker.kwargs
+    try:
+        default = request.config.getini("asyncio_default_test_loop_scope")  # since pytest-asyncio 0.26
+    except (KeyError, ValueError):
+        default = None
+    scope = given.get("loop_scope") or given.get("scope") or default
+    return scope if scope in LOOP_SCOPES else "function"  # pytest-asyncio reports other scopes
 
 
 async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
@@ -62,7 +77,7 @@ async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIter
         client = Client(hosts or zoolet.hosts, *arguments, **options)
         await client.start()
         clients.append(client)
-        name_client(client, "zoolet_client", len(clients))
+        name_client(client, "zoolet_client")
         return client
 
     yield connect
@@ -70,6 +85,12 @@ async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIter
     heal_all([zoolet, *getattr(zoolet_factory, "started", ())])
     for client in reversed(clients):
         await client.aclose()
+
+
+async def client_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
+    """Yield a connected client, and close it at the end."""
+    async for connect in clients_of(zoolet, zoolet_factory):
+        yield await connect()
 
 
 @pytest.fixture
@@ -81,5 +102,6 @@ async def _zoolet_clients_by_anyio(
 
 
 @pytest.fixture
-async def _zoolet_client_by_anyio(_zoolet_clients_by_anyio: ClientFactory) -> Client:
-    return await _zoolet_clients_by_anyio()
+async def _zoolet_client_by_anyio(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
+    async for client in client_of(_zoolet_of_clients, zoolet_factory):
+        yield client

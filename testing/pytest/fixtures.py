@@ -8,16 +8,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kazoo.client import KazooClient
 
     from ..cluster.cluster import Cluster
@@ -31,12 +29,17 @@ _CHOICES: Final = {
     "zoolet_compat": ("3.8", "3.9"),
     "zoolet_scope": ("function", "class", "module", "package", "session"),
 }
+STOP_S: Final = 10.0
+"""Seconds until the end of a test no longer waits for a KazooClient."""
 _FAILURES: Final = pytest.StashKey[list[str]]()
 """Errors of connecting to the server of ``--zoolet-hosts``."""
 _SERVER_ONLY: Final = ("data_dir", "initial_data", "sasl_users", "recording")
 _CLUSTER_ONLY: Final = ("members", "observers", "election")
 _OPTIONS: Final = ("config", "clock", "compat", "seed", "tls", *_SERVER_ONLY, *_CLUSTER_ONLY)
 _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
+_ENVIRONMENT: Final = pytest.StashKey[list[tuple[str, dict[str, str | None]]]]()
+"""The addresses of servers that have just stopped, and the variables before they started."""
+_OUTER: Final = pytest.StashKey["Test | None"]()
 _MARKER_READ: Final = pytest.StashKey[bool]()
 """Whether a fixture has read the marker of a test."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
@@ -197,24 +200,31 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
     file = options.pop("recording", None)
     with ExitStack() as stack:
         try:
-            if file is None:
-                server = stack.enter_context(_server(request.config, options))
-            else:
-                server = stack.enter_context(_recorded(request, _recording_file(request, file), options))
+            serve: Callable[[], AbstractContextManager[Server]] = partial(_server, request.config, options)
+            if file is not None:
+                from .recordings import recorded
+
+                serve = partial(recorded, request, file, serve)
+            server = stack.enter_context(serve())
         except (TypeError, ValueError) as error:
             raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
         _begin()
-        stack.enter_context(_in_environment(server.hosts))
+        stack.enter_context(_in_environment(request.config, server.hosts))
         yield server
 
 
 @contextmanager
-def _in_environment(hosts: str) -> Iterator[None]:
+def _in_environment(config: pytest.Config, hosts: str) -> Iterator[None]:
     """Set the variables that programs under test read."""
     before = {name: os.environ.get(name) for name in _HOSTS}
     os.environ.update(dict.fromkeys(_HOSTS, hosts))
     yield
-    for name, value in before.items():
+    _restore(before)
+    config.stash.setdefault(_ENVIRONMENT, []).append((hosts, before))
+
+
+def _restore(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
         if value is None:
             os.environ.pop(name, None)
         else:
@@ -241,7 +251,7 @@ def zoolet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         cluster = _cluster(request.config, options)
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(f"the options of the fixture zoolet_cluster are invalid: {error}") from None
-    with cluster, _in_environment(cluster.hosts):
+    with cluster, _in_environment(request.config, cluster.hosts):
         _begin()
         yield cluster
 
@@ -272,39 +282,14 @@ def _real(config: pytest.Config, options: dict[str, Any], members: int | None = 
     return stand_in(str(config.getoption("zoolet_hosts")), options, members=members, failures=failures)
 
 
-def _recording_file(request: pytest.FixtureRequest, file: object) -> Path:
-    """Return the file of a test's recording: the given file, or for True a file named after the test."""
-    if file is True:
-        name = "".join(each if each.isalnum() or each in "-_." else "-" for each in request.node.name)
-        return request.path.with_name(f"{request.path.stem}.{name}.zoolet")
-    if not isinstance(file, str | os.PathLike):
-        raise pytest.UsageError(f"@pytest.mark.zoolet has recording={file!r}; expected the name of a file, or True")
-    return request.path.parent / file
-
-
-@contextmanager
-def _recorded(request: pytest.FixtureRequest, path: Path, options: dict[str, Any]) -> Iterator[Server]:
-    """Serve, and record the requests in a file unless the test fails. If the file exists, replay it instead."""
-    from ..recording.recording import Recording
-
-    if path.exists():
-        from ..recording.canned import CannedServer
-
-        with CannedServer(Recording.load(path).entries, "127.0.0.1", 0, strict=True, answers=True) as canned:
-            yield cast("Server", canned)  # methods that it does not have raise an AttributeError that explains this
-        return
-    with _server(request.config, options) as server:
-        with server.recording() as recording:
-            yield server
-        if not request.node.stash.get(_FAILED, False):
-            recording.save(path)
-
-
 def additional_server(scope: Any, data_dir: str | os.PathLike[str] | None, options: dict[str, Any], config: Any) -> Any:
     """Return the fixture of :func:`~zoolet.testing.zoolet_fixture`."""
 
     @pytest.fixture(scope=scope)
     def one_more(request: pytest.FixtureRequest) -> Iterator[Server]:
+        if request.config.getoption("zoolet_hosts", "") == "":
+            reason = "zoolet_fixture() requires zoolet's pytest plugin, which is off; remove '-p no:zoolet'"
+            pytest.fail(f"{reason}, or add '-p zoolet.testing.plugin' if plugins are not loaded by default", False)
         if request.config.getoption("zoolet_hosts"):
             pytest.skip("a second server must be embedded; do not use --zoolet-hosts")
         from ..server import Server
@@ -379,10 +364,10 @@ def zoolet_kazoo_factory(_zoolet_of_clients: Server, zoolet_factory: ServerFacto
     except ModuleNotFoundError:
         pytest.fail("zoolet_kazoo and zoolet_kazoo_factory require kazoo: pip install kazoo", pytrace=False)
     from ..registry import heal_all
-    from ..run.clients import authority_of, name_client, session_id_of
+    from ..run.clients import authority_of, name_client, session_id_of, stop_kazoo
     from ..state import report
 
-    clients: list[KazooClient] = []
+    clients: dict[KazooClient, str] = {}
     zoolet = _zoolet_of_clients
 
     def connect(hosts: str | None = None, **options: Any) -> KazooClient:
@@ -390,19 +375,20 @@ def zoolet_kazoo_factory(_zoolet_of_clients: Server, zoolet_factory: ServerFacto
         if (authority := authority_of(servers, hosts or zoolet.hosts)) is not None:
             options = {"use_ssl": True, "ca": str(authority), **options}
         client = KazooClient(hosts or zoolet.hosts, **options)
-        clients.append(client)
+        clients[client] = "zoolet_kazoo"
         client.start()
-        name_client(client, "zoolet_kazoo", len(clients))
+        clients[client] = name_client(client, "zoolet_kazoo")
         return client
 
     yield connect
     report.names.clear()
     others = getattr(zoolet_factory, "started", ())
     servers = heal_all([zoolet, *others])
-    for client in clients:
+    for client, name in clients.items():
         session_id = session_id_of(client, 0)
-        client.stop()
-        client.close()
+        if not stop_kazoo(client, STOP_S):
+            problem = f"{name} did not stop within {STOP_S} s; does one of its listeners or watch functions wait?"
+            warnings.warn(pytest.PytestWarning(problem), stacklevel=1)
         for server in servers:
             if session_id in server.sessions():  # the client could not close its session without a connection
                 with suppress(LookupError, RuntimeError):  # the session has just expired, or the cluster has no leader
@@ -426,7 +412,11 @@ def _begin() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Start to watch the servers of this process."""
-    _begin()
+    item.stash[_FAILED] = False  # an earlier run of the test may have failed
+    known = _registry()
+    item.stash[_OUTER] = None if known is None else known.test  # the test that runs this pytest in its own process
+    if known is not None:
+        known.test = known.Test()
     _check_markers(item)
     return (yield)
 
@@ -477,9 +467,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     try:
         yield
     finally:
+        for hosts, before in item.config.stash.get(_ENVIRONMENT, ()):  # a monkeypatch may have restored the address
+            _restore({name: value for name, value in before.items() if os.environ.get(name) == hosts})
+        item.config.stash[_ENVIRONMENT] = []
         known = _registry()
         if known is not None:
-            test, known.test = known.test, None
+            test, known.test = known.test, item.stash.get(_OUTER, None)
     if test is not None:  # leaks are not reported after a failed teardown
         _report_leaks(item, test)
 
@@ -510,6 +503,9 @@ def pytest_runtest_makereport(
             outcome = pytest.fail.Exception(str(error), pytrace=False)
         call.excinfo = pytest.ExceptionInfo.from_exception(outcome.with_traceback(error.__traceback__))
     report = yield
+    recordings: Any = sys.modules.get("zoolet.testing.pytest.recordings")
+    if recordings is not None:
+        recordings.receive(item.config, report)
     known = _registry()
     if not report.failed:
         return report
@@ -524,5 +520,6 @@ def pytest_runtest_makereport(
     if (directory := item.config.getoption("zoolet_report")) is not None and states:
         from ..state.report import write_page
 
+        directory = item.config.invocation_params.dir / directory  # the test may have changed the working directory
         report.sections.append(("zoolet report", write_page(directory, item.nodeid, report.longreprtext, states)))
     return report

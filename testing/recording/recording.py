@@ -21,6 +21,7 @@ from ..frames.requests import (
     view_of,
 )
 from .canned import CannedServer, replay
+from .credentials import redacted
 
 FORMAT: Final = "zoolet recording"
 VERSION: Final = 1
@@ -47,10 +48,12 @@ class Recording(Sequence[OpView]):
 
     Attributes:
         entries: The encoded requests and events, in the order of recording.
+        test: Name of the test that made the recording for the fixture ``zoolet``, or empty text.
     """
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[Entry] = (), test: str = "") -> None:
         self.entries: list[Entry] = list(entries)
+        self.test = test
         self._views: list[OpView] = []
         self._handshakes: dict[int, Entry] = {}  # handshakes of sessions that are not known to be wanted yet
         self._seen = 0  # number of entries that _views covers
@@ -164,7 +167,8 @@ class Recording(Sequence[OpView]):
         import msgpack
 
         lines = [[isinstance(entry, RecordedEvent), *entry] for entry in self.entries]
-        data: Any = msgpack.packb({FORMAT: VERSION, "entries": lines})
+        maker = {"test": self.test} if self.test else {}
+        data: Any = msgpack.packb({FORMAT: VERSION, **maker, "entries": lines})
         with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 os.fchmod(file.fileno(), 0o600)  # the file may have existed
@@ -186,15 +190,25 @@ class Recording(Sequence[OpView]):
         with open(path, "rb") as stream:
             unpacker = msgpack.Unpacker(stream, max_buffer_size=2 * MAX_FRAME, **limits)
             try:
-                head = unpacker.read_map_header(), *(unpacker.unpack() for _ in range(3))
-                if head != (2, FORMAT, VERSION, "entries"):
+                size, *head = unpacker.read_map_header(), *(unpacker.unpack() for _ in range(3))
+                test = ""
+                if size == 3 and head[-1] == "test":
+                    test, head[-1] = str(unpacker.unpack()), unpacker.unpack()
+                if head != [FORMAT, VERSION, "entries"] or size != (3 if test else 2):
                     raise ValueError(f"expected the header of a recording, found {head!r}")
                 entries = [_read_entry(unpacker) for _ in range(unpacker.read_array_header())]
                 if unpacker.read_bytes(1):
                     raise ValueError("unexpected data after the end")
             except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
                 raise ValueError(f"{os.fspath(path)} is not a zoolet recording, or is damaged: {error}") from error
-        return cls(entries)
+        return cls(entries, test)
+
+    def redacted(self) -> Recording:
+        """Return a copy without the credentials of ``auth`` and SASL requests and the passwords of sessions.
+
+        :meth:`serve` accepts any credentials for it. Data and ACLs stay, and with them the hashes of digest users.
+        """
+        return Recording(map(redacted, self.entries), self.test)
 
     # --- replay ---
 

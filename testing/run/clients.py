@@ -6,9 +6,10 @@ loop.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.hexadecimal import hexadecimal
 from ...server.core.client_connection import Session
@@ -18,6 +19,9 @@ from ..frames.interceptor import Interceptor
 from ..signatures import Direction
 from ..state import report
 from .arguments import invalid
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
 
 
 def is_all(who: object) -> bool:
@@ -89,10 +93,12 @@ def follow(who: object) -> Callable[[], int] | None:
     return partial(session_id_of, who, 0)
 
 
-def name_client(client: object, fixture: str, number: int) -> None:
-    """Name a client by its fixture in reports. The name applies to its current session and to each later session."""
+def name_client(client: object, fixture: str) -> str:
+    """Name a client by its fixture in reports, and return the name. It also applies to its later sessions."""
+    number = len({name for name in report.names.values() if name.startswith(fixture)}) + 1
     name = fixture if number == 1 else f"{fixture} {number}"
     report.names[partial(int, session_id_of(client, 0))] = report.names[partial(session_id_of, client, 0)] = name
+    return name
 
 
 # --- actions ---
@@ -160,3 +166,25 @@ def authority_of(servers: Iterable[Any], hosts: str) -> str | None:
     addresses = set(hosts.partition("/")[0].split(","))
     known = ((server.tls_ca, set(server.hosts.split(","))) for server in servers if server.tls_ca is not None)
     return next((tls_ca for tls_ca, its in known if addresses <= its), None)
+
+
+def stop_kazoo(client: KazooClient, limit: float) -> bool:
+    """Stop and close a KazooClient. Return False if this takes longer than *limit* seconds, and let it continue.
+
+    kazoo waits for its threads without a limit, and they wait for the functions of the test that they call.
+    """
+    errors: list[BaseException] = []
+
+    def stop() -> None:
+        try:
+            client.stop()
+            client.close()
+        except BaseException as error:  # raised below, in the thread of the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=stop, name="zoolet-stop-kazoo", daemon=True)
+    thread.start()
+    thread.join(limit)
+    if errors:
+        raise errors[0]
+    return not thread.is_alive()

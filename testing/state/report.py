@@ -198,13 +198,13 @@ def as_html(test: str, failure: str, servers: Mapping[str, str]) -> str:
     return _PAGE.format(title=escape(test), failure=escape(failure), servers="\n".join(parts))
 
 
-def file_name(test: str) -> str:
-    """Return the file name of a test's page: letters, digits and ``-_.``, and a checksum of the test's name."""
+def file_name(test: str, suffix: str) -> str:
+    """Return the name of a file of a test: letters, digits and ``-_.``, and a checksum of the test's name."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in test)
-    return f"{plain[-120:].lstrip('-.')}-{zlib.crc32(test.encode()):08x}.html"
+    return f"{plain[-120:].lstrip('-.')}-{zlib.crc32(test.encode()):08x}{suffix}"
 
 
-def write_page(directory: str, test: str, failure: str, servers: Mapping[str, str]) -> str:
+def write_page(directory: str | Path, test: str, failure: str, servers: Mapping[str, str]) -> str:
     """Write the page of a test, and return its path or an error message.
 
     Args:
@@ -213,7 +213,7 @@ def write_page(directory: str, test: str, failure: str, servers: Mapping[str, st
         failure: Traceback of the failure.
         servers: State of each server, as for :func:`as_html`.
     """
-    path = Path(directory) / file_name(test)
+    path = Path(directory) / file_name(test, ".html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(as_html(test, failure, servers), encoding="utf-8", errors="backslashreplace")

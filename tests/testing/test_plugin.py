@@ -248,3 +248,23 @@ def test_plugin_imports_nothing_heavy_until_used(project: pytest.Pytester) -> No
     assert "zoolet.testing.plugin" in extra
     assert [name for name in extra if name.startswith(HEAVY)] == []
     assert len(extra) <= 6, extra
+
+
+def test_pytest_inside_test_does_not_take_its_report(project: pytest.Pytester) -> None:
+    project.makeconftest("pytest_plugins = ['pytester']")
+    project.makepyfile(
+        """
+        def test_outer(zoolet, pytester):
+            zoolet.populate({"/outer": b""})
+            pytester.makepyfile("def test_inner(zoolet): assert False")
+            result = pytester.runpytest_inprocess()
+            result.assert_outcomes(failed=1)
+            result.stdout.no_fnmatch_line("*/outer*")
+            assert False
+        """
+    )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["* zoolet *", "tree:", "  /outer b''"])

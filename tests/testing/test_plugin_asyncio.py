@@ -100,3 +100,51 @@ def test_other_backend_is_refused_with_reason(pytester: pytest.Pytester) -> None
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*zoolet_client needs asyncio*"])
+
+
+def test_client_belongs_to_loop_of_test(project: pytest.Pytester) -> None:
+    code = """
+        import asyncio
+        import pytest
+        from zoolet.testing import zoolet_fixture
+
+        loops = {}
+
+        class TestAll:
+    """
+    for scope in ("function", "class", "module", "session"):
+        for number in (1, 2):
+            code += f"""
+            @pytest.mark.asyncio(loop_scope="{scope}")
+            async def test_{scope}_{number}(self, zoolet_client, zoolet_client_factory):
+                await zoolet_client.create("/a")
+                assert await (await zoolet_client_factory()).exists("/a")
+                loops.setdefault("{scope}", set()).add(asyncio.get_running_loop())
+    """
+    code += """
+        def test_loops():
+            assert {scope: len(found) for scope, found in loops.items()} == {
+                "function": 2, "class": 1, "module": 1, "session": 1}
+    """
+    project.makepyfile(code)
+
+    project.runpytest_inprocess().assert_outcomes(passed=9)
+
+
+def test_client_belongs_to_default_loop_of_tests(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        async def early(): ...
+
+        async def test_it(early, zoolet_client):
+            await zoolet_client.create("/a")
+        """
+    )
+    scopes = [("-o", f"asyncio_default_{kind}_loop_scope=session") for kind in ("test", "fixture")]
+
+    result = project.runpytest_inprocess("-o", "asyncio_mode=auto", *scopes[0], *scopes[1])
+
+    result.assert_outcomes(passed=1)

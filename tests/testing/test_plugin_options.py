@@ -208,6 +208,85 @@ def test_environment_names_server_while_it_runs(project: pytest.Pytester, monkey
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
+def test_monkeypatch_does_not_keep_address_of_stopped_server(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import os
+        import pytest
+
+        @pytest.mark.parametrize("order", ["before", "after"])
+        def test_patched(order, monkeypatch, request):
+            zoolet = request.getfixturevalue("zoolet")
+            monkeypatch.setenv("ZOOKEEPER_HOSTS", f"{zoolet.hosts}/app")
+
+        def test_without():
+            assert not {"ZOOKEEPER_HOSTS", "ZOOLET_HOSTS"} & set(os.environ)
+        """
+    )
+
+    project.runpytest_inprocess().assert_outcomes(passed=3)
+
+
+def test_report_is_written_below_first_folder(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        def test_it(zoolet, monkeypatch, tmp_path):
+            monkeypatch.chdir(tmp_path)
+            assert False
+        """
+    )
+
+    project.runpytest_inprocess("--zoolet-report", "reports").assert_outcomes(failed=1)
+    assert len(list((project.path / "reports").iterdir())) == 1
+
+
+def test_additional_fixture_names_missing_plugin(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        from zoolet.testing import zoolet_fixture
+
+        shared = zoolet_fixture()
+
+        def test_it(shared): ...
+        """
+    )
+
+    result = project.runpytest_subprocess("-p", "no:zoolet")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["zoolet_fixture() requires zoolet's pytest plugin, which is off; remove *"])
+
+
+def test_stuck_client_does_not_keep_test_from_ending(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.testing.pytest.fixtures.STOP_S", 0.05)
+    project.makepyfile(
+        """
+        import threading
+
+        released = threading.Event()
+
+        def test_it(zoolet, zoolet_kazoo, zoolet_kazoo_factory):
+            called = threading.Event()
+
+            def wait(event):
+                called.set()
+                released.wait()
+
+            zoolet_kazoo_factory().exists("/a", watch=wait)
+            zoolet_kazoo.create("/a")
+            called.wait()
+
+        def test_end():
+            released.set()
+        """
+    )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(["*zoolet_kazoo 2 did not stop within 0.05 s; *"])
+
+
 def test_server_starts_with_data_directory(project: pytest.Pytester) -> None:
     (project.path / "data").mkdir()
     nodes = [StoredNode(path, b"1", -1, 1, 1, 0, 0, 0, 0, 0, 0, 1) for path in ("", "/app", "/app/config")]
@@ -311,9 +390,11 @@ async def test_with_our_client(zoolet_client):
 def test_first_run_is_recorded_and_next_replays_it(project: pytest.Pytester) -> None:
     test = project.makepyfile(test_recorded=RECORDED)
     project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=3)
-    assert {path.name for path in project.path.glob("*.zoolet")} == {
-        "session.zoolet", "test_recorded.test_it-a-.zoolet", "test_recorded.test_it-b-c-.zoolet"
+    names = {path.name for path in project.path.glob("*.zoolet")}
+    assert {name.rpartition("-")[0] for name in names} == {
+        "", "test_recorded.py--test_it-a-", "test_recorded.py--test_it-b-c-"
     }  # fmt: skip
+    assert "session.zoolet" in names
 
     project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=3)
     test.write_text(RECORDED.replace("name.encode()", "b'other'").replace("create('/b')", "tree()"))

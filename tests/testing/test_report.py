@@ -370,7 +370,7 @@ def test_page_is_written_for_each_failing_test_on_request(project: pytest.Pytest
     assert "/a b&#x27;&lt;script&gt;&#x27;" in page
     assert "AssertionError" in page
     assert not re.search(r'(?:src|href)="', page)
-    result.stdout.fnmatch_lines(["*zoolet report*", f"{pages[0].relative_to(project.path)}"])
+    result.stdout.fnmatch_lines(["*zoolet report*", f"{pages[0]}"])
 
 
 LEAVES: Final = """
@@ -511,7 +511,7 @@ def test_unwritable_page_does_not_stop_run(project: pytest.Pytester, folder: str
 
     result.assert_outcomes(failed=4)
     if folder == "file":
-        result.stdout.fnmatch_lines(["cannot write file*"])
+        result.stdout.fnmatch_lines(["cannot write */file*"])
     else:
         assert len(list((project.path / "out").iterdir())) == 4
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -405,3 +407,11 @@ async def test_log_of_server_with_files_has_every_zxid(tmp_path: Path) -> None:
             path.unlink()  # as if the server had been stopped before they were complete
     async with server:
         assert "/after2" in server.tree()
+
+
+@pytest.mark.parametrize("make", [Server, Cluster])
+def test_server_sent_to_other_process_names_its_address(make: type[Server]) -> None:
+    name = make.__name__
+    message = f"a {name} cannot be copied or sent to another process; pass its address, {name.lower()}.hosts"
+    with make() as server, pytest.raises(TypeError, match=re.escape(message)):
+        pickle.dumps(server)
