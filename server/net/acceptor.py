@@ -68,7 +68,7 @@ class Acceptor:
         """
         if host is None or means_all(host):
             listening = self._bind(host, port)
-            self._server = await self._loop.create_server(self._protocol, sock=listening, **self._options())
+            self._server = await self._create_server(sock=listening)
             return int(listening.getsockname()[1])
         hosts = split_hosts(host)
         port = port_for(hosts, port)
@@ -77,7 +77,7 @@ class Acceptor:
             # if one fails.
             for one in hosts:
                 await self._loop.getaddrinfo(one, port, type=socket.SOCK_STREAM)
-        self._server = await self._loop.create_server(self._protocol, hosts, port, **self._options())
+        self._server = await self._create_server(hosts, port)
         if None in self._server.sockets:  # the result of uvloop for overlapping addresses
             self._server.close()
             self._server = None
@@ -87,6 +87,18 @@ class Acceptor:
         if len(self._server.sockets) == 1 and hasattr(bound, "family"):  # a simulated socket has no family
             self._bound = bound.family, address[0]
         return int(address[1])
+
+    async def _create_server(self, *where: Any, **options: Any) -> asyncio.Server:
+        """Return a server that listens. A cancelled call closes it, which asyncio would not."""
+        create: Any = self._loop.create_server
+        creating = self._loop.create_task(create(self._protocol, *where, **options, **self._options()))
+        try:
+            server: asyncio.Server = await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                (await creating).close()
+            raise
+        return server
 
     async def start_at_once(self, host: str | None, port: int) -> int:
         """Start listening on one address, or on all, without waiting. This coroutine never suspends.

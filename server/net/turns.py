@@ -9,7 +9,7 @@ regardless of the number of clients with many requests. Light queued requests ar
 from __future__ import annotations
 
 import asyncio
-import time
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class TurnQueue:
         self._scheduled = False
         light, self.light = self.light, {}
         queued, self.queued = self.queued, {}  # an unfinished connection is queued after the waiting ones
-        self._round_ends = time.perf_counter() + self.seconds
+        self._round_ends = perf_counter() + self.seconds
         try:
             self._take_turns(light)
             if not self.was_long:
@@ -102,5 +102,5 @@ class TurnQueue:
             connection = next(iter(waiting))
             del waiting[connection]
             connection.take_turn()
-            if time.perf_counter() > self._round_ends:
+            if perf_counter() > self._round_ends:
                 break

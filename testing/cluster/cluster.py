@@ -226,9 +226,13 @@ class Cluster(StateCalls):
         return [member.daemon for member in self]
 
     async def _open(self) -> None:
-        for member in self:
-            await member.open()
-            self.ensemble.replicas[member.number] = member.replica
+        try:
+            for member in self:
+                await member.open()
+                self.ensemble.replicas[member.number] = member.replica
+        except BaseException:  # one port is in use, or the start is cancelled
+            await self._close()
+            raise
         write_config(self, self._shared.engines())
         self.ensemble.settle_at_once()  # the first election
         await self._open_admin()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
@@ -13,6 +12,7 @@ from ..frames.interceptor import Interceptor
 from ..proxy import Proxy
 from ..real import RealServer, UnsupportedError, missing
 from ..run import clients
+from ..state.real_time import REAL
 from .cluster import Cluster
 from .member import Member
 
@@ -146,7 +146,7 @@ class RealCluster(RealServer):
 
     def _assemble(self) -> None:
         loop = asyncio.get_running_loop()
-        self._intercept(Interceptor(loop.call_later, time.time))
+        self._intercept(Interceptor(loop.call_later, lambda: REAL.now_ms() / 1000))
 
     def _daemons(self) -> list[Daemon]:
         return [member.daemon for member in self]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -13,9 +12,10 @@ from ...protocol.addresses import invalid_server
 from ...server import config as configuration
 from ...server.config import Config, Setting
 from ...server.core.compat import BY_NAME
-from ...server.net.clock import Clock, RealClock
+from ...server.net.clock import Clock
 from ..signatures import Direction
 from ..state.clock import MANUAL_CLOCK_START, ManualClock
+from ..state.real_time import REAL, RealTimeClock
 
 DEFAULTS: Final = {
     "tickTime": "200",
@@ -78,9 +78,9 @@ def make_clock(kind: object, seed: int | None) -> Clock:
         ValueError: *kind* is neither.
     """
     if kind == "real":
-        return RealClock()
+        return RealTimeClock()
     if kind == "manual":
-        return ManualClock(MANUAL_CLOCK_START if seed is not None else time.time_ns() // 1_000_000)
+        return ManualClock(MANUAL_CLOCK_START if seed is not None else REAL.now_ms())
     raise invalid("clock", kind, "'real' or 'manual'")
 
 

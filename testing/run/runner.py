@@ -24,10 +24,11 @@ from typing import Any, Final, TypeVar
 from ...protocol.addresses import host_and_port
 from ...server.config import build
 from ...server.core.engine import Engine
-from ...server.net.clock import Clock, RealClock
+from ...server.net.clock import Clock
 from ...server.net.connections import ConnectionFactory, Connections
 from ...server.net.daemon import Daemon
 from ...server.net.turns import TURN
+from ..state.real_time import RealTimeClock, RealTimeLoop
 from . import fork
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ def daemon_of(connect: ConnectionFactory, clock: Clock | None = None, turn: floa
 
     The daemon's own engine has nothing to do.
     """
-    clock = clock or RealClock()
+    clock = clock or RealTimeClock()
     now, monotonic_ms = clock.read()
     settings = build().settings
     settings.max_unread_bytes = settings.max_unread_bytes_total = 1 << 40  # a proxy waits for its clients
@@ -122,6 +123,8 @@ class Runner:
                 self._daemon.stall_warning = BLOCKED
         except BaseException:  # a cancelled start is a failed start
             self.state = RunnerState.FAILED
+            if self._daemon is not None:
+                await self._daemon.stop(gracefully=False)
             raise
 
     async def close(self) -> None:
@@ -185,7 +188,7 @@ class Runner:
     def _run(self, opened: Future[None]) -> None:
         """Run the thread: serve until :meth:`stop`."""
         try:
-            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            with asyncio.Runner(loop_factory=RealTimeLoop) as runner:
                 runner.run(self._serve(opened))
         except BaseException as error:  # start() waits for *opened*, and raises the error, even KeyboardInterrupt
             if opened.done():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from ...protocol.recipe_names import NAMINGS, contender
 from ..frames.interceptor import Interceptor
+from .real_time import REAL
 from .views import NodeView
 
 FIRST_PAUSE: Final = 0.0005
@@ -49,11 +49,11 @@ def wait(predicate: Callable[[], Any], seconds: float, too_late: Callable[[], Ti
         too_late: Function that returns the error to raise after the timeout.
     """
     __tracebackhide__ = True
-    deadline, pause = time.monotonic() + seconds, FIRST_PAUSE
+    deadline, pause = REAL.seconds() + seconds, FIRST_PAUSE
     while not (value := predicate()):
-        if time.monotonic() > deadline:
+        if REAL.seconds() > deadline:
             raise too_late()
-        time.sleep(pause)
+        REAL.sleep(pause)
         pause = min(pause * 1.5, MAX_PAUSE)
     return value
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from support.effort import effort
 from support.embedded import HELLO, descriptors, error_of, ruok, ruok_from_here, session
 from support.waiting import DEADLINE_S
 
-from zoolet.testing import Server
+from zoolet.testing import Cluster, Server
 from zoolet.testing.run import runner
 
 CYCLES: Final = effort(300, 1000)
@@ -59,7 +61,7 @@ def test_failed_loop_creation_is_raised_by_start(monkeypatch: pytest.MonkeyPatch
     def no_loop() -> asyncio.AbstractEventLoop:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(asyncio, "SelectorEventLoop", no_loop)
+    monkeypatch.setattr(runner, "RealTimeLoop", no_loop)
     server, threads = Server(), threading.active_count()
 
     with pytest.raises(OSError, match="Too many open files"):
@@ -237,3 +239,30 @@ def test_strict_interpreter_reports_nothing(kind: str) -> None:
     done = in_python(lines, "-W", "error::ResourceWarning", "-X", "dev")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "imok\n", "")
+
+
+async def test_cancelled_start_leaves_no_socket() -> None:
+    port = free_port()
+    for steps in range(100):  # until the start is quicker than its cancellation
+        starting = asyncio.create_task(Server(port=port).__aenter__())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        try:
+            server = await starting
+        except asyncio.CancelledError:
+            with socket.socket() as link:
+                assert link.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+        else:
+            break
+    await server.__aexit__(None, None, None)
+    assert steps > 1
+
+
+async def test_cluster_with_occupied_port_leaves_no_socket() -> None:
+    port = free_port()
+    async with Server() as other:
+        with pytest.raises(OSError, match="in use"):
+            await Cluster(2, ports=[port, other.port]).__aenter__()
+    with socket.socket() as link:
+        assert link.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED

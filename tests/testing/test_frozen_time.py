@@ -1,0 +1,51 @@
+"""A test server in its own thread keeps real time, while the test freezes or replaces the functions of ``time``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from support.waiting import DEADLINE_S
+from support.wire import Wire
+
+from zoolet.testing import Cluster, Server
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """Freeze time as freezegun does: replace the functions of ``time``. Also replace ``sleep``, as many tests do."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("time", "monotonic", "perf_counter"):
+            patch.setattr(time, name, lambda: 1.0)
+            patch.setattr(time, f"{name}_ns", lambda: 1_000_000_000)
+        patch.setattr(time, "sleep", lambda seconds: None)
+        yield
+
+
+def test_wait_ends_while_time_is_frozen(server: Server) -> None:
+    with frozen(), pytest.raises(TimeoutError, match=r"after 0\.05 s"):
+        server.wait_for(lambda: False, timeout=0.05)
+
+
+@pytest.mark.parametrize("make", [Server, Cluster])
+def test_session_expires_while_time_is_frozen(make: Any) -> None:
+    with frozen(), make() as server:
+        with Wire(server.port, timeout=0.1).welcomed():
+            server.wait_for_sessions(1)
+            server.wait_for_sessions(0, timeout=DEADLINE_S)
+
+
+def test_wall_clock_is_real_while_time_is_frozen(server: Server) -> None:
+    before = time.time()
+    with frozen():
+        server.create("/a")
+    assert abs(server.tree()["/a"].ctime - before) < DEADLINE_S
+
+
+def test_timer_armed_in_frozen_time_is_due_in_real_time(server: Server) -> None:
+    with frozen():
+        server.restart(downtime=0.01)
+    server.wait_for(lambda: not server._down, timeout=DEADLINE_S)
