@@ -14,7 +14,7 @@ import unittest
 import uuid
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import registry
@@ -47,7 +47,7 @@ class ZooletTestCase(unittest.TestCase):
         """Start the server."""
         super().setUpClass()
         cls._start()
-        cls.addClassCleanup(lambda: cls.zoolet.stop())
+        cls.addClassCleanup(lambda: cls.zoolet.__exit__(None, None, None))  # unlike stop(), this looks for leaks
 
     @classmethod
     def _start(cls) -> None:
@@ -74,37 +74,37 @@ class ZooletTestCase(unittest.TestCase):
                 self._start()
             else:
                 self.zoolet.reset()
-        if registry.test is not None or not isinstance(result, unittest.TestResult):  # pytest writes the report itself
+        is_ours = registry.test is None  # with its plugin, pytest writes the report
+        if is_ours and not isinstance(result, unittest.TestResult):
             return super().run(result)
-        registry.test = test = registry.Test()
-        known = {id(entry) for entry in (*result.failures, *result.errors)}
+        registry.test = test = registry.test or registry.Test()
+        wrapped = [name for name in ("addError", "addFailure", "addSubTest") if hasattr(result, name)]
+        for name in wrapped:
+            setattr(result, name, partial(self._report, test, getattr(result, name), is_ours))
         try:
             return super().run(result)
         finally:
-            registry.test = None
-            self._report(test, result, known)
+            for name in wrapped:
+                delattr(result, name)
+            if is_ours:
+                registry.test = None
+                self._warn_of_leaks(test)
 
-    def _callTestMethod(self, method: Callable[[], Any]) -> None:  # noqa: N802 - the name comes from unittest
-        try:
-            super()._callTestMethod(method)  # type: ignore[misc] # the type hints do not include this method
-        except unittest.SkipTest:
-            raise
-        except BaseException:
-            if registry.test is not None:  # reported now, because the cleanups may stop servers or close sessions
-                registry.test.failed |= {repr(one): registry.report_of(one) for one in registry.test.used()}
-            raise
+    @staticmethod
+    def _report(test: registry.Test, add: Callable[..., None], is_ours: bool, *arguments: Any) -> None:
+        """Keep the state of the servers, because the test's cleanups may stop them, and add an error to a result.
 
-    def _report(self, test: registry.Test, result: unittest.TestResult, known: set[int]) -> None:
-        """Add the state of the servers to new failures. Without new failures, warn about leaks."""
-        failed = False
-        for entries in (result.failures, result.errors):
-            for place, entry in enumerate(entries):
-                if id(entry) not in known:
-                    states = {repr(one): registry.report_of(one) for one in test.used()} | test.failed
-                    reports = "\n".join(f"--- {name} ---\n{state}" for name, state in states.items())
-                    entries[place] = (entry[0], f"{entry[1]}\n{reports}\n")
-                    failed = True
-        if not failed and (left := test.end()):
+        The state becomes a note of the error, because some results, such as Django's, keep no texts.
+        """
+        if arguments[-1] is not None:  # a subtest that has passed has no error
+            test.failed |= {repr(one): registry.report_of(one) for one in test.used()}
+            if is_ours:
+                reports = [f"--- {name} ---\n{state}" for name, state in test.failed.items()]
+                arguments[-1][1].add_note("\n".join(reports))
+        add(*arguments)
+
+    def _warn_of_leaks(self, test: registry.Test) -> None:
+        if not test.failed and (left := test.end()):
             lines = [f"  at {name}: {leak}" for name, leaks in left.items() for leak in leaks]
             warnings.warn("\n".join([f"{self.id()} has left at zoolet:", *lines]), ResourceWarning, stacklevel=2)
 
@@ -127,7 +127,9 @@ def _shared() -> Cluster:
     text = os.environ.get("ZOOKEEPER_CLUSTER_SIZE", "3")
     if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= (size := int(text)) <= MAX_MEMBERS):
         raise ValueError(f"ZOOKEEPER_CLUSTER_SIZE must be a number from 1 to {MAX_MEMBERS}, not {text[:20]!r}")
-    first = int(os.environ.get("ZOOKEEPER_PORT_OFFSET", "20000"))
+    offset, highest = os.environ.get("ZOOKEEPER_PORT_OFFSET", "20000"), 65535 - 10 * (size - 1)
+    if not (offset.isascii() and offset.isdecimal() and len(offset) < 6 and 1 <= (first := int(offset)) <= highest):
+        raise ValueError(f"ZOOKEEPER_PORT_OFFSET must be a port from 1 to {highest}, not {offset[:20]!r}")
     cluster = Cluster(size, ports=[first + 10 * number for number in range(size)], config=config)
     try:
         cluster.start()
