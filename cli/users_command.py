@@ -7,8 +7,10 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..server.admin.descriptors import restore_limit
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that are forwarded to the command."""
+REAPING_S: Final = 0.5
+"""Seconds between two looks for orphans."""
+_PR_SET_PDEATHSIG: Final = 1
 
 
 @contextlib.asynccontextmanager
@@ -87,7 +92,8 @@ async def serve_command(words: Sequence[str], hosts: str, control: str, signals:
             code.set_result(with_code)
 
     for number, stopped in STOPPED.items():
-        loop.add_signal_handler(number, stop, stopped)
+        if not _is_ignored(number):
+            loop.add_signal_handler(number, stop, stopped)
     print(f"zoolet ready on {hosts}", flush=True)
     if control:
         print(f"zoolet control on {control}", flush=True)
@@ -103,29 +109,80 @@ async def run_command(words: Sequence[str], environment: Mapping[str, str], sign
     Raises:
         CannotRunError: The command cannot be run.
     """
+    command = _start(words, environment)
+    signals.forward_to(command)
+    reaping = asyncio.create_task(_reap_orphans(command.pid))
+    code = await asyncio.get_running_loop().run_in_executor(None, command.wait)
+    reaping.cancel()
+    return code if code >= 0 else 128 - code
+
+
+def _start(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a command. It inherits ignored signals, which it would not as a subprocess of uvloop."""
+    prepare = partial(_prepare, os.getpid(), _die_with_parent())
     try:
-        command = await asyncio.create_subprocess_exec(
-            *words, env={**os.environ, **environment}, preexec_fn=restore_limit
-        )
+        return subprocess.Popen(words, env={**os.environ, **environment}, preexec_fn=prepare)
     except OSError as error:
         raise CannotRunError(words[0], error) from None
-    signals.forward_to(command)
-    code = await command.wait()
-    return code if code >= 0 else 128 - code
+
+
+def _die_with_parent() -> Callable[[], object]:
+    """Return a function that lets the kernel send SIGTERM to this process when its parent dies. It needs Linux.
+
+    The function is called between fork and exec, where nothing may be imported.
+    """
+    if not sys.platform.startswith("linux"):
+        return lambda: None
+    import ctypes
+
+    return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _prepare(parent: int, die: Callable[[], object]) -> None:
+    """Prepare a child process to become the command."""
+    restore_limit()
+    die()
+    if os.getppid() != parent:  # it died before the call
+        os._exit(1)
+
+
+async def _reap_orphans(command: int) -> None:
+    """Reap the processes that this process inherits as the first process of a container, until it is cancelled.
+
+    It looks for them at intervals, because uvloop keeps SIGCHLD for itself. The command itself is left to its own wait.
+    """
+    while True:
+        await asyncio.sleep(REAPING_S)
+        _reap_now(command)
+
+
+def _reap_now(command: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if ended.si_pid == command:
+                break
+            os.waitpid(ended.si_pid, 0)
+
+
+def _is_ignored(number: int) -> bool:
+    """Return whether a signal was ignored from the start, as nohup and shells with background jobs do."""
+    return signal.getsignal(number) is signal.SIG_IGN
 
 
 class Signals:
     """Forwards signals to a command, including signals that arrive before it runs."""
 
     def __init__(self) -> None:
-        self._command: asyncio.subprocess.Process | None = None
+        self._command: subprocess.Popen[bytes] | None = None
         self._pending: list[signal.Signals] = []
         typed = {signal.SIGINT, signal.SIGQUIT} if _shares_terminal() else set()
         for number in FORWARDED:
+            if _is_ignored(number):  # the command inherits this
+                continue
             handler = self._ignore if number in typed else self._forward
             asyncio.get_running_loop().add_signal_handler(number, handler, number)
 
-    def forward_to(self, command: asyncio.subprocess.Process) -> None:
+    def forward_to(self, command: subprocess.Popen[bytes]) -> None:
         """Forward the signals that have arrived, and all later signals, to this command."""
         self._command = command
         for number in self._pending:

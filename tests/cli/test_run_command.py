@@ -5,6 +5,7 @@ Source: the contract's command line.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import re
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,11 @@ from support.waiting import DEADLINE_S
 from zoolet.client.blocking import Client
 
 ZOOLET: Final = [sys.executable, "-m", "zoolet"]
+SHOW_IGNORED: Final = """
+import signal
+print(*(signal.getsignal(number) is signal.SIG_IGN for number in (signal.SIGHUP, signal.SIGINT)), flush=True)
+signal.pause()
+"""
 UNTIL_SIGNALLED: Final = """
 import os, signal, sys
 
@@ -56,15 +63,15 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
 SIGNALLED_AT_ONCE: Final = """
-import asyncio, os, signal, sys
-start = asyncio.create_subprocess_exec
+import os, signal, subprocess, sys
+start = subprocess.Popen
 
-async def start_and_signal(*words, **options):
-    command = await start(*words, **options)
+def start_and_signal(*words, **options):
+    command = start(*words, **options)
     os.kill(os.getpid(), signal.SIGTERM)
     return command
 
-asyncio.create_subprocess_exec = start_and_signal
+subprocess.Popen = start_and_signal
 from zoolet.cli.program import main
 sys.exit(main())
 """
@@ -321,3 +328,61 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE), answer.split("zk_max_file_des
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, stdin=subprocess.DEVNULL)
 
     assert done.stdout.split() == ["100", "200", "200"], done.stderr
+
+
+# --- nohup, a killed wrapper, and containers ---
+
+
+@pytest.mark.parametrize("words", [("--", sys.executable, "-c", SHOW_IGNORED), ()], ids=["command", "server"])
+def test_ignored_signal_stays_ignored(words: tuple[str, ...]) -> None:
+    ignored = (signal.SIGHUP, signal.SIGINT)
+    process = subprocess.Popen(
+        [*ZOOLET, "run", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored],
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("True True" if words else "zoolet ready")
+
+    for number in (*ignored, signal.SIGTERM):
+        process.send_signal(number)
+
+    assert rest(process)[0] == (128 + signal.SIGTERM if words else 0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the death of a parent")
+def test_command_ends_when_its_wrapper_is_killed() -> None:
+    with subprocess.Popen([*ZOOLET, "run", "--", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"up\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"up\n"
+        process.kill()
+        assert process.stdout.read() == b""  # ends after the last process with this pipe
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
+def test_orphans_of_command_are_reaped() -> None:
+    prctl, set_child_subreaper = ctypes.CDLL(None).prctl, 36
+    script = """
+for number in 1 2 3 4 5; do (sh -c 'echo $$' & ); done
+read ignored
+"""
+    with subprocess.Popen(
+        [*ZOOLET, "run", "--", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: prctl(set_child_subreaper, 1),  # inherits orphans, as the first process of a container
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        orphans = [int(process.stdout.readline()) for _ in range(5)]
+        deadline = time.monotonic() + DEADLINE_S
+        while any(Path(f"/proc/{orphan}").exists() for orphan in orphans):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        assert process.wait(DEADLINE_S) == 0
