@@ -83,9 +83,15 @@ class OpView:
     @property
     def summary(self) -> str:
         """Operation, path, data and outcome: ``setData /a b'1' -> ok``."""
-        data = f" {shortened(self.data)}" if self.data else ""
         watch = ", with a watch" if self.watch else ""
-        return f"{self.title}{data}{watch} -> {self.outcome}"
+        return f"{self.title_with_data}{watch} -> {self.outcome}"
+
+    @property
+    def title_with_data(self) -> str:
+        """Operation, path and data: ``setData /a b'1'``, also for every part of a transaction."""
+        if self.parts:
+            return f"{self.op} [{', '.join(part.title_with_data for part in self.parts)}]"
+        return self.title + (f" {shortened(self.data)}" if self.data else "")
 
     @property
     def details(self) -> str:

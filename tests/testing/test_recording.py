@@ -56,6 +56,7 @@ def test_transaction_has_parts_with_their_errors(server: Server, client: KazooCl
         transaction.commit()
 
     [multi] = ops
+    assert multi.summary == "multi [create /a b'1', check /a, delete /a] -> BAD_VERSION"
     assert (multi.op, multi.path, multi.error) == ("multi", "/a", -103)
     assert [(part.op, part.path, part.data, part.version, part.error) for part in multi.parts] == [
         ("create", "/a", b"1", None, 0),
