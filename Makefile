@@ -19,7 +19,7 @@ REAL := ZOOLET_REQUIRE_APACHE=1 ZOOLET_REQUIRE_APACHE_3_9=1
 COMPILE = $(BIN)/python -m compileall -q __init__.py __main__.py protocol server client console testing cli
 
 .NOTPARALLEL:  # with -j, benchmarks would measure one another
-.PHONY: debug interrupts pictures pythons installs faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
+.PHONY: debug interrupts pictures plugins pythons installs faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -70,6 +70,9 @@ pythons:  ## run the suite on every supported Python that is installed, and as a
 
 installs:  ## install zoolet in every way on every supported Python that is installed, and try each: ten minutes (ARGS="--ways uv,pipx")
 	$(PYTHON) .ci/installs.py $(ARGS)
+
+plugins:  ## run a user's tests with pytest 7.4 to the newest, and with the plugins that projects use: five minutes (ARGS="--only django,xdist")
+	$(PYTHON) .ci/plugins.py $(ARGS)
 
 types: setup build/typing/zoolet  ## check types with mypy and pyright
 	$(BIN)/mypy
