@@ -37,7 +37,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="run a command with a temporary server",
         description="Start a server on a free port, run a command, and stop the server. The command finds the address "
         "in ZOOKEEPER_HOSTS and ZOOLET_HOSTS. Signals are forwarded to the command, and its exit code becomes the exit "
-        "code of zoolet run. Without a command, the server runs until you stop it.",
+        "code of zoolet run. On Linux, the command gets SIGTERM if zoolet run is killed. Without a command, the server "
+        "runs until you stop it.",
     )
     add_definitions(parser)
     add_example(parser, "zoolet run --cluster 3 -- pytest tests")
