@@ -220,6 +220,9 @@ class RealServer(Proxy, NamedWaits):
             shown = {}
             for client in self._interceptor.connections:
                 if (session := client.session) is not None and not client.closing:
+                    last = self._interceptor.last.get(session.id)
+                    if last is not None and last.opcode == OpCode.CLOSE_SESSION:  # the connection is about to end
+                        continue
                     timeout = session.timeout_ms / 1000
                     shown[session.id] = views.SessionView(session.id, timeout, client.address, (), 0, 0.0)
             return shown

@@ -40,6 +40,7 @@ _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
 _ENVIRONMENT: Final = pytest.StashKey[list[tuple[str, dict[str, str | None]]]]()
 """The addresses of servers that have just stopped, and the variables before they started."""
 _OUTER: Final = pytest.StashKey["Test | None"]()
+"""The test that runs a test of its own, in an inner pytest."""
 _MARKER_READ: Final = pytest.StashKey[bool]()
 """Whether a fixture has read the marker of a test."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()

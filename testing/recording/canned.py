@@ -36,7 +36,7 @@ from ..run.runner import Runner, daemon_of
 from .credentials import without_credentials
 
 _INT = struct_of(Int).pack
-_UUID: Final = re.compile(rb"[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_UUID: Final = re.compile(rb"[0-9a-f]{8}-?[0-9a-f]{4}-?[14][0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 
 
 class CannedServer:

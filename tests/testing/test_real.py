@@ -9,10 +9,12 @@ from typing import Any
 
 import kazoo.client  # noqa: F401 - what a pytest in this process imports first, it forgets at its end
 import pytest
+from support.wire import Wire
 
 from zoolet.client import acl
 from zoolet.client.blocking import Client
 from zoolet.protocol.errors import ConnectionLossError
+from zoolet.protocol.operations import OpCode
 from zoolet.testing import Server, registry
 from zoolet.testing.real import LeftoverError, RealServer, UnsupportedError
 
@@ -111,6 +113,14 @@ def test_session_is_expired_by_id(real: RealServer) -> None:
         real.expire(zk.session_id)
 
         assert "/e" not in real.tree()
+
+
+def test_closed_session_is_not_a_leak_of_open_connection(real: RealServer) -> None:
+    with Wire(real.port).welcomed() as wire:
+        assert len(real.leaks()) == 1
+        last = real._interceptor.last
+        last[wire.id] = last[wire.id]._replace(opcode=OpCode.CLOSE_SESSION)  # its reply has just passed
+        assert real.leaks() == []
 
 
 def test_client_is_back_once_resumed_through_proxy(real: RealServer) -> None:
