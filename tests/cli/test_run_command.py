@@ -108,7 +108,13 @@ def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def start(*words: str) -> subprocess.Popen[str]:
     """Start ``zoolet run`` in a new process group, and wait for the first line of its command."""
-    process = subprocess.Popen([*ZOOLET, "run", *words], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [*ZOOLET, "run", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # the tests may run with nohup
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     return process
