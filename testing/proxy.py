@@ -11,7 +11,6 @@ from typing import Final
 from ..client.aio.dial import failed
 from ..protocol.addresses import host_and_port
 from ..server.core.client_connection import ClientConnection
-from ..server.net.clock import RealClock
 from ..server.net.daemon import Daemon
 from .endpoint import Endpoint
 from .frames.frame_queue import FrameQueue
@@ -21,6 +20,7 @@ from .frames.upstream import Upstream
 from .run import arguments, clients
 from .run.runner import daemon_of
 from .state import report
+from .state.real_time import RealTimeClock
 
 _log = logging.getLogger("zoolet.proxy")
 CONNECT_TIMEOUT: Final = 5.0
@@ -47,7 +47,7 @@ class Proxy(Endpoint):
 
     def __init__(self, servers: str, host: str = "127.0.0.1", port: int = 0, *, seed: int | None = None) -> None:
         arguments.check_numbers(seed, None)
-        super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed, RealClock())
+        super().__init__(host, port, SystemRandom().getrandbits(32) if seed is None else seed, RealTimeClock())
         self._addresses = arguments.read_servers(servers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._unreachable = ""  # the last reason why no server could be reached

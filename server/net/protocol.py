@@ -30,9 +30,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from math import inf
-from time import perf_counter
 from typing import Final
 
 from ..core.client_connection import ClientConnection
@@ -78,6 +78,8 @@ class ServerProtocol(asyncio.Protocol):
         identify: A function that adds the identities of the transport to a new connection; None without identities.
         is_local: Whether the socket is a Unix socket, whose peer has no address.
     """
+
+    _now = staticmethod(time.perf_counter)  # not a name of the module, which freezegun would replace in a test
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class ServerProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer the requests in *data*, and send the events that they cause, or defer *data* to the next turn."""
         turns = self._turns
-        started = perf_counter()
+        started = self._now()
         if self._deferred:
             self._defer(data)
             return
@@ -216,7 +218,7 @@ class ServerProtocol(asyncio.Protocol):
         turns.batches_left -= 1
         sampler = self._connections.begin_sample() if not turns.batches_left else None
         try:
-            self._has_backlog = connection.receive_data(data, started + seconds, perf_counter)
+            self._has_backlog = connection.receive_data(data, started + seconds, self._now)
         except Exception:
             # A defect affects only this connection.
             address, session_id = client.address, client.session_id
@@ -240,7 +242,7 @@ class ServerProtocol(asyncio.Protocol):
                 self.close()
         if engine.pending_output:
             self._connections.deliver()
-        ended = turns.busy_until = perf_counter()
+        ended = turns.busy_until = self._now()
         spent = ended - started
         requests = metrics.packets_received - before
         if requests > 0:  # requests are 0 without a complete request, and negative after srst
@@ -272,7 +274,7 @@ class ServerProtocol(asyncio.Protocol):
         transport = self._transport
         if self._deferred and transport is not None and not transport.can_write_eof():
             # TLS closes the transport regardless of the return value, so the deferred requests are answered now.
-            self._serve(self._pop_deferred(), perf_counter(), LAST_TURN)
+            self._serve(self._pop_deferred(), self._now(), LAST_TURN)
         return bool(self._deferred or self._held)
 
     def pause_writing(self) -> None:
@@ -450,7 +452,7 @@ class ServerProtocol(asyncio.Protocol):
         if self._has_backlog or self._deferred:
             data = self._pop_deferred()
             self._has_backlog = False
-            self._serve(data, perf_counter(), self._turns.seconds)
+            self._serve(data, self._now(), self._turns.seconds)
             if self._has_backlog or self._write_paused or self._log_paused or self._spent > self._turns.seconds:
                 return  # the connection is queued again, now or when the peer reads
         if self._finished:

@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from ..state.real_time import REAL
+
 
 class Authority:
     """A certificate authority that only the clients of a test trust.
@@ -48,7 +50,7 @@ class Authority:
     def _sign(
         self, name: x509.Name, key: ec.EllipticCurvePublicKey, *, authority: bool = False, days: int = 30
     ) -> x509.Certificate:
-        now = datetime.now(UTC)
+        now = datetime.fromtimestamp(REAL.now_ms() / 1000, UTC)
         names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1")), x509.IPAddress(ip_address("::1"))]
         signs = not authority  # an authority signs only certificates and revocation lists, not data
         usage = x509.KeyUsage(signs, False, False, False, False, authority, authority, False, False)

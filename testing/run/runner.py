@@ -117,13 +117,14 @@ class Runner:
             RuntimeError: The server is already running.
         """
         self._check_not_running()
+        before = self._daemon
         try:
             await self._listen()
             if self._daemon is not None:
                 self._daemon.stall_warning = BLOCKED
         except BaseException:  # a cancelled start is a failed start
             self.state = RunnerState.FAILED
-            if self._daemon is not None:
+            if self._daemon is not None and self._daemon is not before:
                 await self._daemon.stop(gracefully=False)
             raise
 

@@ -1,28 +1,31 @@
 """Real time for the threads of test servers, while a test freezes or replaces the functions of the module ``time``.
 
 freezegun replaces attributes of modules, and a monkeypatch replaces attributes of ``time``. Neither affects functions
-that an object has stored, nor ``clock_gettime``. time-machine changes the wall clock inside these functions. Therefore
-the wall clock of this module is its value at the import plus the monotonic time since then.
+that are attributes of an object, nor ``clock_gettime``. time-machine changes the wall clock inside these functions.
+Therefore the wall clock of this module is its value at the import plus the monotonic time since then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from ...server.net.clock import RealClock
 
 
 class _RealTime:
-    """The machine's clocks, as they are when this module is imported."""
+    """The machine's clocks."""
 
     def __init__(self) -> None:
         self.monotonic_ns = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
-        self._started_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - self.monotonic_ns()
+        machine: Any = sys.modules.get("time_machine")
+        clocks = machine.escape_hatch.time if machine and machine.escape_hatch.is_travelling() else time
+        self._started_ns: int = clocks.clock_gettime_ns(time.CLOCK_REALTIME) - self.monotonic_ns()
 
     def seconds(self) -> float:
         """Return the monotonic time in seconds."""
@@ -37,7 +40,7 @@ class _RealTime:
         return self.now_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        """Block the thread for some seconds. ``time.sleep`` is what tests replace most often."""
+        """Block the thread for some seconds, although many tests replace ``time.sleep``."""
         threading.Event().wait(seconds)
 
 

@@ -11,6 +11,7 @@ import pytest
 from support.waiting import DEADLINE_S
 from support.wire import Wire
 
+from zoolet.server.net import protocol, turns
 from zoolet.testing import Cluster, Server
 
 
@@ -49,3 +50,8 @@ def test_timer_armed_in_frozen_time_is_due_in_real_time(server: Server) -> None:
     with frozen():
         server.restart(downtime=0.01)
     server.wait_for(lambda: not server._down, timeout=DEADLINE_S)
+
+
+def test_clocks_of_connections_and_turns_cannot_be_frozen() -> None:
+    for module in (protocol, turns):
+        assert not [name for name, value in vars(module).items() if value is time.perf_counter]
