@@ -1,6 +1,6 @@
 """The fixtures with asyncio clients for pytest-asyncio. :mod:`.client_fixtures` selects them.
 
-There is a pair for each scope of an event loop, because a client belongs to one loop: the loop of the test.
+There is a pair of fixtures for each scope of an event loop, because a client belongs to one loop: the loop of the test.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import inspect
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
 import pytest_asyncio
 
 from .client_fixtures import LOOP_SCOPES, client_of, clients_of
@@ -27,15 +28,22 @@ def _pair(scope: str) -> dict[str, Any]:
 
     @pytest_asyncio.fixture(**options)
     async def clients(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
+        _check(scope)
         async for connect in clients_of(_zoolet_of_clients, zoolet_factory):
             yield connect
 
     @pytest_asyncio.fixture(**options)
     async def client(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
+        _check(scope)
         async for one in client_of(_zoolet_of_clients, zoolet_factory):
             yield one
 
     return {f"_zoolet_clients_by_asyncio_{scope}": clients, f"_zoolet_client_by_asyncio_{scope}": client}
+
+
+def _check(scope: str) -> None:
+    if scope != "function" and not _HAS_LOOP_SCOPES:
+        pytest.fail(f"a client in a loop of the scope {scope} requires pytest-asyncio 0.24", pytrace=False)
 
 
 for _scope in LOOP_SCOPES:

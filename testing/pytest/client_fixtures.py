@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -80,16 +81,18 @@ async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIter
         name_client(client, "zoolet_client")
         return client
 
-    yield connect
-    report.names.clear()
-    heal_all([zoolet, *getattr(zoolet_factory, "started", ())])
-    for client in reversed(clients):
-        await client.aclose()
+    try:
+        yield connect
+    finally:
+        report.names.clear()
+        heal_all([zoolet, *getattr(zoolet_factory, "started", ())])
+        for client in reversed(clients):
+            await client.aclose()
 
 
 async def client_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
     """Yield a connected client, and close it at the end."""
-    async for connect in clients_of(zoolet, zoolet_factory):
+    async with asynccontextmanager(clients_of)(zoolet, zoolet_factory) as connect:
         yield await connect()
 
 

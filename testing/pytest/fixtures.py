@@ -30,7 +30,7 @@ _CHOICES: Final = {
     "zoolet_scope": ("function", "class", "module", "package", "session"),
 }
 STOP_S: Final = 10.0
-"""Seconds until the end of a test no longer waits for a KazooClient."""
+"""Longest wait, in seconds, for a KazooClient to stop at the end of a test."""
 _FAILURES: Final = pytest.StashKey[list[str]]()
 """Errors of connecting to the server of ``--zoolet-hosts``."""
 _SERVER_ONLY: Final = ("data_dir", "initial_data", "sasl_users", "recording")
@@ -40,7 +40,7 @@ _HOSTS: Final = ("ZOOLET_HOSTS", "ZOOKEEPER_HOSTS")
 _ENVIRONMENT: Final = pytest.StashKey[list[tuple[str, dict[str, str | None]]]]()
 """The addresses of servers that have just stopped, and the variables before they started."""
 _OUTER: Final = pytest.StashKey["Test | None"]()
-"""The test that runs a test of its own, in an inner pytest."""
+"""The test that runs this test, in an inner pytest."""
 _MARKER_READ: Final = pytest.StashKey[bool]()
 """Whether a fixture has read the marker of a test."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
@@ -288,6 +288,7 @@ def additional_server(scope: Any, data_dir: str | os.PathLike[str] | None, optio
 
     @pytest.fixture(scope=scope)
     def one_more(request: pytest.FixtureRequest) -> Iterator[Server]:
+        """An additional ZooKeeper server."""
         if request.config.getoption("zoolet_hosts", "") == "":
             reason = "zoolet_fixture() requires zoolet's pytest plugin, which is off; remove '-p no:zoolet'"
             pytest.fail(f"{reason}, or add '-p zoolet.testing.plugin' if plugins are not loaded by default", False)

@@ -1,7 +1,7 @@
 """Tests with ``@pytest.mark.zoolet(recording=...)``: the first run that passes is saved, and later runs replay it.
 
 The outcome of a test is known only after the end of the fixture ``zoolet``. So the fixture leaves a :class:`Tape`. It
-receives the reports of the tests, and saves itself with the last one.
+receives the reports of the test, and saves the recording with the last one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
+from ...protocol.messages import reason_of
 from ..recording.canned import CannedServer
 from ..recording.recording import Recording
 from ..state.report import file_name
@@ -23,12 +24,10 @@ if TYPE_CHECKING:
 
 _TAPES: Final = pytest.StashKey[list["Tape"]]()
 """The recordings of this run that are not saved yet."""
-_OWNERS: Final = pytest.StashKey[dict[Path, str]]()
-"""The test that uses each file, for the tests of this run."""
 
 
 class Tape:
-    """The recording of a test, or of all tests that share the fixture ``zoolet``.
+    """The recording of a test.
 
     Args:
         path: The file.
@@ -38,30 +37,38 @@ class Tape:
     def __init__(self, path: Path, recording: Recording) -> None:
         self._path = path
         self._recording = recording
-        self._is_whole = self._is_broken = False
-        self.has_ended = False  # whether this is after the end of the fixture
+        self._outcomes: set[str] = set()  # of the call and its subtests
 
-    def is_done(self, report: pytest.TestReport) -> bool:
-        """Receive the report of a phase of a test. Return True after the last one, when the recording is saved.
+    def receive(self, report: pytest.TestReport) -> bool:
+        """Receive the report of a phase of the test, and return whether it was the last.
 
-        A recording with a test that failed, was skipped half-way or was interrupted is not saved.
+        The last report saves the recording of a test that has passed. A report of an error while saving becomes the
+        report of a failure.
         """
-        if report.when == "call" or report.failed:
-            self._is_whole = report.passed
-            self._is_broken |= not report.passed
-        elif report.when == "setup" and report.passed:
-            self._is_whole = False  # until the test has passed
-        if report.when != "teardown" or not self.has_ended:
-            return False
-        if self._is_whole and not self._is_broken:
-            self._recording.redacted().save(self._path)
-        return True
+        if report.when == "call":
+            self._outcomes.add(report.outcome)
+        elif report.when == "teardown" and report.passed and self._outcomes == {"passed"}:
+            try:
+                self._save()
+            except OSError as error:
+                report.outcome, report.longrepr = "failed", f"cannot write {self._path}: {reason_of(error)}"
+        return report.when == "teardown"
+
+    def _save(self) -> None:
+        """Write the file in one step, because another process may read it."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        part = self._path.with_name(f".{os.getpid()}.zoolet-part")
+        try:
+            self._recording.redacted().save(part)
+            part.replace(self._path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def receive(config: pytest.Config, report: pytest.TestReport) -> None:
     """Pass the report of a phase of a test to the recordings of this run."""
     tapes = config.stash.get(_TAPES, [])
-    tapes[:] = [tape for tape in tapes if not tape.is_done(report)]
+    tapes[:] = [tape for tape in tapes if not tape.receive(report)]
 
 
 @contextmanager
@@ -76,35 +83,39 @@ def recorded(
         serve: Function that returns the server to record.
 
     Raises:
-        pytest.UsageError: A different test has recorded the file, or uses it in this run.
+        pytest.UsageError: A different test has recorded the file, or several tests share the server.
     """
-    node, stash = request.node, request.config.stash
-    test = "::".join([node.path.name, *filter(None, [node.nodeid.partition("::")[2]])])  # in any root folder
-    path = _path(node, file, test)
-    owner = stash.setdefault(_OWNERS, {}).setdefault(path, test)
+    if request.scope != "function":
+        raise pytest.UsageError(
+            f"{request.node.nodeid} has recording={file!r}, but with zoolet_scope = {request.scope} its server is "
+            "shared, and any selection of tests would be a different recording; record with the scope function"
+        )
+    path = _path(request.node, file)
+    test = _name(request.node, path)
     if path.exists():
         recording = Recording.load(path)
-        if owner == test:
-            owner = recording.test or test
-        if owner == test:
-            with CannedServer(recording.entries, "127.0.0.1", 0, strict=True, answers=True) as canned:
-                yield cast("Server", canned)  # methods that it does not have raise an AttributeError that explains this
-            return
-    if owner != test:
-        raise pytest.UsageError(
-            f"{path.name} is the recording of {owner}, not of {test}; use a different file, or delete this one"
-        )
+        if recording.test not in ("", test):
+            raise pytest.UsageError(
+                f"{path.name} is the recording of {recording.test}, not of {test}; use a different file, or delete "
+                "this one"
+            )
+        with CannedServer(recording.entries, "127.0.0.1", 0, strict=True, answers=True) as canned:
+            yield cast("Server", canned)  # methods that it does not have raise an AttributeError that explains this
+        return
     with serve() as server, server.recording() as recording:
-        stash.setdefault(_TAPES, []).append(tape := Tape(path, recording))
         recording.test = test
+        request.config.stash.setdefault(_TAPES, []).append(Tape(path, recording))
         yield server
-    tape.has_ended = True
 
 
-def _path(node: Any, file: object, test: str) -> Path:
-    folder = node.path if node.path.is_dir() else node.path.parent
+def _path(node: Any, file: object) -> Path:
     if file is True:
-        return Path(folder, file_name(test, ".zoolet"))
+        return Path(node.path.with_name(file_name(_name(node, node.path), ".zoolet")))
     if not isinstance(file, str | os.PathLike):
         raise pytest.UsageError(f"@pytest.mark.zoolet has recording={file!r}; expected the name of a file, or True")
-    return Path(folder, file)
+    return Path(node.path.parent, file).resolve()
+
+
+def _name(node: Any, path: Path) -> str:
+    """Return the name of a test with the path of its file from the folder of a recording, as in any root folder."""
+    return f"{Path(os.path.relpath(node.path, path.parent)).as_posix()}::{node.nodeid.partition('::')[2]}"

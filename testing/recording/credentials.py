@@ -1,4 +1,7 @@
-"""Removes credentials from recorded requests, so that a recording can be committed next to the test that made it."""
+"""Removes credentials from recorded requests, because recordings are committed next to the tests that made them.
+
+ACLs of digest users stay. They contain hashes of passwords, which can be guessed.
+"""
 
 from __future__ import annotations
 

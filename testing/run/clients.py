@@ -171,8 +171,15 @@ def authority_of(servers: Iterable[Any], hosts: str) -> str | None:
 def stop_kazoo(client: KazooClient, limit: float) -> bool:
     """Stop and close a KazooClient. Return False if this takes longer than *limit* seconds, and let it continue.
 
-    kazoo waits for its threads without a limit, and they wait for the functions of the test that they call.
+    kazoo waits for its threads without a limit, and they wait for the functions of the test that they call. The
+    handlers for gevent and eventlet have no threads, and must be stopped in the thread that has created them.
     """
+    from kazoo.handlers.threading import SequentialThreadingHandler
+
+    if not isinstance(client.handler, SequentialThreadingHandler):
+        client.stop()
+        client.close()
+        return True
     errors: list[BaseException] = []
 
     def stop() -> None:

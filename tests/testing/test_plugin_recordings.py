@@ -97,29 +97,61 @@ def test_it(request, zoolet_kazoo):
     assert recordings(project) == []
 
 
-@pytest.mark.parametrize(("second", "count"), [("pass", 1), ("pytest.skip('half-way')", 0), ("assert False", 0)])
-def test_shared_recording_needs_all_its_tests(project: pytest.Pytester, second: str, count: int) -> None:
+def test_recording_of_shared_server_is_refused(project: pytest.Pytester) -> None:
     path = project.path / "tox.ini"
     path.write_text(path.read_text() + "\nzoolet_scope = module\n")
     project.makepyfile(
-        test_it=RECORDED
-        + f"""
+        RECORDED
+        + """
 pytestmark = pytest.mark.zoolet(recording=True)
 
-def test_first(zoolet_kazoo):
-    zoolet_kazoo.exists("/")
-
-@pytest.mark.skip
-def test_never(zoolet_kazoo): ...
-
-def test_second(zoolet_kazoo):
-    {second}
+def test_it(zoolet_kazoo): ...
 """
     )
 
-    project.runpytest_inprocess()
+    result = project.runpytest_inprocess()
 
-    assert len(recordings(project)) == count
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*recording=True, but with zoolet_scope = module its server is shared*"])
+
+
+def test_equal_test_in_other_folder_has_other_recording(project: pytest.Pytester) -> None:
+    for folder in ("one", "two"):
+        (project.path / folder).mkdir()
+        (project.path / folder / "__init__.py").touch()
+        (project.path / folder / "test_it.py").write_text(
+            RECORDED
+            + """
+@pytest.mark.zoolet(recording="../shared.zoolet")
+def test_it(zoolet_kazoo):
+    zoolet_kazoo.exists("/")
+"""
+        )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*shared.zoolet is the recording of one/test_it.py::test_it, not of two/test_it.py*"])
+
+
+def test_unwritable_recording_fails_its_test_alone(project: pytest.Pytester) -> None:
+    (project.path / "file").touch()
+    project.makepyfile(
+        RECORDED
+        + """
+@pytest.mark.zoolet(recording="file/session.zoolet")
+def test_first(zoolet_kazoo): ...
+
+@pytest.mark.zoolet(recording="new/folder/session.zoolet")
+def test_second(zoolet_kazoo): ...
+"""
+    )
+
+    result = project.runpytest_inprocess()
+
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["cannot write */file/session.zoolet: *"])
+    assert [path.name for path in (project.path / "new" / "folder").iterdir()] == ["session.zoolet"]
 
 
 def test_later_attempt_is_recorded_and_its_leaks_found(project: pytest.Pytester) -> None:
