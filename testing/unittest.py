@@ -14,6 +14,7 @@ import unittest
 import uuid
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -47,7 +48,7 @@ class ZooletTestCase(unittest.TestCase):
         """Start the server."""
         super().setUpClass()
         cls._start()
-        cls.addClassCleanup(lambda: cls.zoolet.__exit__(None, None, None))  # unlike stop(), this looks for leaks
+        cls.addClassCleanup(lambda: cls.zoolet.__exit__(None, None, None))  # with pytest, this looks for leaks
 
     @classmethod
     def _start(cls) -> None:
@@ -79,6 +80,7 @@ class ZooletTestCase(unittest.TestCase):
             return super().run(result)
         registry.test = test = registry.test or registry.Test()
         wrapped = [name for name in ("addError", "addFailure", "addSubTest") if hasattr(result, name)]
+        before = {name: vars(result)[name] for name in wrapped if name in vars(result)}
         for name in wrapped:
             setattr(result, name, partial(self._report, test, getattr(result, name), is_ours))
         try:
@@ -86,22 +88,34 @@ class ZooletTestCase(unittest.TestCase):
         finally:
             for name in wrapped:
                 delattr(result, name)
+            vars(result).update(before)
             if is_ours:
                 registry.test = None
                 self._warn_of_leaks(test)
 
     @staticmethod
     def _report(test: registry.Test, add: Callable[..., None], is_ours: bool, *arguments: Any) -> None:
-        """Keep the state of the servers, because the test's cleanups may stop them, and add an error to a result.
+        """Add an error to a result, with the state of the servers, because the test's cleanups may stop them.
 
-        The state becomes a note of the error, because some results, such as Django's, keep no texts.
+        The state is a note of the error, because some results, such as Django's, keep no texts.
+
+        Args:
+            test: The servers of the test.
+            add: Method of the result.
+            is_ours: Whether to add the note. With its plugin, pytest writes the state.
+            arguments: Arguments of the method. The last one describes the error, or is None for a passed subtest.
         """
-        if arguments[-1] is not None:  # a subtest that has passed has no error
-            test.failed |= {repr(one): registry.report_of(one) for one in test.used()}
+        if arguments[-1] is None:
+            return add(*arguments)
+        test.failed |= {repr(one): registry.report_of(one) for one in test.used()}
+        error, note = arguments[-1][1], "\n".join(f"--- {name} ---\n{state}" for name, state in test.failed.items())
+        with suppress(AttributeError, TypeError):  # a frozen error accepts no note
             if is_ours:
-                reports = [f"--- {name} ---\n{state}" for name, state in test.failed.items()]
-                arguments[-1][1].add_note("\n".join(reports))
+                error.add_note(note)
         add(*arguments)
+        with suppress(ValueError):  # a later test may raise the same object
+            getattr(error, "__notes__", []).remove(note)
+        return None
 
     def _warn_of_leaks(self, test: registry.Test) -> None:
         if not test.failed and (left := test.end()):
