@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that are forwarded to the command."""
 REAPING_S: Final = 0.5
-"""Seconds between two looks for orphans."""
+"""Seconds between two searches for orphaned processes."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -112,13 +112,17 @@ async def run_command(words: Sequence[str], environment: Mapping[str, str], sign
     command = _start(words, environment)
     signals.forward_to(command)
     reaping = asyncio.create_task(_reap_orphans(command.pid))
-    code = await asyncio.get_running_loop().run_in_executor(None, command.wait)
-    reaping.cancel()
+    try:
+        code = await asyncio.get_running_loop().run_in_executor(None, command.wait)
+    finally:
+        reaping.cancel()
+        if command.poll() is None:  # this was cancelled, and the end of the loop waits for the thread
+            command.terminate()
     return code if code >= 0 else 128 - code
 
 
 def _start(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command. It inherits ignored signals, which it would not as a subprocess of uvloop."""
+    """Start a command. It inherits ignored signals, which uvloop's own subprocesses reset."""
     prepare = partial(_prepare, os.getpid(), _die_with_parent())
     try:
         return subprocess.Popen(words, env={**os.environ, **environment}, preexec_fn=prepare)
@@ -129,7 +133,8 @@ def _start(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.P
 def _die_with_parent() -> Callable[[], object]:
     """Return a function that lets the kernel send SIGTERM to this process when its parent dies. It needs Linux.
 
-    The function is called between fork and exec, where nothing may be imported.
+    The function is called between fork and exec, where nothing may be imported. The kernel watches the thread that has
+    forked, which must be the main thread.
     """
     if not sys.platform.startswith("linux"):
         return lambda: None
@@ -142,16 +147,16 @@ def _prepare(parent: int, die: Callable[[], object]) -> None:
     """Prepare a child process to become the command."""
     restore_limit()
     die()
-    if os.getppid() != parent:  # it died before the call
+    if os.getppid() != parent:  # the parent died before the call
         os._exit(1)
 
 
 async def _reap_orphans(command: int) -> None:
     """Reap the processes that this process inherits as the first process of a container, until it is cancelled.
 
-    It looks for them at intervals, because uvloop keeps SIGCHLD for itself. The command itself is left to its own wait.
+    It looks for them at intervals, because uvloop keeps SIGCHLD for itself. :func:`run_command` waits for the command.
     """
-    while True:
+    while hasattr(os, "waitid"):  # macOS has it since Python 3.13
         await asyncio.sleep(REAPING_S)
         _reap_now(command)
 
@@ -165,7 +170,7 @@ def _reap_now(command: int) -> None:
 
 
 def _is_ignored(number: int) -> bool:
-    """Return whether a signal was ignored from the start, as nohup and shells with background jobs do."""
+    """Return whether a signal was ignored from the start, as after nohup, or in a background job of a shell."""
     return signal.getsignal(number) is signal.SIG_IGN
 
 
