@@ -1,10 +1,26 @@
-"""A znode and its cached encodings.
+"""A znode, in one of two forms, and its cached encodings.
+
+A node that was neither changed nor looked up since its create is *packed*, if it is persistent, has data and may be
+changed by everyone. It is one bytes object:
+
+====== ===== ==========================================================
+offset bytes content
+====== ===== ==========================================================
+0      8     zxid of its create: czxid, mzxid and pzxid
+8      8     time of its create in milliseconds: ctime and mtime
+16     n     data
+====== ===== ==========================================================
+
+All other fields have their defaults: 0, no children, and the ACL list that grants everything to everyone. A packed
+leaf takes 180 bytes less than a :class:`Node`, and no time in a garbage collection. :meth:`Tree.find
+<zoolet.server.core.tree.Tree.find>` replaces it by a Node. :func:`packed`, :func:`unpacked`, :func:`size_of` and
+:func:`stat_of` are the only functions that know the layout, apart from two places that inline them to save a call.
 
 Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node.encoding``,
 68 bytes), the encoded list of children (``Children.encoding``) and a session's ephemeral paths in sorted order
 (``OwnedPaths.sorted``). A cache is filled by a read. The mutators of the tree set it to None, because only they change
-the values that it is computed from. A method for that would cost each write two calls. A create does not discard the
-list of children, nor does a delete of its first name.
+the values that it is computed from. A method for that would cost each write two calls. Creates and
+deletes do not discard the list of children. The next read extends and cuts it.
 """
 
 from __future__ import annotations
@@ -24,6 +40,14 @@ LEAF_HEADER: Final = _LEAF.size
 pack_leaf: Final = _LEAF.pack
 _COUNT_SIZE: Final = 4
 """The bytes before the first name of an encoded list."""
+_MAX_REMOVED: Final = 8
+"""Maximum number of names that are cut out of an encoded list. Each is searched in the whole list."""
+_MAX_SEARCHED: Final = 16
+"""Maximum number of new names among which a deleted name is searched."""
+_MAX_CUT: Final = 8192
+"""Maximum size of an encoded name that is cut out. A shorter one is found only where it is, and not across the end of
+another: its length has two bytes 0, then one below 32. None of these is a byte of a valid name.
+"""
 
 CONTAINER_OWNER: Final = -(1 << 63)
 """The owner of a container node, in place of a session id: 0x8000000000000000."""
@@ -52,15 +76,16 @@ def int32(value: int) -> int:
 class Children(dict[str, "Node | bytes"]):
     """The children of one node by name, with the cached encoding of their names.
 
-    A leaf that was neither changed nor looked up since its create is packed: zxid, time and data are one bytes object.
-    It takes 180 bytes less than a node, and no time in a garbage collection.
+    The names are those of the cached list from ``first`` on, without ``removed``, and then ``added``.
     """
 
-    __slots__ = ("added", "below", "encoding", "first")
+    __slots__ = ("added", "below", "encoding", "first", "removed")
     encoding: bytes | None
     """The encoded list of names; None if it has to be encoded again."""
     first: int
-    """Offset in the cached list of the first name that was not deleted since."""
+    """Offset in the cached list of the first name that remains."""
+    removed: list[bytes]
+    """Encoded names that were deleted since the list was cached, other than those before ``first``."""
     added: list[str]
     """Names that were added since the list was cached."""
     below: int
@@ -73,19 +98,26 @@ class Children(dict[str, "Node | bytes"]):
     def encoded(self) -> bytes:
         """Return the vector of names in its wire format, in order of creation.
 
-        A queue or a lock creates names at the end and deletes them at the head. Then the cached list is extended and
-        cut, so a list of 100,000 names costs a copy of its bytes.
+        The cached list is extended and cut. Then a list of 100,000 names costs a copy of its bytes, and one pass
+        through them for each name that was deleted in the middle. Encoding the names again takes 200 times as long.
         """
         encoded = self.encoding
         if encoded is None:
             encoded = put_strs(list(self))
-        elif self.added or self.first != _COUNT_SIZE:
-            kept = memoryview(encoded)[self.first :]  # the memoryview avoids a second copy in the join
-            encoded = b"".join((pack_int(len(self)), kept, *map(put_str, self.added)))
+        elif self.added or self.removed or self.first != _COUNT_SIZE:
+            encoded = b"".join((pack_int(len(self)), *self._kept(encoded), *map(put_str, self.added)))
         else:
             return encoded
-        self.encoding, self.first, self.added = encoded, _COUNT_SIZE, []
+        self.encoding, self.first, self.removed, self.added = encoded, _COUNT_SIZE, [], []
         return encoded
+
+    def _kept(self, encoded: bytes) -> Iterator[memoryview]:
+        """Yield the parts of the cached list that remain."""
+        names, at = memoryview(encoded), self.first  # the memoryview avoids a second copy in the join
+        for start, size in sorted((encoded.index(name, at), len(name)) for name in self.removed):
+            yield names[at:start]
+            at = start + size
+        yield names[at:]
 
     def node(self, name: str) -> Node | None:
         """Return a child; None if there is none. Changes of a packed child are lost (:meth:`Tree.find` unpacks it)."""
@@ -97,12 +129,16 @@ class Children(dict[str, "Node | bytes"]):
         return (unpacked(child) if isinstance(child, bytes) else child for child in self.values())
 
     def drop_encoded(self, name: str) -> None:
-        """Cut a deleted name off the head of the cached list. A name in another place discards the list."""
+        """Remember that a name was deleted, which the cached list contains. After many, the list is discarded."""
         encoded, name_bytes = self.encoding, put_str(name)
-        if encoded is not None and encoded.startswith(name_bytes, self.first):
+        if encoded is not None and not self.removed and encoded.startswith(name_bytes, self.first):
             self.first += len(name_bytes)
-        else:
+        elif len(self.added) > _MAX_SEARCHED or len(self.removed) == _MAX_REMOVED or len(name_bytes) > _MAX_CUT:
             self.encoding = None
+        elif name in self.added:
+            self.added.remove(name)
+        else:
+            self.removed.append(name_bytes)
 
 
 class OwnedPaths(dict[str, None]):

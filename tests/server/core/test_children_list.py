@@ -12,8 +12,10 @@ from zoolet.protocol.codec import put_strs
 from zoolet.server.core.node import Children, Node
 from zoolet.server.core.tree import Tree
 
-CREATE, DELETE_FIRST, DELETE_LAST, DELETE_MIDDLE, LIST, UNDO = range(6)
-steps = st.lists(st.sampled_from([CREATE, CREATE, DELETE_FIRST, DELETE_LAST, DELETE_MIDDLE, LIST, UNDO]), max_size=40)
+CREATE, AGAIN, DELETE_FIRST, DELETE_LAST, DELETE_MIDDLE, LIST, UNDO = range(7)
+STEPS = [CREATE, CREATE, AGAIN, AGAIN, DELETE_FIRST, DELETE_LAST, DELETE_MIDDLE, DELETE_MIDDLE, LIST, UNDO]
+steps = st.lists(st.sampled_from(STEPS), max_size=60)
+NAMES = ["a", "bc", "ä", "b", "x" * 9000]
 
 
 def tree_with(names: list[str]) -> tuple[Tree, Node]:
@@ -37,7 +39,7 @@ def listed(folder: Node) -> Children:
 @settings(max_examples=300, deadline=None)
 @given(steps)
 def test_cached_list_equals_new_encoding(todo: list[int]) -> None:
-    tree, folder = tree_with(["a", "bc", "ä"])
+    tree, folder = tree_with(NAMES)
     made = 0
     for step in todo:
         children = folder.children
@@ -48,6 +50,10 @@ def test_cached_list_equals_new_encoding(todo: list[int]) -> None:
             if children is not None and len(children) > 2:
                 delete(tree, "/q/" + next(iter(children)))
             tree.commit() if step == CREATE else tree.roll_back()
+        elif step == AGAIN:
+            missing = [name for name in NAMES if name not in (children or ())]
+            for name in missing[:1]:
+                tree.create(f"/q/{name}", folder, b"", 0, 0, 1, 1)
         elif children is not None and step != LIST:
             names = list(children)
             delete(tree, "/q/" + names[{DELETE_FIRST: 0, DELETE_LAST: -1}.get(step, len(names) // 2)])
@@ -84,13 +90,51 @@ def test_queue_extends_and_cuts_cached_list() -> None:
     assert listed(folder).encoded() == put_strs(["b", "c", "d"])
 
 
-def test_delete_in_middle_discards_cached_list() -> None:
+def test_delete_in_middle_cuts_cached_list() -> None:
+    tree, folder = tree_with(["a", "b", "c", "d"])
+    listed(folder).encoded()
+
+    for name in ("c", "b", "a"):
+        delete(tree, f"/q/{name}")
+
+    assert listed(folder).encoding is not None
+    assert listed(folder).encoded() == put_strs(["d"])
+
+
+def test_name_that_comes_and_goes_unlisted_is_not_listed() -> None:
     tree, folder = tree_with(["a", "b", "c"])
     listed(folder).encoded()
 
+    for _ in range(2):
+        delete(tree, "/q/b")
+        tree.create("/q/b", folder, b"", 0, 0, 1, 1)
+    delete(tree, "/q/a")
     delete(tree, "/q/b")
 
+    assert listed(folder).encoding is not None
+    assert listed(folder).encoded() == put_strs(["c"])
+
+
+def test_many_deletes_in_middle_discard_cached_list() -> None:
+    tree, folder = tree_with([f"{number:02}" for number in range(20)])
+    listed(folder).encoded()
+
+    for number in range(1, 18, 2):
+        delete(tree, f"/q/{number:02}")
+
     assert listed(folder).encoding is None
+    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+
+
+def test_long_name_in_middle_discards_cached_list() -> None:
+    """The encoding of a long name may occur inside a longer one, where it must not be cut."""
+    short = "s" * 0x2020
+    tree, folder = tree_with(["  " + short + "x" * (65_536 - 2 - len(short)), short, "end"])
+    assert listed(folder).encoded().count(put_strs([short])[4:]) == 2
+
+    delete(tree, f"/q/{short}")
+
+    assert listed(folder).encoded() == put_strs(list(listed(folder)))
 
 
 CHANGES: dict[str, Callable[[Tree, Node], object]] = {
