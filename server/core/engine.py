@@ -25,7 +25,7 @@ from .ops.dispatch import APPLIES, Decode, Dispatch, build_dispatch, zxid_on_dec
 from .ops.reconfig import encode_config
 from .quota import Quota
 from .settings import Settings
-from .state import ServerState
+from .state import FREED_PER_TICK, ServerState
 from .tree import Tree
 from .warnings import LogFunction
 
@@ -243,6 +243,7 @@ class Engine(ServerState):
             self.metrics.sessionless_expired += 1
             self.close_connection(client)
         self.metrics.rotate(self.monotonic_ms)
+        del self.garbage[-FREED_PER_TICK:]
         if self.watches.unswept:
             self.watches.sweep()
         if self.monotonic_ms >= self._next_reap and not self.frozen:

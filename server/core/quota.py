@@ -13,7 +13,7 @@ Source: DataTree.createNode, DataTree.updateQuotaStat, ZooKeeperServer.checkQuot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from ...protocol.errors import MarshallingError, QuotaExceededError
@@ -143,6 +143,21 @@ class Quota:
         if kind and self.in_transaction:
             self._kept().texts.setdefault(path, node.data)
         self._add(path, -1, -len(node.data or b""))
+
+    def concerned(self, paths: list[str], parents: Collection[str]) -> set[str]:
+        """Return the paths whose deletion changes a quota. This is faster than :meth:`deleted` for each path.
+
+        Args:
+            paths: The paths.
+            parents: The paths of their parents.
+        """
+        counted = {
+            parent
+            for parent in parents
+            if (parent + "/").startswith(QUOTA + "/") or self._nearest(parent or "/", {}) is not None
+        }
+        exact = {path for path in self._limited if path[: path.rindex("/")] in parents}
+        return exact.union(path for path in paths if path[: path.rindex("/")] in counted) if counted else exact
 
     def changed(self, path: str, before: bytes | None, data: bytes | None) -> None:
         """Count a change of a node's data."""

@@ -20,7 +20,7 @@ Source: WatchManager (with recursive modes), DataTree.createNode, DataTree.delet
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ...protocol.codec import Int, put_str, struct_of
@@ -343,6 +343,35 @@ class Watches:
         """Fire the watches for a deleted node. The arguments are the same as for :meth:`created`."""
         self._fire(DATA, path, EventType.NODE_DELETED, acl, zxid)
         self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
+
+    def concerned(self, paths: list[str], parents: Collection[str]) -> set[str]:
+        """Return the paths whose deletion may send events. This is faster than :meth:`deleted` for each path.
+
+        Args:
+            paths: The paths.
+            parents: The paths of their parents.
+        """
+        data, child = self._stores
+        unique = set(paths)
+        found = unique & data.keys() | unique & child.keys()  # this takes as long as the shorter of each two
+        always, once = set[str](), set[str]()  # the first delete below a parent removes its standard watches
+        for parent in parents:
+            folder = parent or "/"
+            watching = child.get(folder, ())
+            if any(True for index in self._recursive for _ in index.along(folder)):
+                always.add(parent)
+            elif any(client.modes[CHILD][folder] != STANDARD for client in watching):
+                always.add(parent)
+            elif watching:
+                once.add(parent)
+        for path in paths:
+            if not always and not once:
+                break
+            parent = path[: path.rindex("/")]
+            if parent in always or parent in once:
+                found.add(path)
+                once.discard(parent)
+        return found
 
     def _fire(self, store: int, path: str, event: int, acl: int, zxid: int) -> None:
         if self._held is not None:

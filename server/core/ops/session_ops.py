@@ -15,7 +15,7 @@ from ....protocol.operations import OpCode
 from ....protocol.records import AuthPacket, GetSASLRequest, SetSASLResponse
 from ....protocol.txns import CloseSessionTxn, CreateSessionTxn
 from ..client_connection import ClientConnection, Session
-from ..state import ServerState
+from ..state import FREED_PER_TICK, ServerState
 from ..warnings import brief
 from .dispatch import applies
 from .writes import note_deleted
@@ -32,11 +32,16 @@ def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: in
     """Delete the session's ephemeral nodes, with events, and the session."""
     tree, paths = state.tree, txn.paths2Delete
     if paths:
-        nodes = tree.delete_owned(paths, session_id, state.zxid)
-        is_noted = state.watches.active or state.quota.active
-        for path, node in zip(paths, nodes, strict=True):
-            if is_noted or node.acl:
-                note_deleted(state, path, node, tree.parent_of(path))
+        nodes, parents = tree.delete_owned(paths, session_id, state.zxid)
+        concerned = state.watches.concerned(paths, parents) if state.watches.active else set[str]()
+        if state.quota.active:
+            concerned |= state.quota.concerned(paths, parents)
+        if concerned or any([node.acl for node in nodes]):
+            for path, node in zip(paths, nodes, strict=True):
+                if node.acl or path in concerned:
+                    note_deleted(state, path, node, tree.parent_of(path))
+        if len(nodes) > FREED_PER_TICK:
+            state.garbage = nodes
     tree.ephemerals.pop(session_id, None)
     state.sessions.close(state.sessions.alive[session_id])
 

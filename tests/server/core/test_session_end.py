@@ -1,0 +1,101 @@
+"""The end of a session with many ephemeral nodes equals deletes one by one: same events, quotas, nodes and counters."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.calls import add_watch, ask, connected, create, engine_with
+from support.numbers import EPHEMERAL
+from support.peer import Peer
+
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from zoolet.protocol.operations import OpCode
+from zoolet.protocol.paths import QUOTA
+from zoolet.protocol.quotas import LIMITS, STATS
+from zoolet.server.core.compat import BY_NAME
+from zoolet.server.core.quota import Quota
+from zoolet.server.core.watches import Watches
+
+FOLDERS = ["", "/a", "/a/b", "/zookeeper/quota"]
+PLACES = ["/", "/a", "/a/b", "/a/b/n3", "/a/n1", "/n2", "/zookeeper", "/zookeeper/quota/n4", "/other"]
+STANDARD_CHILD, STANDARD_DATA, PERSISTENT, RECURSIVE = range(4)
+watches = st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(range(4)), st.booleans()), max_size=5)
+quotas = st.sets(st.sampled_from(["/a", "/a/b", "/n2", "/other"]), max_size=3)
+
+
+def all_paths(_: object, paths: list[str], parents: object) -> set[str]:
+    return set(paths)
+
+
+def watch(peer: Peer, path: str, kind: int) -> None:
+    if kind in (PERSISTENT, RECURSIVE):
+        add_watch(peer, path, kind - PERSISTENT)
+    elif kind == STANDARD_DATA:
+        ask(peer, OpCode.EXISTS, r.ExistsRequest(path, True))
+    else:
+        ask(peer, OpCode.GET_CHILDREN, r.GetChildrenRequest(path, True))
+
+
+def outcome(where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str], compat: str) -> object:
+    """End a session with a node in each folder of *where*, and return everything that clients can see of it."""
+    engine = engine_with(compat=BY_NAME[compat])
+    owner, one, other = (connected(engine) for _ in range(3))
+    for path in ("/a", "/a/b", "/other"):
+        one.create(path)
+    for number, folder in enumerate(where):
+        create(owner, f"{folder}/n{number}", EPHEMERAL, READ_ACL_UNSAFE if number == 5 else OPEN_ACL_UNSAFE)
+    for above in limited:
+        parts = above[1:].split("/")
+        for level in range(len(parts)):
+            create(one, QUOTA + "/" + "/".join(parts[: level + 1]))
+        for kind in (LIMITS, STATS):
+            create(one, QUOTA + above + kind, data=b"count=9,bytes=-1")
+    create(one, QUOTA + "/mine")
+    create(owner, QUOTA + "/mine" + LIMITS, EPHEMERAL)
+    for path, watched, is_one in set_watches:
+        watch(one if is_one else other, path, watched)
+
+    ask(owner, OpCode.CLOSE_SESSION)
+
+    events = [peer.receive() for peer in (one, other)]
+    nodes = {path: (node.stat(), node.data) for path, node in engine.tree.walk()}
+    counts = engine.tree.size, engine.tree.data_size, engine.watches.active, engine.quota.active
+    return events, nodes, engine.zxid, counts
+
+
+@pytest.mark.parametrize("compat", ["3.8", "3.9"])
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(FOLDERS), min_size=17, max_size=25), watches, quotas)
+def test_end_of_session_equals_single_deletes(
+    compat: str, where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str]
+) -> None:
+    together = outcome(where, set_watches, limited, compat)
+    with (
+        patch.object(Watches, "concerned", all_paths),
+        patch.object(Quota, "concerned", all_paths),
+        patch("zoolet.server.core.tree._FEW", 1_000),
+    ):
+        assert together == outcome(where, set_watches, limited, compat)
+
+
+def test_ticks_free_nodes_of_session_that_had_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("engine", "ops.session_ops"):
+        monkeypatch.setattr(f"zoolet.server.core.{module}.FREED_PER_TICK", 20)
+    engine = engine_with()
+    kept = []
+    for count in (20, 50):
+        owner = connected(engine)
+        for number in range(count):
+            create(owner, f"/n{number}", EPHEMERAL)
+        ask(owner, OpCode.CLOSE_SESSION)
+        kept.append(len(engine.garbage))
+
+    for _ in range(3):
+        engine.tick()
+        kept.append(len(engine.garbage))
+
+    assert kept == [0, 50, 30, 10, 0]
