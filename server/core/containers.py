@@ -14,7 +14,7 @@ from .tree import Tree
 
 
 def next_due(tree: Tree, now: int, never_used: int) -> int | None:
-    """Return the first time, *now* or later, when :func:`due` returns a path; None if that will not happen.
+    """Return the first time, *now* or later, when a node is due; None if that will not happen.
 
     Args:
         tree: The tree.
@@ -26,16 +26,38 @@ def next_due(tree: Tree, now: int, never_used: int) -> int | None:
     return None if first is None else max(now, first)
 
 
-def due(tree: Tree, now: int, never_used: int) -> list[str]:
-    """Return the paths of the nodes that are due, in order of creation.
+class Search:
+    """A search for the nodes that are due, in order of creation. It can be continued after other requests.
 
     Args:
         tree: The tree.
-        now: Current time in milliseconds since the epoch.
-        never_used: Maximum age of a container that never had a child, in milliseconds; 0 for no limit.
+        most: Maximum number of nodes to find.
     """
-    moments = ((path, _due_at(node, never_used)) for path, node in tree.expiring.items())
-    return [path for path, moment in moments if moment is not None and moment <= now]
+
+    def __init__(self, tree: Tree, most: int) -> None:
+        self._tree = tree
+        self._unchecked = list(reversed(tree.expiring))  # the first path is at the end
+        self._left = most
+
+    def step(self, now: int, never_used: int) -> str | None:
+        """Check one node, and return its path if it is due.
+
+        Args:
+            now: Current time in milliseconds since the epoch.
+            never_used: Maximum age of a container that never had a child, in milliseconds; 0 for no limit.
+        """
+        path = self._unchecked.pop()
+        node = self._tree.expiring.get(path)  # None if it was deleted during the search
+        moment = _due_at(node, never_used) if node is not None else None
+        if moment is None or moment > now:
+            return None
+        self._left -= 1
+        return path
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all nodes are checked, or enough are found."""
+        return not (self._unchecked and self._left)
 
 
 def _due_at(node: Node, never_used: int) -> int | None:

@@ -34,6 +34,10 @@ MAX_EXPIRED_PER_TICK: Final = 1_000
 """Maximum number of sessions that expire in one tick. They take about ten milliseconds."""
 MAX_DELETED_PER_TICK: Final = 4_000
 """Number of deleted ephemeral nodes that stops a tick. They take about three milliseconds."""
+MAX_CHECKED_PER_TICK: Final = 10_000
+"""Maximum number of container and TTL nodes that are checked in one tick. They take about three milliseconds."""
+MAX_REAPED_PER_TICK: Final = 2_000
+"""Maximum number of container and TTL nodes that are deleted in one tick. They take about five milliseconds."""
 
 
 class Engine(ServerState):
@@ -73,6 +77,7 @@ class Engine(ServerState):
         self.frozen = False
         self.zxid_on_decode_error = zxid_on_decode_error(self.settings.compat)
         self._next_reap = monotonic_ms + self.settings.container_check_interval
+        self._search: containers.Search | None = None
         self._server_id = server_id
         self._write_config()
 
@@ -98,6 +103,7 @@ class Engine(ServerState):
         for _, node in self.tree.walk():
             self.acls.release(node.acl)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
+        self._search = None  # its paths are those of the removed tree
         self.quota = Quota(self.tree, self.settings, self.metrics, self.warnings)
         self._write_config()
 
@@ -228,7 +234,7 @@ class Engine(ServerState):
         swept, and container and TTL nodes are deleted.
 
         Returns:
-            Whether more sessions are due. Only some of them expire in one tick, to let clients be served in between.
+            Whether more sessions or nodes are due. One tick does only a part, to let clients be served in between.
 
         Source: SessionTrackerImpl.run, NIOServerCnxnFactory.ConnectionExpirerThread.
         """
@@ -248,9 +254,12 @@ class Engine(ServerState):
             self.watches.sweep()
         if self.monotonic_ms >= self._next_reap and not self.frozen:
             self._next_reap = self.monotonic_ms + self.settings.container_check_interval
-            self.reap()
+            self._start_search()
+        if self.frozen:
+            return False
+        self._continue_search()
         next_expiry = self.sessions.expiry.next()
-        return next_expiry is not None and next_expiry <= self.monotonic_ms and not self.frozen
+        return self._search is not None or (next_expiry is not None and next_expiry <= self.monotonic_ms)
 
     def idle(self) -> bool:
         """Return whether nothing can become due until a client connects or a method is called."""
@@ -268,7 +277,27 @@ class Engine(ServerState):
 
     def reap(self) -> None:
         """Delete the container and TTL nodes that are due, each with its own zxid and without a permission check."""
-        limit = max(1, self.settings.container_max_per_minute * self.settings.container_check_interval // 60_000)
-        for path in containers.due(self.tree, self.now, self.settings.container_never_used)[:limit]:
-            self.zxid += 1
-            self.apply(DeleteTxn(path), 0)
+        self._start_search()
+        while self._search is not None:
+            self._continue_search()
+
+    def _start_search(self) -> None:
+        settings = self.settings
+        most = max(1, settings.container_max_per_minute * settings.container_check_interval // 60_000)
+        self._search = containers.Search(self.tree, most)
+
+    def _continue_search(self) -> None:
+        search, deleted = self._search, 0
+        if search is None:
+            return
+        for _ in range(MAX_CHECKED_PER_TICK):
+            if search.is_finished:
+                self._search = None
+                return
+            path = search.step(self.now, self.settings.container_never_used)
+            if path is not None:
+                self.zxid += 1
+                self.apply(DeleteTxn(path), 0)
+                deleted += 1
+                if deleted == MAX_REAPED_PER_TICK:
+                    return

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from support.calls import connected
 from support.engine import make_engine
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
+from zoolet.server.core.engine import Engine
 from zoolet.server.core.settings import Settings
 
 
@@ -52,3 +54,54 @@ def test_only_setting_its_data_keeps_a_ttl_node_alive() -> None:
     engine.tick()
 
     assert peer.children("/") == ["kept", "zookeeper"]
+
+
+@pytest.fixture
+def three_due(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Return an engine with three TTL nodes that are due and one that is not. A tick checks two of them."""
+    monkeypatch.setattr("zoolet.server.core.engine.MAX_CHECKED_PER_TICK", 2)
+    engine = make_engine(Settings(container_check_interval=100))
+    peer = connected(engine)
+    for name, ttl in (("a", 50), ("b", 5_000), ("c", 50), ("d", 50)):
+        peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest(f"/{name}", b"", OPEN_ACL_UNSAFE, 5, ttl))
+    engine.set_time(100, 100)
+    return engine
+
+
+def left(engine: Engine) -> str:
+    return "".join(engine.tree.root.children or ()).replace("zookeeper", "")
+
+
+def test_search_for_due_nodes_takes_several_ticks(three_due: Engine) -> None:
+    assert [(three_due.tick(), left(three_due)) for _ in range(3)] == [(True, "bcd"), (True, "b"), (False, "b")]
+
+
+def test_tick_ends_after_some_deletes(three_due: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.core.engine.MAX_REAPED_PER_TICK", 1)
+
+    assert [(three_due.tick(), left(three_due)) for _ in range(4)] == [
+        (True, "bcd"),
+        (True, "bd"),
+        (True, "b"),
+        (False, "b"),
+    ]
+
+
+def test_node_deleted_during_search_is_skipped(three_due: Engine) -> None:
+    three_due.tick()
+    connected(three_due).delete("/c")
+
+    assert (three_due.tick(), left(three_due)) == (True, "b")
+
+
+def test_search_stops_when_tree_is_cleared(three_due: Engine) -> None:
+    three_due.tick()
+    three_due.clear()
+
+    assert (three_due.tick(), left(three_due)) == (False, "")
+
+
+def test_reap_deletes_all_due_nodes(three_due: Engine) -> None:
+    three_due.reap()
+
+    assert left(three_due) == "b"
