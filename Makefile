@@ -19,7 +19,7 @@ REAL := ZOOLET_REQUIRE_APACHE=1 ZOOLET_REQUIRE_APACHE_3_9=1
 COMPILE = $(BIN)/python -m compileall -q __init__.py __main__.py protocol server client console testing cli
 
 .NOTPARALLEL:  # with -j, benchmarks would measure one another
-.PHONY: debug interrupts pictures plugins pythons installs faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
+.PHONY: bench-scale debug interrupts pictures plugins pythons installs faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -90,6 +90,9 @@ bench: bench-server bench-clients  ## run all benchmarks, compared with Apache Z
 bench-server: setup  ## measure the cost of a request in process, and the server compared with Apache ZooKeeper
 	$(BIN)/python benchmarks/inproc.py
 	$(BIN)/python benchmarks/load.py $(ARGS)
+
+bench-scale: setup  ## measure how costs grow from 100 to 100,000 neighbours, and the cost of large amounts: two minutes (ARGS=...)
+	$(BIN)/python benchmarks/scale.py $(ARGS)
 
 bench-disk: setup  ## measure writes with a data directory in FOLDER (default: here), compared with Apache ZooKeeper with forceSync
 	$(BIN)/python benchmarks/disk.py --folder "$(or $(FOLDER),$(CURDIR))" $(ARGS)
