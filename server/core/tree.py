@@ -240,28 +240,32 @@ class Tree:
         It does what :meth:`delete` does for each path. Many cost a third of that: neighbours in one folder share the
         look-up of their parent, the indexes are updated once, and the lists of children are discarded.
         """
-        is_few = len(paths) <= _FEW
-        if is_few or self._undo is not None or self._counts_below or paths != list(self.ephemerals.get(session_id, ())):
+        if len(paths) <= _FEW or self._undo is not None or paths != list(self.ephemerals.get(session_id, ())):
             nodes = [self.find(path) for path in paths]
             for path, node in zip(paths, nodes, strict=True):
                 self.delete(path, self.parent_of(path), node, zxid)
             return nodes, {path[: path.rindex("/")] for path in paths}
         deleted: list[Node] = []
-        folders: dict[str, Any] = {}  # the function that removes a child, for each parent
-        head, pop = None, folders.pop
+        folders: dict[str, tuple[Node, Children, int]] = {}  # the parents, their children, and the number of these
+        head, children, size = None, Children(), 0
         for path in paths:
             above, _, name = path.rpartition("/")
             if above != head:
                 head = above
-                if above not in folders:
-                    children = self.find(above).children
-                    assert children is not None, path
-                    children.encoding = None
-                    folders[above] = children.pop
-                pop = folders[above]
-            deleted.append(pop(name))  # a node with an owner is not packed
-        for parent in map(self.find, folders):
-            parent.children = parent.children or None
+                folder = folders.get(above)
+                if folder is None:
+                    parent = self.find(above)
+                    assert parent.children is not None, path
+                    folder = folders[above] = parent, parent.children, len(parent.children)
+                children = folder[1]
+            gone: Any = children.pop(name)  # not packed, because it has an owner
+            deleted.append(gone)
+            size += len(path) + len(gone.data) if gone.data else len(path)
+        for above, (parent, children, count) in folders.items():
+            if self._counts_below:
+                self._count(f"{above}/", len(children) - count)
+            children.encoding = None
+            parent.children = children or None
             parent.pzxid = zxid
             parent.encoding = None
         if len(paths) > len(self.path_cache):
@@ -270,7 +274,7 @@ class Tree:
             for path in paths:
                 self.path_cache.pop(path, None)
         self.size -= len(paths)
-        self.data_size -= sum(map(len, paths)) + sum([len(node.data) for node in deleted if node.data])
+        self.data_size -= size
         self.ephemerals[session_id] = OwnedPaths()
         return deleted, folders.keys()
 

@@ -354,16 +354,15 @@ class Watches:
         data, child = self._stores
         unique = set(paths)
         found = unique & data.keys() | unique & child.keys()  # this takes as long as the shorter of each two
+        recursive = [index for index in self._recursive if index]
         always, once = set[str](), set[str]()  # the first delete below a parent removes its standard watches
         for parent in parents:
             folder = parent or "/"
-            watching = child.get(folder, ())
-            if any(True for index in self._recursive for _ in index.along(folder)):
+            if recursive and any(True for index in recursive for _ in index.along(folder)):
                 always.add(parent)
-            elif any(client.modes[CHILD][folder] != STANDARD for client in watching):
-                always.add(parent)
-            elif watching:
-                once.add(parent)
+            elif folder in child:
+                is_standard = all(client.modes[CHILD][folder] == STANDARD for client in child[folder])
+                (once if is_standard else always).add(parent)
         for path in paths:
             if not always and not once:
                 break

@@ -40,7 +40,9 @@ def watch(peer: Peer, path: str, kind: int) -> None:
         ask(peer, OpCode.GET_CHILDREN, r.GetChildrenRequest(path, True))
 
 
-def outcome(where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str], compat: str) -> object:
+def outcome(
+    where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str], compat: str, *, is_counted: bool
+) -> object:
     """End a session with a node in each folder of *where*, and return everything that clients can see of it."""
     engine = engine_with(compat=BY_NAME[compat])
     owner, one, other = (connected(engine) for _ in range(3))
@@ -59,8 +61,13 @@ def outcome(where: list[str], set_watches: list[tuple[str, int, bool]], limited:
     for path, watched, is_one in set_watches:
         watch(one if is_one else other, path, watched)
 
+    if is_counted:
+        engine.tree.count_below(engine.tree.root)
+
     ask(owner, OpCode.CLOSE_SESSION)
 
+    below = {path: engine.tree.count_below(node) for path, node in engine.tree.walk()}
+    assert below == {path: engine.tree.count(path)[0] - 1 for path, _ in engine.tree.walk()}
     events = [peer.receive() for peer in (one, other)]
     nodes = {path: (node.stat(), node.data) for path, node in engine.tree.walk()}
     counts = engine.tree.size, engine.tree.data_size, engine.watches.active, engine.quota.active
@@ -69,17 +76,17 @@ def outcome(where: list[str], set_watches: list[tuple[str, int, bool]], limited:
 
 @pytest.mark.parametrize("compat", ["3.8", "3.9"])
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(FOLDERS), min_size=17, max_size=25), watches, quotas)
+@given(st.lists(st.sampled_from(FOLDERS), min_size=17, max_size=25), watches, quotas, st.booleans())
 def test_end_of_session_equals_single_deletes(
-    compat: str, where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str]
+    compat: str, where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str], is_counted: bool
 ) -> None:
-    together = outcome(where, set_watches, limited, compat)
+    together = outcome(where, set_watches, limited, compat, is_counted=is_counted)
     with (
         patch.object(Watches, "concerned", all_paths),
         patch.object(Quota, "concerned", all_paths),
         patch("zoolet.server.core.tree._FEW", 1_000),
     ):
-        assert together == outcome(where, set_watches, limited, compat)
+        assert together == outcome(where, set_watches, limited, compat, is_counted=is_counted)
 
 
 def test_ticks_free_nodes_of_session_that_had_many(monkeypatch: pytest.MonkeyPatch) -> None:
