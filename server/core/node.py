@@ -14,13 +14,14 @@ offset bytes content
 All other fields have their defaults: 0, no children, and the ACL list that grants everything to everyone. A packed
 leaf takes 180 bytes less than a :class:`Node`, and no time in a garbage collection. :meth:`Tree.find
 <zoolet.server.core.tree.Tree.find>` replaces it by a Node. :func:`packed`, :func:`unpacked`, :func:`size_of` and
-:func:`stat_of` are the only functions that know the layout, apart from two places that inline them to save a call.
+:func:`stat_of` are the only functions that know the layout, apart from three places in the tree that inline them to
+save a call.
 
 Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node.encoding``,
 68 bytes), the encoded list of children (``Children.encoding``) and a session's ephemeral paths in sorted order
 (``OwnedPaths.sorted``). A cache is filled by a read. The mutators of the tree set it to None, because only they change
-the values that it is computed from. A method for that would cost each write two calls. Creates and
-deletes do not discard the list of children. The next read extends and cuts it.
+the values that it is computed from. A method for that would cost each write two calls. Creates and deletes do not
+discard the list of children. The next read extends and cuts it.
 """
 
 from __future__ import annotations
