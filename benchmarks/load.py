@@ -297,9 +297,10 @@ def machine() -> str:
         names = [text for text in Path("/proc/cpuinfo").read_text().splitlines() if text.startswith("model name")]
         model = names[0].partition(":")[2].strip() if names else ""
     options = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    # Include the prefix, because distributions use profile-guided builds in ways that these options do not show.
+    # Include the distribution's prefix, because its builds are profile-guided in ways that these options do not show.
     build = "with" if "--enable-optimizations" in options else "without"
-    python = f"Python {platform.python_version()} of {sys.base_prefix}, configured {build} --enable-optimizations"
+    source = f" of {sys.base_prefix}" if sys.base_prefix in ("/usr", "/usr/local") else ""
+    python = f"Python {platform.python_version()}{source}, configured {build} --enable-optimizations"
     return f"{os.cpu_count()} cores {model or platform.machine()}, {python}"
 
 
