@@ -41,10 +41,10 @@ LEAF_HEADER: Final = _LEAF.size
 pack_leaf: Final = _LEAF.pack
 _COUNT_SIZE: Final = 4
 """The bytes before the first name of an encoded list."""
-_MAX_REMOVED: Final = 8
+_MAX_REMOVED: Final = 24
 """Maximum number of names that are cut out of an encoded list. Each is searched in the whole list."""
-_MAX_SEARCHED: Final = 16
-"""Maximum number of new names among which a deleted name is searched."""
+_MAX_ADDED: Final = 1024
+"""Number of names, in addition to an eighth of all, that may be added to an encoded list before it is read."""
 _MAX_CUT: Final = 8192
 """Maximum size of an encoded name that is cut out. A shorter one is found only where it is, and not across the end of
 another: its length has two bytes 0, then one below 32. None of these is a byte of a valid name.
@@ -87,8 +87,8 @@ class Children(dict[str, "Node | bytes"]):
     """Offset in the cached list of the first name that remains."""
     removed: list[bytes]
     """Encoded names that were deleted since the list was cached, other than those before ``first``."""
-    added: list[str]
-    """Names that were added since the list was cached."""
+    added: dict[str, None]
+    """Names that were added since the list was cached, in order."""
     below: int
     """Number of nodes below the node, at any depth. It is maintained once the tree counts (``Tree.count_below``)."""
 
@@ -109,7 +109,7 @@ class Children(dict[str, "Node | bytes"]):
             encoded = b"".join((pack_int(len(self)), *self._kept(encoded), *map(put_str, self.added)))
         else:
             return encoded
-        self.encoding, self.first, self.removed, self.added = encoded, _COUNT_SIZE, [], []
+        self.encoding, self.first, self.removed, self.added = encoded, _COUNT_SIZE, [], {}
         return encoded
 
     def _kept(self, encoded: bytes) -> Iterator[memoryview]:
@@ -129,17 +129,23 @@ class Children(dict[str, "Node | bytes"]):
         """Yield the children. Changes of a packed child are lost."""
         return (unpacked(child) if isinstance(child, bytes) else child for child in self.values())
 
+    def add_encoded(self, name: str) -> None:
+        """Remember a new name, for a list that is cached. After many, the list is discarded."""
+        self.added[name] = None
+        if len(self.added) > _MAX_ADDED + len(self) // 8:
+            self.encoding, self.added = None, {}
+
     def drop_encoded(self, name: str) -> None:
-        """Remember that a name was deleted, which the cached list contains. After many, the list is discarded."""
+        """Remember that a name was deleted, for a list that is cached. After many, the list is discarded."""
         encoded, name_bytes = self.encoding, put_str(name)
         if encoded is not None and not self.removed and encoded.startswith(name_bytes, self.first):
             self.first += len(name_bytes)
-        elif len(self.added) > _MAX_SEARCHED or len(self.removed) == _MAX_REMOVED or len(name_bytes) > _MAX_CUT:
-            self.encoding = None
         elif name in self.added:
-            self.added.remove(name)
-        else:
+            del self.added[name]
+        elif len(self.removed) < _MAX_REMOVED and len(name_bytes) <= _MAX_CUT:
             self.removed.append(name_bytes)
+        else:
+            self.encoding, self.added = None, {}
 
 
 class OwnedPaths(dict[str, None]):

@@ -25,7 +25,7 @@ UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
 _PATH_CACHE_SIZE: Final = 1 << 16
 """Maximum number of paths in ``path_cache``. They take about 10 MB."""
 
-_FEW: Final = 16
+_FEW: Final = 64
 """Maximum number of ephemeral nodes of a session that are deleted one by one."""
 
 RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
@@ -212,7 +212,7 @@ class Tree:
         name = path[path.rindex("/") + 1 :]
         children[name] = node
         if children.encoding is not None:
-            children.added.append(name)
+            children.add_encoded(name)
         creates = parent.creates + 1
         parent.creates = creates if creates < 0x80000000 else int32(creates)
         parent.pzxid = zxid
@@ -436,9 +436,11 @@ def _know_owner(tree: Tree, owner: int) -> UndoRecord:
 
 def _attach(tree: Tree, path: str, parent: Node, node: NodeOrLeaf, creates: int, pzxid: int) -> UndoRecord:
     undo_record = (_detach, path, parent, node, parent.creates, parent.pzxid)
-    parent.children = parent.children or Children()
-    parent.children[path[path.rindex("/") + 1 :]] = node
-    parent.children.encoding = None
+    children = parent.children = parent.children or Children()
+    name = path[path.rindex("/") + 1 :]
+    children[name] = node
+    if children.encoding is not None:
+        children.add_encoded(name)
     parent.creates, parent.pzxid = creates, pzxid
     parent.encoding = None
     tree.size += 1

@@ -75,6 +75,7 @@ def test_node_is_listed_again_after_undone_delete(name: str, is_listed: bool) ->
         listed(folder).encoded()
     tree.roll_back()
 
+    assert listed(folder).encoding is not None
     assert listed(folder).encoded() == put_strs(list(listed(folder)))
     assert set(listed(folder)) == {"a", "b", "c"}
 
@@ -116,13 +117,27 @@ def test_name_that_comes_and_goes_unlisted_is_not_listed() -> None:
 
 
 def test_many_deletes_in_middle_discard_cached_list() -> None:
-    tree, folder = tree_with([f"{number:02}" for number in range(20)])
+    tree, folder = tree_with([f"{number:03}" for number in range(200)])
     listed(folder).encoded()
 
-    for number in range(1, 18, 2):
-        delete(tree, f"/q/{number:02}")
+    for number in range(1, 51, 2):
+        assert listed(folder).encoding is not None
+        delete(tree, f"/q/{number:03}")
 
     assert listed(folder).encoding is None
+    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+
+
+def test_many_creates_discard_cached_list() -> None:
+    tree, folder = tree_with(["a"])
+    listed(folder).encoded()
+
+    numbers = iter(range(2_000))
+    while listed(folder).encoding is not None:
+        tree.create(f"/q/{next(numbers)}", folder, b"", 0, 0, 1, 1)
+
+    assert 1_000 < next(numbers) < 1_300
+    assert not listed(folder).added
     assert listed(folder).encoded() == put_strs(list(listed(folder)))
 
 
