@@ -234,7 +234,7 @@ class Engine(ServerState):
         swept, and container and TTL nodes are deleted.
 
         Returns:
-            Whether more sessions or nodes are due. One tick does only a part, to let clients be served in between.
+            Whether there is more to do. One tick does only a part, to let clients be served in between.
 
         Source: SessionTrackerImpl.run, NIOServerCnxnFactory.ConnectionExpirerThread.
         """
@@ -252,14 +252,15 @@ class Engine(ServerState):
         del self.garbage[-FREED_PER_TICK:]
         if self.watches.unswept:
             self.watches.sweep()
-        if self.monotonic_ms >= self._next_reap and not self.frozen:
-            self._next_reap = self.monotonic_ms + self.settings.container_check_interval
-            self._start_search()
         if self.frozen:
-            return False
+            return bool(self.garbage)
+        if self.monotonic_ms >= self._next_reap and self._search is None:
+            self._next_reap = self.monotonic_ms + self.settings.container_check_interval
+            self.start_search()
         self._continue_search()
         next_expiry = self.sessions.expiry.next()
-        return self._search is not None or (next_expiry is not None and next_expiry <= self.monotonic_ms)
+        is_due = next_expiry is not None and next_expiry <= self.monotonic_ms
+        return is_due or self._search is not None or bool(self.garbage)
 
     def idle(self) -> bool:
         """Return whether nothing can become due until a client connects or a method is called."""
@@ -277,11 +278,12 @@ class Engine(ServerState):
 
     def reap(self) -> None:
         """Delete the container and TTL nodes that are due, each with its own zxid and without a permission check."""
-        self._start_search()
+        self.start_search()
         while self._search is not None:
             self._continue_search()
 
-    def _start_search(self) -> None:
+    def start_search(self) -> None:
+        """Start a search for the container and TTL nodes that are due. The next ticks continue it."""
         settings = self.settings
         most = max(1, settings.container_max_per_minute * settings.container_check_interval // 60_000)
         self._search = containers.Search(self.tree, most)

@@ -157,7 +157,7 @@ class Replica(Engine):
     def take_zxid(self, session_id: int = 0, xid: int = 0, code: int = 0) -> None:
         """Do nothing: only the leader assigns zxids."""
 
-    def reap(self) -> None:
+    def start_search(self) -> None:
         """Do nothing: the leader deletes containers and TTL nodes."""
 
     # --- a snapshot of the leader ---

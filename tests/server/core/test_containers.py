@@ -87,6 +87,13 @@ def test_tick_ends_after_some_deletes(three_due: Engine, monkeypatch: pytest.Mon
     ]
 
 
+def test_search_is_finished_before_the_next_starts(three_due: Engine) -> None:
+    three_due.tick()
+    three_due.set_time(200, 200)
+
+    assert (three_due.tick(), left(three_due)) == (True, "b")
+
+
 def test_node_deleted_during_search_is_skipped(three_due: Engine) -> None:
     three_due.tick()
     connected(three_due).delete("/c")

@@ -157,15 +157,17 @@ def test_local_sessions_expire_and_others_do_not(leader: FakeLeader) -> None:
 
 
 def test_containers_are_left_to_the_leader(leader: FakeLeader) -> None:
-    leader.peer.create("/c", flags=4)
+    leader.peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, CreateMode.CONTAINER))
     leader.peer.create("/c/x")
     leader.peer.delete("/c/x")
     leader.commit()
     replica = make_replica()
     follow(replica, leader)
+    assert "/c" in replica.tree.expiring
 
     replica.set_time(NOW + 1_000_000, 1_000_000)
     replica.tick()
+    replica.reap()
 
     assert replica.tree.get("/c") is not None
 
