@@ -79,7 +79,7 @@ class ServerState:
         on_applied: A function that is called with each transaction without a request, such as an expiry; or None.
         details: Details of the requests of the next batch that their bytes do not contain.
         failed: Number of failed requests that have used up a zxid.
-        garbage: Deleted nodes of a session that had many, which ticks free.
+        garbage: Deleted nodes of sessions that had many, which ticks free.
         partial_requests: Bytes of incomplete requests that all connections have buffered.
         on_session: A function that is called when a session is ``opened``, ``resumed``, ``closed``, ``expired`` or
             ``refused``, with that word, the session id, and the connection if there is one; or None.

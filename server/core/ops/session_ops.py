@@ -41,7 +41,7 @@ def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: in
                 if node.acl or path in concerned:
                     note_deleted(state, path, node, tree.parent_of(path))
         if len(nodes) > FREED_PER_TICK:
-            state.garbage = nodes
+            state.garbage += nodes
     tree.ephemerals.pop(session_id, None)
     state.sessions.close(state.sessions.alive[session_id])
 
