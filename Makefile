@@ -91,7 +91,7 @@ bench-server: setup  ## measure the cost of a request in process, and the server
 	$(BIN)/python benchmarks/inproc.py
 	$(BIN)/python benchmarks/load.py $(ARGS)
 
-bench-scale: setup  ## measure how costs grow from 100 to 100,000 neighbours, and the cost of large amounts: two minutes (ARGS=...)
+bench-scale: setup  ## measure how costs grow from 100 to 100,000 neighbours, and the cost of large amounts: one minute (ARGS=...)
 	$(BIN)/python benchmarks/scale.py $(ARGS)
 
 bench-disk: setup  ## measure writes with a data directory in FOLDER (default: here), compared with Apache ZooKeeper with forceSync

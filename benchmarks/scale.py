@@ -1,6 +1,6 @@
 """Measures how the cost of a request grows with what is already on the server, and the cost of large amounts.
 
-    make bench-scale                          everything; about two minutes
+    make bench-scale                          everything; about one minute
     python benchmarks/scale.py --only children,watches
 
 Each row of the first table is measured in process, without a socket, with 100 to 100,000 of its neighbours: children of
