@@ -43,6 +43,8 @@ _COUNT_SIZE: Final = 4
 """The bytes before the first name of an encoded list."""
 _MAX_REMOVED: Final = 24
 """Maximum number of names that are cut out of an encoded list. Each is searched in the whole list."""
+_MAX_SEARCHED: Final = 1 << 25
+"""Maximum number of bytes that these searches read together, in about 25 ms."""
 _MAX_ADDED: Final = 1024
 """Number of names, in addition to an eighth of all, that may be added to an encoded list before it is read."""
 _MAX_CUT: Final = 8192
@@ -142,7 +144,11 @@ class Children(dict[str, "Node | bytes"]):
             self.first += len(name_bytes)
         elif name in self.added:
             del self.added[name]
-        elif len(self.removed) < _MAX_REMOVED and len(name_bytes) <= _MAX_CUT:
+        elif (
+            encoded is not None
+            and len(self.removed) < min(_MAX_REMOVED, _MAX_SEARCHED // len(encoded))
+            and len(name_bytes) <= _MAX_CUT
+        ):
             self.removed.append(name_bytes)
         else:
             self.encoding, self.added = None, {}

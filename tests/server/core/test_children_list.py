@@ -128,6 +128,20 @@ def test_many_deletes_in_middle_discard_cached_list() -> None:
     assert listed(folder).encoded() == put_strs(list(listed(folder)))
 
 
+def test_deletes_in_large_list_discard_it_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoolet.server.core.node._MAX_SEARCHED", 200)
+    tree, folder = tree_with([f"{number:02}" for number in range(10)])
+    assert len(listed(folder).encoded()) == 64
+
+    is_kept = []
+    for number in range(1, 9, 2):
+        delete(tree, f"/q/{number:02}")
+        is_kept.append(listed(folder).encoding is not None)
+
+    assert is_kept == [True, True, True, False]
+    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+
+
 def test_many_creates_discard_cached_list() -> None:
     tree, folder = tree_with(["a"])
     listed(folder).encoded()
