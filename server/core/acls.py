@@ -80,6 +80,7 @@ class Grants:
 
     def allow(self, identities: Iterable[Id], perms: int) -> bool:
         """Return whether one of the identities has one of the permissions *perms*."""
+        perms = int(perms)  # an operation of an enum takes ten times as long, for each identity
         if self._anyone & perms:
             return True
         for identity in identities:
