@@ -128,6 +128,17 @@ def test_many_deletes_in_middle_discard_cached_list() -> None:
     assert listed(folder).encoded() == put_strs(list(listed(folder)))
 
 
+def test_list_with_name_of_16_mb_is_encoded_again() -> None:
+    """The first byte of its length is 1, and an encoded name is found from the next byte on."""
+    short = "d" * 97
+    tree, folder = tree_with(["a" + short + "x" * ((1 << 24) - 98), short, "end"])
+
+    listed(folder).encoded()
+    delete(tree, f"/q/{short}")
+
+    assert listed(folder).encoded() == put_strs(list(listed(folder)))
+
+
 def test_deletes_in_large_list_discard_it_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.core.node._MAX_SEARCHED", 200)
     tree, folder = tree_with([f"{number:02}" for number in range(10)])
