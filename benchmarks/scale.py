@@ -7,7 +7,7 @@ Each row of the first table is measured in process, without a socket, with 100 t
 a folder, sessions, watches, levels of a path, ephemeral nodes of a session, operations of a multi. Each cell is the
 median CPU of one step in microseconds. Steps that handle all neighbours are divided by their number. So every row
 should be flat, except for lists of children, which are copied. The second table contains the amounts with a goal, and
-starts daemons. Results are written to ``benchmarks/out/``.
+starts daemons. A complete run writes its results to ``benchmarks/out/``, and ``--publish`` copies them into ``docs/``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from zoolet.server.core.settings import Settings
 
 SIZES: Final = (100, 1_000, 10_000, 100_000)
 STEPS: Final = 64
-"""Number of steps per cell. Their median is the result."""
+"""Number of steps per cell, except for rows whose step handles all neighbours. Their median is the result."""
 EPHEMERAL: Final = 1
 """The flags of an ephemeral create."""
 ENDED: Final = 200_000
@@ -203,7 +203,7 @@ def fire_to_many(n: int) -> Steps:
 
 
 def watch_and_fire(n: int) -> Steps:
-    """Measure a read that sets a watch, and the change that fires it, with watches on n other nodes."""
+    """Measure a read that sets a watch, and the change that fires it, on one of n watched nodes."""
     world = World()
     world.folder(n)
     world.ask(b"".join([get(f"/dir/n{k:06}", watch=True) for k in range(n)]))
@@ -253,7 +253,7 @@ def end_of_session(n: int) -> Steps:
     for _ in range(3):
         world = World()
         world.folder(0)
-        world.ask(create("/k") + get("/k", watch=True))  # as most servers, this one is not without watches
+        world.ask(create("/k") + get("/k", watch=True))  # like most servers, this one has a watch
         owner = world.connect()
         for at in range(0, n, 1000):
             frames = [create(f"/dir/n{k:06}", EPHEMERAL) for k in range(at, min(at + 1000, n))]
@@ -413,7 +413,7 @@ def main() -> None:
         shutil.copy(load.OUT / "scale.svg", docs / "scale.svg")
         return
     words = [word for word in options.only.split(",") if word]
-    sizes = [size for size in SIZES if size <= options.up_to]
+    sizes = [size for size in SIZES if size <= options.up_to] or [SIZES[0]]
     report: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": load.machine(),
@@ -422,18 +422,19 @@ def main() -> None:
         "amounts": {},
     }
     print(report["machine"])
+    print(f"{'CPU in microseconds, neighbours:':40} {' '.join(f'{size:>9,}' for size in sizes)}")
     for row in ROWS:
         if not words or any(word in f"{row.title} {row.neighbours}" for word in words):
             costs = [cell(row, size) for size in sizes]
             report["rows"].append({"title": row.title, "neighbours": row.neighbours, "us": costs})
             print(f"{row.title:40} {' '.join(f'{short(cost):>9}' for cost in costs)} us", flush=True)
-    if not options.no_amounts and not words:
+    if not options.no_amounts and not words and len(sizes) == len(SIZES):  # a part would replace the whole results
         report["amounts"] = amounts()
         for name, value in report["amounts"].items():
             verdict = "" if value <= GOALS[name] else "   MISSED"
             print(f"{name:60} {short(value):>9}   goal {GOALS[name]}{verdict}")
     if not report["amounts"]:
-        return  # a part of the results would replace the whole
+        return
     load.OUT.mkdir(exist_ok=True)
     Path(load.OUT / "scale.json").write_text(json.dumps(report, indent=1))
     Path(load.OUT / "scale.svg").write_text(plot(report))

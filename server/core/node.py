@@ -1,7 +1,8 @@
 """A znode, in one of two forms, and its cached encodings.
 
-A node that was neither changed nor looked up since its create is *packed*, if it is persistent, has data and may be
-changed by everyone. It is one bytes object:
+A persistent node is *packed* until its first look-up or change, if its data is not null, everyone may change it, and it
+was not created in a transaction of several operations. A snapshot that is loaded also packs unchanged nodes. A packed
+leaf is one bytes object, with signed numbers in big-endian order:
 
 ====== ===== ==========================================================
 offset bytes content
@@ -13,15 +14,14 @@ offset bytes content
 
 All other fields have their defaults: 0, no children, and the ACL list that grants everything to everyone. A packed
 leaf takes 180 bytes less than a :class:`Node`, and no time in a garbage collection. :meth:`Tree.find
-<zoolet.server.core.tree.Tree.find>` replaces it by a Node. :func:`packed`, :func:`unpacked`, :func:`size_of` and
-:func:`stat_of` are the only functions that know the layout, apart from three places in the tree that inline them to
-save a call.
+<zoolet.server.core.tree.Tree.find>` replaces it by a Node. Only :func:`packed`, :func:`unpacked` and :func:`size_of`
+know the layout, and three places in the tree that inline them to save a call.
 
 Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node.encoding``,
 68 bytes), the encoded list of children (``Children.encoding``) and a session's ephemeral paths in sorted order
 (``OwnedPaths.sorted``). A cache is filled by a read. The mutators of the tree set it to None, because only they change
-the values that it is computed from. A method for that would cost each write two calls. Creates and deletes do not
-discard the list of children. The next read extends and cuts it.
+the values that it is computed from. A method for that would cost each write two calls. The list of children stays:
+creates and deletes are noted, up to some limits, and the next read extends and cuts it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _COUNT_SIZE: Final = 4
 _MAX_REMOVED: Final = 24
 """Maximum number of names that are cut out of an encoded list. Each is searched in the whole list."""
 _MAX_SEARCHED: Final = 1 << 24
-"""Maximum number of bytes that these searches read together, in about 12 ms. No longer list is searched, so the first
-byte of the length of each name is 0.
+"""Maximum number of bytes that these searches read together, in about 12 ms. Longer lists are not searched, so the
+first byte of the length of each name is 0.
 """
 _MAX_ADDED: Final = 1024
 """Number of names, in addition to an eighth of all, that may be added to an encoded list before it is read."""
@@ -104,7 +104,7 @@ class Children(dict[str, "Node | bytes"]):
         """Return the vector of names in its wire format, in order of creation.
 
         The cached list is extended and cut. Then a list of 100,000 names costs a copy of its bytes, and one pass
-        through them for each name that was deleted in the middle. Encoding the names again takes 80 times as long.
+        through them for each name that was deleted in the middle. That is an eightieth of encoding them again.
         """
         encoded = self.encoding
         if encoded is None:
