@@ -44,15 +44,9 @@ _COUNT_SIZE: Final = 4
 _MAX_REMOVED: Final = 24
 """Maximum number of names that are cut out of an encoded list. Each is searched in the whole list."""
 _MAX_SEARCHED: Final = 1 << 24
-"""Maximum number of bytes that these searches read together, in about 12 ms. Longer lists are not searched, so the
-first byte of the length of each name is 0.
-"""
+"""Maximum number of bytes that these searches read together, in about 12 ms."""
 _MAX_ADDED: Final = 1024
 """Number of names, in addition to an eighth of all, that may be added to an encoded list before it is read."""
-_MAX_CUT: Final = 0x1F00
-"""Maximum size of an encoded name that is cut out. A shorter one is found only where it is, and not across the end of
-another: its length has two bytes 0, then one below 31. None of these is a byte of a valid name.
-"""
 
 CONTAINER_OWNER: Final = -(1 << 63)
 """The owner of a container node, in place of a session id: 0x8000000000000000."""
@@ -81,7 +75,7 @@ def int32(value: int) -> int:
 class Children(dict[str, "Node | bytes"]):
     """The children of one node by name, with the cached encoding of their names.
 
-    The names are those of the cached list from ``first`` on, without ``removed``, and then ``added``.
+    The names are in the cached list from ``first`` on, except ``removed``, and then in ``added``.
     """
 
     __slots__ = ("added", "below", "encoding", "first", "removed")
@@ -104,25 +98,34 @@ class Children(dict[str, "Node | bytes"]):
         """Return the vector of names in its wire format, in order of creation.
 
         The cached list is extended and cut. Then a list of 100,000 names costs a copy of its bytes, and one pass
-        through them for each name that was deleted in the middle. That is an eightieth of encoding them again.
+        through them for each name that was deleted in the middle. That is a fortieth of encoding them again.
         """
         encoded = self.encoding
-        if encoded is None:
-            encoded = put_strs(list(self))
-        elif self.added or self.removed or self.first != _COUNT_SIZE:
-            encoded = b"".join((pack_int(len(self)), *self._kept(encoded), *map(put_str, self.added)))
-        else:
+        if encoded is not None and self.first == _COUNT_SIZE and not self.added and not self.removed:
             return encoded
+        kept = self._kept(encoded) if encoded is not None else None
+        if kept is None:
+            encoded = put_strs(list(self))
+        else:
+            encoded = b"".join((pack_int(len(self)), *kept, *map(put_str, self.added)))
         self.encoding, self.first, self.removed, self.added = encoded, _COUNT_SIZE, [], {}
         return encoded
 
-    def _kept(self, encoded: bytes) -> Iterator[memoryview]:
-        """Yield the parts of the cached list that remain."""
-        names, at = memoryview(encoded), self.first  # the memoryview avoids a second copy in the join
-        for start, size in sorted((encoded.index(name, at), len(name)) for name in self.removed):
-            yield names[at:start]
-            at = start + size
-        yield names[at:]
+    def _kept(self, encoded: bytes) -> list[memoryview] | None:
+        """Return the parts of the cached list that remain, or None if a removed name occurs in it more than once: then
+        one occurrence is inside a different name.
+        """
+        starts: dict[int, int] = {}
+        for name in self.removed:
+            start = encoded.index(name, self.first)
+            if encoded.find(name, start + 1) != -1:
+                return None
+            starts[start] = start + len(name)
+        names, at, parts = memoryview(encoded), self.first, []  # the memoryview avoids a second copy in the join
+        for start in sorted(starts):
+            parts.append(names[at:start])
+            at = starts[start]
+        return [*parts, names[at:]]
 
     def node(self, name: str) -> Node | None:
         """Return a child; None if there is none. Changes of a packed child are lost (:meth:`Tree.find` unpacks it)."""
@@ -146,11 +149,7 @@ class Children(dict[str, "Node | bytes"]):
             self.first += len(name_bytes)
         elif name in self.added:
             del self.added[name]
-        elif (
-            encoded is not None
-            and len(self.removed) < min(_MAX_REMOVED, _MAX_SEARCHED // len(encoded))
-            and len(name_bytes) <= _MAX_CUT
-        ):
+        elif encoded is not None and len(self.removed) < min(_MAX_REMOVED, _MAX_SEARCHED // len(encoded)):
             self.removed.append(name_bytes)
         else:
             self.encoding, self.added = None, {}

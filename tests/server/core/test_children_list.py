@@ -128,17 +128,6 @@ def test_many_deletes_in_middle_discard_cached_list() -> None:
     assert listed(folder).encoded() == put_strs(list(listed(folder)))
 
 
-def test_list_with_name_of_16_mb_is_encoded_again() -> None:
-    """The first byte of its length is 1, and an encoded name is found from the next byte on."""
-    short = "d" * 97
-    tree, folder = tree_with(["a" + short + "x" * ((1 << 24) - 98), short, "end"])
-
-    listed(folder).encoded()
-    delete(tree, f"/q/{short}")
-
-    assert listed(folder).encoded() == put_strs(list(listed(folder)))
-
-
 def test_deletes_in_large_list_discard_it_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.core.node._MAX_SEARCHED", 200)
     tree, folder = tree_with([f"{number:02}" for number in range(10)])
@@ -166,13 +155,24 @@ def test_many_creates_discard_cached_list() -> None:
     assert listed(folder).encoded() == put_strs(list(listed(folder)))
 
 
-def test_long_name_in_middle_discards_cached_list() -> None:
-    """The encoding of a long name may occur inside a longer one, where it must not be cut."""
-    short = "s" * 0x2020
-    tree, folder = tree_with(["  " + short + "x" * (65_536 - 2 - len(short)), short, "end"])
-    assert listed(folder).encoded().count(put_strs([short])[4:]) == 2
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        pytest.param("s" * 0x2020, ("  " + "s" * 0x2020).ljust(0x10000, "x"), id="64 kB"),
+        pytest.param("d" * 97, ("a" + "d" * 97).ljust(1 << 24, "x"), id="16 MB, above 16 MB of jute.maxbuffer"),
+        pytest.param("ab", "Z\0\0\0\2ab", id="invalid name of a forged snapshot"),
+    ],
+)
+def test_name_is_not_cut_inside_other_name(
+    name: str, other: str, is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoolet.server.core.node._MAX_SEARCHED", 1 << 30)
+    tree, folder = tree_with([name, "middle", other] if is_first else [other, "middle", name])
+    tree.create("/q/end", folder, b"", 0, 0, 1, 1)
+    assert listed(folder).encoded().count(put_strs([name])[4:]) == 2
 
-    delete(tree, f"/q/{short}")
+    delete(tree, f"/q/{name}")
 
     assert listed(folder).encoded() == put_strs(list(listed(folder)))
 
