@@ -25,7 +25,7 @@ from .ops.dispatch import APPLIES, Decode, Dispatch, build_dispatch, zxid_on_dec
 from .ops.reconfig import encode_config
 from .quota import Quota
 from .settings import Settings
-from .state import FREED_PER_TICK, ServerState
+from .state import ServerState
 from .tree import Tree
 from .warnings import LogFunction
 
@@ -103,7 +103,7 @@ class Engine(ServerState):
         for _, node in self.tree.walk():
             self.acls.release(node.acl)
         self.tree = Tree(config_acl=self.acls.intern(READ_ACL_UNSAFE))
-        self._search = None  # its paths are those of the removed tree
+        self._search = None  # it was in the removed tree
         self.quota = Quota(self.tree, self.settings, self.metrics, self.warnings)
         self._write_config()
 
@@ -249,18 +249,18 @@ class Engine(ServerState):
             self.metrics.sessionless_expired += 1
             self.close_connection(client)
         self.metrics.rotate(self.monotonic_ms)
-        del self.garbage[-FREED_PER_TICK:]
+        self.tree.free_some()
         if self.watches.unswept:
             self.watches.sweep()
         if self.frozen:
-            return bool(self.garbage)
+            return bool(self.tree.unfreed)
         if self.monotonic_ms >= self._next_reap and self._search is None:
             self._next_reap = self.monotonic_ms + self.settings.container_check_interval
             self.start_search()
         self._continue_search()
         next_expiry = self.sessions.expiry.next()
         is_due = next_expiry is not None and next_expiry <= self.monotonic_ms
-        return is_due or self._search is not None or bool(self.garbage)
+        return is_due or self._search is not None or bool(self.tree.unfreed)
 
     def idle(self) -> bool:
         """Return whether nothing can become due until a client connects or a method is called."""

@@ -156,9 +156,7 @@ class Quota:
             for parent in parents
             if (parent + "/").startswith(QUOTA + "/") or self._nearest(parent or "/", {}) is not None
         }
-        limited = self._limited
-        shorter, other = (limited, set(paths)) if len(limited) < len(paths) else (paths, limited)
-        exact = {path for path in shorter if path in other}
+        exact = {path for path in paths if path in self._limited}
         return exact.union(path for path in paths if path[: path.rindex("/")] in counted) if counted else exact
 
     def changed(self, path: str, before: bytes | None, data: bytes | None) -> None:

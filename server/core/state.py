@@ -16,7 +16,6 @@ from .client_connection import ClientConnection, Session
 from .expiry import Expiry
 from .journal import Applied, Detail, Journal, Requests
 from .metrics import Metrics
-from .node import Node
 from .quota import Quota
 from .sessions import Sessions, first_session_id
 from .settings import Settings
@@ -25,8 +24,6 @@ from .tree import Tree
 from .warnings import LogFunction, Warnings
 from .watches import Watches
 
-FREED_PER_TICK: Final = 20_000
-"""Maximum number of nodes of a closed session that are freed together. Freeing them takes three milliseconds."""
 _YEAR_2020: Final = 1_577_836_800_000  # start of 2020 in milliseconds since the epoch
 
 
@@ -79,7 +76,6 @@ class ServerState:
         on_applied: A function that is called with each transaction without a request, such as an expiry; or None.
         details: Details of the requests of the next batch that their bytes do not contain.
         failed: Number of failed requests that have used up a zxid.
-        garbage: Deleted nodes of sessions that had many, which ticks free.
         partial_requests: Bytes of incomplete requests that all connections have buffered.
         on_session: A function that is called when a session is ``opened``, ``resumed``, ``closed``, ``expired`` or
             ``refused``, with that word, the session id, and the connection if there is one; or None.
@@ -118,7 +114,6 @@ class ServerState:
         self.on_applied: Callable[[Applied], object] | None = None
         self.details: list[Detail] = []
         self.failed: int = 0
-        self.garbage: list[Node] = []
         self.zxid = zxid
         self.now = now
         self.monotonic_ms = self.started = monotonic_ms

@@ -35,8 +35,8 @@ class MemberEngine(Engine):
 
     def tick(self) -> bool:
         """Do what is due for the member's connections, and for the ensemble if the member leads."""
-        super().tick()
-        return self.on_tick()
+        more = super().tick()
+        return self.on_tick() or more
 
 
 class Member(StateCalls):

@@ -15,7 +15,7 @@ from ....protocol.operations import OpCode
 from ....protocol.records import AuthPacket, GetSASLRequest, SetSASLResponse
 from ....protocol.txns import CloseSessionTxn, CreateSessionTxn
 from ..client_connection import ClientConnection, Session
-from ..state import FREED_PER_TICK, ServerState
+from ..state import ServerState
 from ..warnings import brief
 from .dispatch import applies
 from .writes import note_deleted
@@ -40,8 +40,6 @@ def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: in
             for path, node in zip(paths, nodes, strict=True):
                 if node.acl or path in concerned:
                     note_deleted(state, path, node, tree.parent_of(path))
-        if len(nodes) > FREED_PER_TICK:
-            state.garbage += nodes
     tree.ephemerals.pop(session_id, None)
     state.sessions.close(state.sessions.alive[session_id])
 

@@ -91,8 +91,8 @@ def test_end_of_session_equals_single_deletes(
 
 
 def test_ticks_free_nodes_of_session_that_had_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("engine", "ops.session_ops"):
-        monkeypatch.setattr(f"zoolet.server.core.{module}.FREED_PER_TICK", 20)
+    monkeypatch.setattr("zoolet.server.core.tree._FEW", 0)
+    monkeypatch.setattr("zoolet.server.core.tree._FREED_TOGETHER", 20)
     engine = engine_with()
     kept = []
     for count in (20, 50):
@@ -100,7 +100,7 @@ def test_ticks_free_nodes_of_session_that_had_many(monkeypatch: pytest.MonkeyPat
         for number in range(count):
             create(owner, f"/n{number}", EPHEMERAL)
         ask(owner, OpCode.CLOSE_SESSION)
-        kept.append(len(engine.garbage))
+        kept.append(len(engine.tree.unfreed))
 
     assert kept == [0, 50]
-    assert [(engine.tick(), len(engine.garbage)) for _ in range(3)] == [(True, 30), (True, 10), (False, 0)]
+    assert [(engine.tick(), len(engine.tree.unfreed)) for _ in range(3)] == [(True, 30), (True, 10), (False, 0)]

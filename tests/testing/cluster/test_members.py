@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from kazoo.client import KazooClient
@@ -11,8 +12,9 @@ from support.script_client import ScriptClient
 from support.waiting import DEADLINE_S
 
 from zoolet.client.blocking import Client
+from zoolet.server.core.node import Node
 from zoolet.testing import Cluster, withhold_event
-from zoolet.testing.cluster.member import Member
+from zoolet.testing.cluster.member import Member, MemberEngine
 
 READ_ONLY = {"readonlymode.enabled": True, "localSessionsEnabled": True, "localSessionsUpgradingEnabled": True}
 
@@ -252,3 +254,11 @@ def test_client_is_back_only_at_its_member() -> None:
         cluster[1].wait_for_client(zk)
         with pytest.raises(TimeoutError):
             cluster[0].wait_for_client(zk, 0.0)
+
+
+def test_member_frees_nodes_of_ended_session_in_successive_ticks() -> None:
+    engine = MemberEngine(rng=Random(0))
+    engine.on_tick = lambda: False
+    engine.tree.unfreed = [Node(b"", 0, 1, 1, 1)] * 30_000
+
+    assert [engine.tick() for _ in range(2)] == [True, False]
