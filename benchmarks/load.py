@@ -353,9 +353,9 @@ def table(report: dict[str, Any], names: frozenset[str] | None = None) -> str:
 
 def replace_table(page: Path, text: str, marker: str = "bench") -> None:
     """Replace the text between the markers of a page."""
-    begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
-    before, _, rest = page.read_text().partition(begin)
-    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
+    start, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+    before, _, rest = page.read_text().partition(start)
+    page.write_text(f"{before}{start}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 def publish(report: dict[str, Any]) -> None:

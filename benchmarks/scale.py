@@ -6,8 +6,9 @@
 Each row of the first table is measured in process, without a socket, with 100 to 100,000 of its neighbours: children of
 a folder, sessions, watches, levels of a path, ephemeral nodes of a session, operations of a multi. Each cell is the
 median CPU of one step in microseconds. Steps that handle all neighbours are divided by their number. So every row
-should be flat, except for lists of children, which are copied. The second table contains the amounts with a goal, and
-starts daemons. A complete run writes its results to ``benchmarks/out/``, and ``--publish`` copies them into ``docs/``.
+should be flat, except for lists of children, which are copied, and random reads, which wait for memory. The second
+table contains the amounts with a goal, and starts daemons. A complete run writes its results to ``benchmarks/out/``,
+and ``--publish`` copies them into ``docs/``.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ class World:
     def connect(self) -> ServerConnection:
         """Open a session."""
         connection = ServerConnection(self.engine, ClientConnection())
-        self.ask(frame(ConnectRequest().encode()), connection)
+        self.send(frame(ConnectRequest().encode()), connection)
         return connection
 
-    def ask(self, frames: bytes, connection: ServerConnection | None = None) -> None:
+    def send(self, frames: bytes, connection: ServerConnection | None = None) -> None:
         """Send requests, and discard the replies."""
         connection = connection or self.client
         while connection.receive_data(frames):
@@ -83,15 +84,15 @@ class World:
     def fill(self, path: Callable[[int], str], count: int, flags: int = 0) -> None:
         """Create *count* nodes."""
         for at in range(0, count, 1000):
-            self.ask(b"".join([create(path(k), flags) for k in range(at, min(at + 1000, count))]))
+            self.send(b"".join([create(path(k), flags) for k in range(at, min(at + 1000, count))]))
 
     def folder(self, count: int, flags: int = 0) -> None:
         """Create ``/dir`` with *count* children, and list it."""
-        self.ask(create("/dir"))
+        self.send(create("/dir"))
         self.fill("/dir/n{:06}".format, count, flags)
-        self.ask(LIST)
+        self.send(LIST)
 
-    def deliver(self) -> None:
+    def discard_events(self) -> None:
         """Discard the events of all connections."""
         for client in self.engine.pending_output:
             client.outbox.clear()
@@ -134,7 +135,7 @@ def create_and_list(n: int) -> Steps:
     world = World()
     world.folder(n)
     for k in range(STEPS):
-        yield timed(world.ask, create(f"/dir/x{k}") + LIST)
+        yield timed(world.send, create(f"/dir/x{k}") + LIST)
 
 
 def delete_first_and_list(n: int) -> Steps:
@@ -142,7 +143,7 @@ def delete_first_and_list(n: int) -> Steps:
     world = World()
     world.folder(n + STEPS)
     for k in range(STEPS):
-        yield timed(world.ask, delete(f"/dir/n{k:06}") + LIST)
+        yield timed(world.send, delete(f"/dir/n{k:06}") + LIST)
 
 
 def delete_any_and_list(n: int) -> Steps:
@@ -150,7 +151,7 @@ def delete_any_and_list(n: int) -> Steps:
     world = World()
     world.folder(n + STEPS)
     for k in Random(1).sample(range(n + STEPS), STEPS):
-        yield timed(world.ask, delete(f"/dir/n{k:06}") + LIST)
+        yield timed(world.send, delete(f"/dir/n{k:06}") + LIST)
 
 
 def member_leaves(n: int) -> Steps:
@@ -159,12 +160,12 @@ def member_leaves(n: int) -> Steps:
     world.folder(n)
     for k in range(STEPS):
         member = world.connect()
-        world.ask(create(f"/dir/m{k}", EPHEMERAL), member)
-        world.ask(LIST + create(f"/dir/x{k}") + LIST)
+        world.send(create(f"/dir/m{k}", EPHEMERAL), member)
+        world.send(LIST + create(f"/dir/x{k}") + LIST)
 
         def leave(member: ServerConnection = member) -> None:
-            world.ask(CLOSE, member)
-            world.ask(LIST)
+            world.send(CLOSE, member)
+            world.send(LIST)
 
         yield timed(leave)
 
@@ -174,10 +175,10 @@ def get_any(n: int) -> Steps:
     world = World()
     world.folder(n)
     for at in range(0, n, 100):
-        world.ask(b"".join([get(f"/dir/n{k:06}") for k in range(at, at + 100)]))
+        world.send(b"".join([get(f"/dir/n{k:06}") for k in range(at, at + 100)]))
     numbers = Random(1).choices(range(n), k=STEPS * 64)
     for at in range(0, len(numbers), 64):
-        yield timed(world.ask, b"".join([get(f"/dir/n{k:06}") for k in numbers[at : at + 64]]), parts=64)
+        yield timed(world.send, b"".join([get(f"/dir/n{k:06}") for k in numbers[at : at + 64]]), parts=64)
 
 
 def open_and_close(n: int) -> Steps:
@@ -185,32 +186,32 @@ def open_and_close(n: int) -> Steps:
     world = World()
     others = [world.connect() for _ in range(n)]
     for _ in range(STEPS):
-        yield timed(lambda: world.ask(CLOSE, world.connect()))
-        world.deliver()
+        yield timed(lambda: world.send(CLOSE, world.connect()))
+        world.discard_events()
     assert len(world.engine.connections) >= len(others)
 
 
 def fire_to_many(n: int) -> Steps:
     """Measure one change of a node that n connections watch, per connection, with the events and without sockets."""
     world = World()
-    world.ask(create("/k"))
+    world.send(create("/k"))
     others = [world.connect() for _ in range(n)]
     for _ in range(3 if n > 10_000 else 9):
         for other in others:
-            world.ask(get("/k", watch=True), other)
-        yield timed(world.ask, change("/k"), parts=n)
-        world.deliver()
+            world.send(get("/k", watch=True), other)
+        yield timed(world.send, change("/k"), parts=n)
+        world.discard_events()
 
 
 def watch_and_fire(n: int) -> Steps:
     """Measure a read that sets a watch, and the change that fires it, on one of n watched nodes."""
     world = World()
     world.folder(n)
-    world.ask(b"".join([get(f"/dir/n{k:06}", watch=True) for k in range(n)]))
+    world.send(b"".join([get(f"/dir/n{k:06}", watch=True) for k in range(n)]))
     for k in Random(1).choices(range(n), k=STEPS):
         path = f"/dir/n{k:06}"
-        yield timed(world.ask, get(path, watch=True) + change(path))
-        world.deliver()
+        yield timed(world.send, get(path, watch=True) + change(path))
+        world.discard_events()
 
 
 def lose_watches(n: int) -> Steps:
@@ -219,7 +220,7 @@ def lose_watches(n: int) -> Steps:
     world.folder(n)
     for _ in range(3):
         watcher = world.connect()
-        world.ask(b"".join([get(f"/dir/n{k:06}", watch=True) for k in range(n)]), watcher)
+        world.send(b"".join([get(f"/dir/n{k:06}", watch=True) for k in range(n)]), watcher)
 
         def lose(watcher: ServerConnection = watcher) -> None:
             watcher.connection_lost()
@@ -237,7 +238,7 @@ def at_depth(n: int) -> Steps:
         parent, path = tree.find(path), path + "/d"
         tree.create(path, parent, b"", 0, 0, 1, 1)
     for _ in range(9):
-        yield timed(world.ask, create(path + "/x") + delete(path + "/x"), parts=n // 100)
+        yield timed(world.send, create(path + "/x") + delete(path + "/x"), parts=n // 100)
 
 
 def beside_ephemerals(n: int) -> Steps:
@@ -245,7 +246,7 @@ def beside_ephemerals(n: int) -> Steps:
     world = World()
     world.folder(n, EPHEMERAL)
     for k in range(STEPS):
-        yield timed(world.ask, create(f"/dir/x{k}", EPHEMERAL) + delete(f"/dir/x{k}"))
+        yield timed(world.send, create(f"/dir/x{k}", EPHEMERAL) + delete(f"/dir/x{k}"))
 
 
 def end_of_session(n: int) -> Steps:
@@ -253,12 +254,12 @@ def end_of_session(n: int) -> Steps:
     for _ in range(3):
         world = World()
         world.folder(0)
-        world.ask(create("/k") + get("/k", watch=True))  # like most servers, this one has a watch
+        world.send(create("/k") + get("/k", watch=True))  # like most servers, this one has a watch
         owner = world.connect()
         for at in range(0, n, 1000):
             frames = [create(f"/dir/n{k:06}", EPHEMERAL) for k in range(at, min(at + 1000, n))]
-            world.ask(b"".join(frames), owner)
-        yield timed(world.ask, CLOSE, owner, parts=n)
+            world.send(b"".join(frames), owner)
+        yield timed(world.send, CLOSE, owner, parts=n)
 
 
 def multi(n: int, *, fails: bool = False) -> Steps:
@@ -270,7 +271,7 @@ def multi(n: int, *, fails: bool = False) -> Steps:
         operations: list[tuple[OpCode, Record]] = [
             (OpCode.CREATE, r.CreateRequest(path, b"x", OPEN_ACL_UNSAFE, 0)) for path in paths
         ]
-        yield timed(world.ask, request(OpCode.MULTI, wire.encode_operations(operations)), parts=n)
+        yield timed(world.send, request(OpCode.MULTI, wire.encode_operations(operations)), parts=n)
 
 
 class Row(NamedTuple):
