@@ -12,7 +12,7 @@ import signal
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ..server.config import ConfigError
+from ..server.config import ConfigError, build, parse_definitions
 from .addresses import shown
 from .event_loop import run_loop
 from .options import (
@@ -21,6 +21,7 @@ from .options import (
     SESSION,
     STOPPED,
     add_connection,
+    add_definitions,
     add_listener,
     add_timeout,
     client_of,
@@ -66,10 +67,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_listener(parser)
     add_connection(parser)
     add_timeout(parser, 10.0, SESSION)
+    add_definitions(parser, "zoolet.adminHosts=NAME", "name of a reverse proxy in front of the page")
     parser.set_defaults(command=_console)
 
 
 def _console(options: argparse.Namespace, definitions: list[str]) -> int:
+    options.names = build(parse_definitions(definitions, "command line")).admin.hosts
     try:
         import h11  # noqa: F401
     except ModuleNotFoundError:
@@ -88,7 +91,7 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
 
     options.hosts = DEFAULT_HOSTS if options.hosts is None else options.hosts
     hosts, tls = servers_of(options.hosts, options)
-    client = client_of(options.hosts, tls, options)
+    client = client_of(options.hosts, tls, options, read_only=True)
     source = RemoteSource(client, hosts.addresses, tls, min(options.timeout, 5.0))
     return run_loop(_until_sigterm(_serve(client, source, options)))
 
@@ -113,7 +116,7 @@ async def _until_sigterm(work: Coroutine[Any, Any, int]) -> int:
 async def _serve(client: Client, source: RemoteSource, options: argparse.Namespace) -> int:
     from ..console.remote_source import keep_sampling
 
-    async with connected(client):
+    async with connected(client, "console", options.hosts):
         await source.sample()
         # With credentials, the console may read data that other users of this machine must not see.
         server = await _listen(source, options, is_open=not options.auth and options.tls_cert is None)
@@ -167,7 +170,8 @@ async def _listen(source: Source, options: argparse.Namespace, *, is_open: bool)
     is_local = options.host in LOCAL
     token = secrets.token_urlsafe(24)
     pages = ConsolePages(source, Token(token, is_local and is_open))
-    server = HttpServer(Router(pages.routes(), nothing, is_local=is_local).route_of)
+    names = LOCAL | {name.lower() for name in options.names}
+    server = HttpServer(Router(pages.routes(), nothing, names, is_local=is_local).route_of)
     try:
         port = await server.start(options.host, options.port)
     except (OSError, UnicodeError) as error:

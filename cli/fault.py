@@ -12,7 +12,6 @@ from typing import Any, Final
 from ..server.config import ConfigError
 from .addresses import cannot_connect
 from .event_loop import run_loop
-from .options import refuse_definitions
 from .usage import add_example
 from .users_command import Signals, run_command
 
@@ -63,7 +62,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
-    refuse_definitions(definitions)
     url = options.admin or os.environ.get("ZOOLET_ADMIN")
     if not url:
         raise ConfigError(

@@ -55,7 +55,7 @@ def _locks(options: argparse.Namespace) -> int:
 
     hosts, tls = servers_of(options.hosts.rstrip("/"), options)
     addresses = ",".join(map(str, hosts.addresses))
-    client = client_of(addresses, tls, options)
+    client = client_of(addresses, tls, options, read_only=True)
     try:
         return run_loop(_run(client, hosts.chroot or "/", options))
     except (ZooKeeperError, OSError) as error:
@@ -70,7 +70,7 @@ async def _run(client: Client, path: str, options: argparse.Namespace) -> int:
     from ..client.recipes.overview import Overview, described
     from ..protocol.errors import NoNodeError
 
-    async with connected(client):
+    async with connected(client, "locks", options.hosts):
         if await client.exists(path) is None:
             raise NoNodeError(path)
         overview = Overview(client, path)

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,7 @@ INTERRUPTED: Final = 130
 """Exit code after Ctrl-C."""
 WRONG_PATH: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 """Errors that count as wrong usage if they concern a file on the command line."""
+READ_ONLY: Final = "the server is read-only because it has no quorum; its data may be old"
 STOPPED: Final = {signal.SIGTERM: 0, signal.SIGINT: INTERRUPTED}
 """Exit codes of a server by the signal that stopped it."""
 
@@ -72,24 +74,13 @@ def needs_h11(feature: str) -> OptionError:
     return OptionError(f"{feature} requires h11; install zoolet with the extra 'admin'")
 
 
-def refuse_definitions(definitions: list[str]) -> None:
-    """Check that a command without settings was given none.
-
-    Raises:
-        OptionError: *definitions* is not empty.
-    """
-    if definitions:
-        raise OptionError(f"-D is not supported by this command: {' '.join(definitions)}")
-
-
-def add_definitions(parser: argparse.ArgumentParser) -> None:
-    """Add ``-Dname=value`` to the help. :func:`zoolet.cli.program.main` removes these options before parsing."""
-    parser.add_argument(
-        "-Dname=value",
-        action="store_true",
-        dest="_",
-        help="set a ZooKeeper property, such as -DtickTime=1000; repeatable",
-    )
+def add_definitions(
+    parser: argparse.ArgumentParser,
+    form: str = "name=value",
+    help: str = "set a ZooKeeper property, such as -DtickTime=1000; repeatable",
+) -> None:
+    """Add ``-D`` to the help. :func:`zoolet.cli.program.main` removes these options before parsing."""
+    parser.add_argument(f"-D{form}", action="store_true", dest="_", help=help)
 
 
 def seconds(text: str) -> float:
@@ -252,7 +243,7 @@ def auth_of(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
 
 def _lines(file: str) -> list[tuple[str, str]]:
     """Return the place and the text of each line of a file that is not blank."""
-    with open(file, encoding="utf-8") as stream:
+    with open(file, encoding="utf-8-sig") as stream:
         lines = enumerate(stream.read().splitlines(), 1)
         return [(f"--auth @{file}, line {number}", line.strip()) for number, line in lines if line.strip()]
 
@@ -284,9 +275,21 @@ def servers_of(
 
 
 def client_of(
-    servers: str, tls: ssl.SSLContext | None, options: argparse.Namespace, operation_timeout: float | None = None
+    servers: str,
+    tls: ssl.SSLContext | None,
+    options: argparse.Namespace,
+    operation_timeout: float | None = None,
+    *,
+    read_only: bool = False,
 ) -> Client:
     """Return a client with the timeout and the credentials of the options.
+
+    Args:
+        servers: The servers, as HOST:PORT,HOST:PORT.
+        tls: The TLS context; None for plain connections.
+        options: The options of the command.
+        operation_timeout: Time limit for an operation in seconds; None for the default of the client.
+        read_only: Whether to accept a read-only server, because the command only reads.
 
     Raises:
         OptionError: An option is invalid, or a file cannot be read.
@@ -296,15 +299,29 @@ def client_of(
     auth, size = auth_of(options), max_request_of(options)
     try:
         return Client(
-            servers, options.timeout, operation_timeout=operation_timeout, auth=auth, tls=tls, max_request=size
+            servers,
+            options.timeout,
+            operation_timeout=operation_timeout,
+            auth=auth,
+            tls=tls,
+            max_request=size,
+            read_only=read_only,
         )
     except ValueError as error:
         raise OptionError(str(error)) from None
 
 
+def name_read_only(client: Client, command: str, servers: object) -> None:
+    """Print on stderr that a client is connected to a read-only server, whose data may be old."""
+    from ..client.wire.states import State
+
+    if client.state is State.READ_ONLY:
+        print(f"zoolet {command}: {servers}: {READ_ONLY}", file=sys.stderr)
+
+
 @asynccontextmanager
-async def connected(client: Client) -> AsyncIterator[None]:
-    """Connect a client, and close it at the end.
+async def connected(client: Client, command: str, servers: object) -> AsyncIterator[None]:
+    """Connect a client of a command, and close it at the end. A read-only server is named on stderr.
 
     Raises:
         ConnectionLossError: All servers were tried once, and none was reached.
@@ -316,6 +333,7 @@ async def connected(client: Client) -> AsyncIterator[None]:
     try:
         if reason := await client.first_round():
             raise ConnectionLossError(None, cannot_connect(reason))
+        name_read_only(client, command, servers)
         yield
     finally:
         await client.aclose()

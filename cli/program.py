@@ -32,6 +32,13 @@ MODULES: Final = {
     "completion": "pages",
 }
 """The module of each command, which has a function that adds the command to the parser."""
+READS: Final[dict[str, tuple[str, ...] | None]] = {
+    **dict.fromkeys(("serve", "container", "run")),
+    "console": ("zoolet.adminHosts",),
+    "datadir": ("snapshot.trust.empty",),
+}
+"""The ZooKeeper properties that a command reads from ``-D``; None for all. Other commands read none."""
+NOT_READ: Final = "-D is not supported by this command"
 EPILOG: Final = (
     "Run 'zoolet COMMAND --help' for its options and an example.\n"
     "Exit codes: 0 success, 1 failure, 2 wrong usage or unreadable file,\n"
@@ -71,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
     try:
+        _refuse_unread(others[0], definitions)
         return int(options.command(options, definitions))
     except (ConfigError, OptionError) as error:
         return failed(error, 2)
@@ -88,6 +96,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename is not None else ""
         is_usage = isinstance(error, WRONG_PATH) and str(error.filename) in words
         return failed(f"{where}{reason_of(error)}", 2 if is_usage else 1)
+
+
+def _refuse_unread(command: str, definitions: list[str]) -> None:
+    """Check that a command reads each of its ``-D`` options.
+
+    Raises:
+        OptionError: The command does not read a property.
+    """
+    read = READS.get(command, ())
+    names = {word: word[2:].partition("=")[0].removeprefix("zookeeper.") for word in definitions}
+    if read is not None and (unread := [word for word, name in names.items() if name not in read]):
+        text = f"-D{read[0]} is the only property that this command reads" if read else NOT_READ
+        raise OptionError(f"{text}: {' '.join(unread)}")
 
 
 class _Program(Parser):

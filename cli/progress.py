@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import Final, Self, TextIO
 
+from .usage import columns, is_dumb
+
 BAR: Final = 30
 """Width of the bar in characters."""
 REDRAW: Final = 0.1
@@ -26,7 +28,7 @@ class Progress:
     def __init__(self, job: str, stream: TextIO | None = None) -> None:
         self._job = job
         self._stream = stream or sys.stderr
-        self._is_terminal = self._stream.isatty()
+        self._is_terminal = self._stream.isatty() and not is_dumb()
         self._next = time.monotonic() + (REDRAW if self._is_terminal else LINES)
         self._drawn = 0
 
@@ -66,6 +68,8 @@ class Progress:
             filled = BAR * min(done, total) // total
             bar = f"[{'#' * filled}{' ' * (BAR - filled)}] {100 * done // total:3} % "
         line = f"{self._job} {bar}{done:,} {what}"
+        if len(line) >= (width := columns(self._stream)):  # a longer line would not be replaced by the next one
+            line = f"{done:,} {what}"[: width - 1]
         self._stream.write("\r" + line.ljust(self._drawn))
         self._stream.flush()
         self._drawn = max(self._drawn, len(line))

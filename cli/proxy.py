@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..server.admin.descriptors import raise_limit
 from ..server.config import ConfigError
 from .event_loop import run_loop
-from .options import add_control, add_listener, cannot_write, refuse_definitions
+from .options import add_control, add_listener, cannot_write
 from .usage import add_example, path
 from .users_command import Signals, listening, serve_command
 
@@ -41,7 +41,6 @@ def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
     from ..testing.proxy import Proxy
     from ..testing.recording.recording import Recording
 
-    refuse_definitions(definitions)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
         proxy = Proxy(options.hosts, options.host, options.port)

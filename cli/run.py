@@ -104,7 +104,7 @@ def _read_tree(file: str) -> dict[str, Any]:
     from ..testing.control.values import UsageError, tree_of
 
     try:
-        with open(file, encoding="utf-8") as stream:
+        with open(file, encoding="utf-8-sig") as stream:
             text = stream.read()
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {reason_of(error)}") from None

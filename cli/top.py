@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from ..client.four_letters import Sample, number_of, rates, sample
 from .addresses import about
 from .event_loop import run_loop
 from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, seconds, servers_of
-from .usage import add_example, whole_number
+from .usage import add_example, columns, is_dumb, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     import ssl
@@ -100,9 +101,11 @@ def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
     before = termios.tcgetattr(number)
     tty.setcbreak(number)
     loop.add_reader(number, lambda: pressed(os.read(number, 1)))
+    loop.add_signal_handler(signal.SIGCONT, tty.setcbreak, number)  # a shell with jobs changes the mode
     try:
         yield
     finally:
+        loop.remove_signal_handler(signal.SIGCONT)
         loop.remove_reader(number)
         termios.tcsetattr(number, termios.TCSADRAIN, before)
 
@@ -127,8 +130,9 @@ def _print(samples: dict[Address, Sample], before: dict[Address, Sample], option
     texts = [time.strftime("%H:%M:%S")]
     for address, each in samples.items():
         texts += described(str(address), each, before.get(address))
-    clear = CLEAR if sys.stdout.isatty() else ""
-    print(clear + "\n".join(printable(text) for text in texts), flush=True)
+    is_terminal = sys.stdout.isatty()
+    clear, width = (CLEAR, columns()) if is_terminal and not is_dumb() else ("", None)
+    print(clear + "\n".join(printable(text)[:width] for text in texts), flush=True)
 
 
 def described(address: str, now: Sample, before: Sample | None) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 MAX_MESSAGE: Final = 600
 """Maximum number of characters in a message about the command line."""
@@ -20,19 +20,24 @@ class Formatter(argparse.HelpFormatter):
     """
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
+        super().__init__(prog, width=columns() - 2)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [line for part in text.splitlines() for line in super(Formatter, self)._split_lines(part, width)]
 
 
-def _columns() -> int:
-    """Return the width of the terminal: ``COLUMNS``, the width of stdout, or 80."""
+def is_dumb() -> bool:
+    """Return whether the terminal cannot move its cursor."""
+    return os.environ.get("TERM") == "dumb"
+
+
+def columns(stream: TextIO | None = None) -> int:
+    """Return the width of the terminal of a stream, by default of stdout: ``COLUMNS``, its own width, or 80."""
     text = os.environ.get("COLUMNS", "")
     if text.isdecimal() and int(text):
         return int(text)
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+        return os.get_terminal_size((stream or sys.stdout).fileno()).columns or 80
     except (AttributeError, ValueError, OSError):  # stdout is closed, a different object, or not a terminal
         return 80
 

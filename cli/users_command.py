@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that are forwarded to the command."""
+HUNG_UP: Final = 128 + signal.SIGHUP
+"""Exit code after the terminal was closed."""
 REAPING_S: Final = 0.5
 """Seconds between two searches for orphaned processes."""
 _PR_SET_PDEATHSIG: Final = 1
@@ -77,7 +79,7 @@ async def serve_command(words: Sequence[str], hosts: str, control: str, signals:
         signals: Signals for the command; None without a command.
 
     Returns:
-        The exit code of the command; without a command, 0 after SIGTERM and 130 after SIGINT.
+        The exit code of the command; without a command, 0 after SIGTERM, 130 after SIGINT and 129 after SIGHUP.
     """
     if signals is not None:
         environment = {"ZOOLET_HOSTS": hosts, "ZOOKEEPER_HOSTS": hosts}
@@ -91,7 +93,7 @@ async def serve_command(words: Sequence[str], hosts: str, control: str, signals:
         if not code.done():
             code.set_result(with_code)
 
-    for number, stopped in STOPPED.items():
+    for number, stopped in {**STOPPED, signal.SIGHUP: HUNG_UP}.items():
         if not _is_ignored(number):
             loop.add_signal_handler(number, stop, stopped)
     print(f"zoolet ready on {hosts}", flush=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ..protocol.addresses import host_and_port
 from .aio.dial import dial_streams, failed
 from .wire.diagnosis import CLOSED, TLS_ALERT, closed_early, foreign, silent
 from .wire.hosts import Address, Endpoint
@@ -30,6 +31,7 @@ SRVR: Final = {
 }
 """The mntr keys of the numbers in a srvr answer, and their names there."""
 _NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?")
+_CONNECTION: Final = re.compile(r"/?([^\s(]+)\[\d{1,10}\]\((.*)\)")
 MAX_LINE: Final = 1000
 """Maximum number of characters in a line of cons. Longer lines are ignored."""
 
@@ -156,12 +158,23 @@ def read_cons(text: str) -> dict[str, dict[str, str]]:
     """Return the facts that an answer to cons reports for each connection, by address."""
     connections = {}
     for line in text.split("\n"):
-        address, bracket, rest = line[:MAX_LINE].strip().removeprefix("/").partition("[")
-        _, parenthesis, facts = rest.partition("(")
-        if bracket and parenthesis and line.rstrip().endswith(")") and len(line) <= MAX_LINE:
-            pairs = (pair.partition("=") for pair in facts.rstrip(")").split(","))
-            connections[address] = {name: value for name, _, value in pairs}
+        if len(line) <= MAX_LINE and (match := _CONNECTION.fullmatch(line.strip())) is not None:
+            pairs = (pair.partition("=") for pair in match[2].split(","))
+            connections[_short(match[1])] = {name: value for name, _, value in pairs}
     return connections
+
+
+def _short(address: str) -> str:
+    """Return an address with the short form of IPv6: ``[::1]:2181``. Java prints all eight groups."""
+    if address.count(":") == 1:
+        return address
+    from ipaddress import ip_address
+
+    host, _, port = address.rpartition(":")
+    try:
+        return host_and_port(str(ip_address(host.strip("[]"))), int(port))
+    except ValueError:
+        return address
 
 
 def rates(now: Sample, before: Sample | None) -> dict[str, float]:

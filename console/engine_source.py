@@ -40,6 +40,7 @@ from .local_locks import LocalReader
 from .local_sessions import LocalSessions, address_of
 from .local_tree import CHECKED_EVERY, Deletion, count, export, walk
 from .source import (
+    CHANGED,
     MAX_FOUND,
     MAX_LISTED,
     MAX_NAME,
@@ -147,8 +148,10 @@ class EngineSource:
     async def overview(self) -> Answer:
         """Return the state of the server."""
         observed, engine = self._observed, self._engine
+        self._set_time()
         return {
             "health": ready(observed),
+            "now": engine.now,
             "mode": observed.mode(),
             "uptime": observed.running_ms() / 1000,
             "zxid": hexadecimal(engine.zxid),
@@ -188,6 +191,9 @@ class EngineSource:
         """Return children of a node in an order."""
         node = self._engine.tree.find(path)
         children = node.children
+        facts: Answer = {"total": len(children or ()), "version": hexadecimal(node.pzxid)}
+        if not limit and not name:
+            return {**facts, "at": None, "rows": []}
         names = await self._names(node, sort)
         found = ((name, children.node(name)) for name in names[offset : offset + limit]) if children else ()
         rows = (
@@ -196,7 +202,7 @@ class EngineSource:
             if child is not None
         )
         at = await _index(names, name, Pace(self._turn)) if children and name in children else None
-        return {"total": len(names), "at": at, "rows": rows}
+        return {**facts, "at": at, "rows": rows}
 
     async def _names(self, node: Node, sort: str) -> list[str]:
         children = node.children
@@ -423,7 +429,9 @@ class EngineSource:
                     self._deliver()
                     self._set_time()
                 return {"zxid": hexadecimal(engine.zxid), "deleted": deletion.deleted}
-            path, version = arguments["path"], arguments["version"]
+            path, version, czxid = arguments["path"], arguments["version"], arguments["czxid"]
+            if czxid is not None and engine.tree.find(path).czxid != czxid:  # its versions start at 0 again
+                raise NotOffered(f"{path}: {CHANGED}")
             if action == "create":
                 flags = CreateMode[arguments["mode"]]
                 request: Any = r.CreateRequest(path, arguments["data"], OPEN_ACL_UNSAFE, flags)

@@ -63,6 +63,8 @@ MAX_STREAMS: Final = 16
 """Maximum number of open event streams and searches."""
 TRUSTED_STREAMS: Final = 8
 """Number of additional streams for users with the token."""
+STREAMED: Final = (*SECURITY, ("X-Accel-Buffering", "no"))
+"""The headers of a stream. nginx would collect its pieces otherwise."""
 MAX_GLOB: Final = 200
 """Maximum number of characters of a glob."""
 MAX_TIME: Final = 1 << 48
@@ -169,7 +171,7 @@ class ConsolePages:
         if self._streams >= MAX_STREAMS + (TRUSTED_STREAMS if trusted else 0):
             raise HttpError(503, f"{MAX_STREAMS} pages and searches are already open", ("Retry-After", "5"))
         self._streams += 1
-        return Response(content_type=content_type, headers=SECURITY, stream=_Stream(items, self._stream_ended))
+        return Response(content_type=content_type, headers=STREAMED, stream=_Stream(items, self._stream_ended))
 
     def _stream_ended(self) -> None:
         self._streams -= 1
@@ -307,6 +309,7 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
     if action in ("expire", "drop"):
         return {"session": _session(given["session"])}
     arguments: dict[str, Any] = {"path": given["path"], "version": given.get("version", -1)}
+    arguments["czxid"] = _session(given["czxid"]) if given.get("czxid") is not None else None
     if type(arguments["version"]) is not int or not -1 <= arguments["version"] < 1 << 31:
         raise ValueError("version must be an integer from -1 to 2147483647")
     if not isinstance(given["path"], str):

@@ -6,6 +6,7 @@ import asyncio
 import re
 import ssl
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -30,6 +31,7 @@ from ..protocol.records import Stat
 from ..server.admin.samples import Rows
 from ..server.core.node import CONTAINER_OWNER, is_session
 from .source import (
+    CHANGED,
     MAX_FOUND,
     MAX_LISTED,
     MAX_SUBTREE,
@@ -57,6 +59,8 @@ TTL_MASK: Final = (1 << 40) - 1
 """The bits of a TTL node's owner that are the ttl in milliseconds."""
 LOCK_SECONDS: Final = 20.0
 """Maximum number of seconds for reading all locks."""
+CLOCK_ERROR: Final = 5.0
+"""Difference of two clocks in seconds that is not certain: a client may have been silent for that long."""
 NAMES: Final = {row.short: row.name for row in reversed(OPERATIONS.values()) if row.short}
 """The first operation of each abbreviation that cons reports."""
 _SIZES: Final = {"memory": None, "disk": None}
@@ -81,14 +85,28 @@ class RemoteSource:
         self._is_looking = False
         self._last: tuple[Sample | None, ...] = (None,) * len(addresses)
         self._samples: tuple[Sample, ...] = ()
+        # By server, how far its clock was ahead in the last samples, in seconds. The latest contact of a client with a
+        # server is a little before the sample, so the greatest number is the best.
+        self._ahead: tuple[deque[float], ...] = tuple(deque(maxlen=60) for _ in addresses)
 
     async def sample(self) -> None:
         """Query the metrics of all servers, for the next overview and the charts."""
         asked = (ask_sample(address, self._timeout, self._tls) for address in self._addresses)
         self._last, self._samples = self._samples or self._last, tuple(await asyncio.gather(*asked))
+        for ahead, each in zip(self._ahead, self._samples, strict=True):
+            if latest := max((number_of(facts, "lresp") for facts in each.connections.values()), default=0):
+                ahead.append(latest / 1000 - time.time())
         sessions = self._greatest("global_sessions") or self._sum("num_alive_connections")
         counts = sessions, self._sum("watch_count"), self._greatest("znode_count")
         self._rows.add((round(time.time(), 3), sum(self._rates()), *counts))
+
+    def _now(self, client: str = "") -> float:
+        """Return the time by the clock of the server of a client, by default of the server that executes writes."""
+        for each, ahead in zip(self._samples, self._ahead, strict=True):
+            if client in each.connections if client else each.state in ("leader", "standalone"):
+                seconds = max(ahead, default=0.0)
+                return time.time() + (seconds if abs(seconds) > CLOCK_ERROR else 0.0)
+        return time.time()
 
     def _rates(self) -> list[float]:
         """Return the requests per second of each server."""
@@ -138,10 +156,13 @@ class RemoteSource:
             await self.sample()
         serving = [each for each in self._samples if each.numbers]
         health = "" if serving else self._samples[0].state
-        if self._client.state is not State.CONNECTED:
+        if self._client.state is State.READ_ONLY:
+            health = "the server is read-only because it has no quorum; its data may be old"
+        elif self._client.state is not State.CONNECTED:
             health = f"the console is not connected: the server {health or 'does not answer'}"
         return {
             "health": health,
+            "now": round(self._now() * 1000),
             "mode": serving[0].state if serving else "",
             "uptime": self._greatest("uptime") / 1000,
             "zxid": hexadecimal(self._client.last_zxid),
@@ -204,6 +225,11 @@ class RemoteSource:
 
     async def children(self, path: str, offset: int, limit: int, sort: str, name: str) -> Answer:
         """Return children of a node in an order."""
+        if (parent := await self._client.exists(path)) is None:
+            raise NoNodeError(path)
+        facts: Answer = {"total": parent.numChildren, "version": hexadecimal(parent.pzxid)}
+        if not limit and not name:
+            return {**facts, "at": None, "rows": []}
         (listed,) = await names_below(self._client, [path])
         if not isinstance(listed, list):
             raise listed
@@ -225,7 +251,7 @@ class RemoteSource:
             else (cut(each), 0, 0, "persistent", 0)
             for each in shown
         )
-        return {"total": len(names), "at": names.index(name) if name in names else None, "rows": rows}
+        return {**facts, "at": names.index(name) if name in names else None, "rows": rows}
 
     async def _stats(self, prefix: str, names: list[str]) -> dict[str, Stat]:
         found = await ask_all(self._client.exists, [prefix + name for name in names], NoNodeError, NoAuthError)
@@ -327,7 +353,8 @@ class RemoteSource:
         return {"total": len(found), "rows": (self._row(*each, None) for each in found[offset : offset + limit])}
 
     def _row(self, address: str, facts: Mapping[str, str], owned: Mapping[str, list[str]] | None) -> Answer:
-        heard = max(0.0, time.time() - number_of(facts, "lresp") / 1000) if number_of(facts, "lresp") else 0.0
+        latest = number_of(facts, "lresp") / 1000
+        heard = max(0.0, self._now(address) - latest) if latest else 0.0
         return {
             "id": facts["sid"],
             "address": address,
@@ -384,7 +411,7 @@ class RemoteSource:
         def more(entry: LockEntry) -> Answer:
             return {"address": addresses.get(hexadecimal(entry.session_id), "")}
 
-        return await locks_shown(lines, circles, more, time.time(), pace, session_id)
+        return await locks_shown(lines, circles, more, self._now(), pace, session_id)
 
     async def _overview(self, path: str) -> tuple[list[SharedRecipe], list[list[Wait]]]:
         if self._is_looking:
@@ -404,8 +431,10 @@ class RemoteSource:
 
     async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
         """Change a node with the console's client."""
-        client, path, version = self._client, arguments["path"], arguments["version"]
+        client, path, version, czxid = self._client, *map(arguments.__getitem__, ("path", "version", "czxid"))
         try:
+            if czxid is not None and (stat := await client.exists(path)) is not None and stat.czxid != czxid:
+                raise NotOffered(f"{path}: {CHANGED}")
             if action == "create":
                 is_sequential = arguments["mode"] == "PERSISTENT_SEQUENTIAL"
                 await client.create(path, arguments["data"], sequential=is_sequential)

@@ -63,6 +63,9 @@ MAX_SUBTREE: Final = 100_000
 """Maximum number of nodes that are counted, and that are deleted together."""
 
 
+CHANGED: Final = "the node was deleted and created again since it was shown"
+
+
 class NotOffered(Exception):
     """The server cannot answer this request; the message is the reason."""
 
@@ -86,8 +89,8 @@ class Source(Protocol):
         ...
 
     async def children(self, path: str, offset: int, limit: int, sort: str, name: str) -> Answer:
-        """Return children of a node in an order of :data:`SORTS`: ``total``, ``at`` (the place of a name), and ``rows``
-        of name, children, bytes, kind and time of the last change.
+        """Return children of a node in an order of :data:`SORTS`: ``total``, ``version`` of the list, ``at`` (the place
+        of a name; None for none), and ``rows`` of name, children, bytes, kind and time of the last change.
         """
         ...
 
@@ -134,16 +137,13 @@ def matcher(name: str) -> Callable[[str], object]:
     """Return a predicate for paths.
 
     Args:
-        name: Glob for the whole path if it contains a slash, otherwise for the name. Without a glob character, it
-            matches any part. Empty to match all paths.
+        name: A part of the path if it contains a slash, otherwise of the name; or a glob for all of it. Empty to match
+            all paths.
     """
-    if not name:
-        return lambda path: True
-    glob = name if set(name) & set("*?[") else f"*{name}*"
-    matches = re.compile(fnmatch.translate(glob)).match
+    matches = re.compile(fnmatch.translate(name) if set(name) & set("*?[") else "(?!)").match
     if "/" in name:
-        return lambda path: matches(path[:MAX_MATCHED])
-    return lambda path: matches(path.rpartition("/")[2][:MAX_MATCHED])
+        return lambda path: name in (shown := path[:MAX_MATCHED]) or matches(shown)
+    return lambda path: name in (shown := path.rpartition("/")[2][:MAX_MATCHED]) or matches(shown)
 
 
 def cut(text: str) -> str:

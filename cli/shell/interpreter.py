@@ -155,9 +155,10 @@ async def run_script(settings: Settings, out: Output, read_line: Callable[[], st
         out.error(str(error))
         return 1
     try:
-        lines = _read_in_thread(read_line)
+        lines, before = _read_in_thread(read_line), "\ufeff"  # a script may start with a byte order mark
         while not shell.ended and (line := await anext(lines)):
-            await execute(shell, line.rstrip("\r\n"))
+            await execute(shell, line.removeprefix(before).rstrip("\r\n"))
+            before = ""
         return shell.exit_code
     finally:
         await shell.close()

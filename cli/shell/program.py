@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..options import OptionError, add_connection, add_max_request, auth_of, max_request_of, tls_of
-from ..usage import Parser, add_example, whole_number
+from ..usage import Parser, add_example, is_dumb, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from .output import Output
@@ -55,7 +55,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="session timeout in milliseconds (default 30000)",
     )
-    parser.add_argument("-r", action="store_true", dest="read_only", help="accept read-only servers")
+    parser.add_argument("-r", action="store_true", help="ignored: read-only servers are always accepted")
     parser.add_argument(
         "-waitforconnection", action="store_true", help="wait for a connection for up to the session timeout"
     )
@@ -100,7 +100,6 @@ def _run(options: argparse.Namespace) -> int:
         settings = Settings(
             options.server,
             options.timeout / 1000,
-            options.read_only,
             auth_of(options),
             tls_of(options),
             waits_first=options.waitforconnection,
@@ -114,7 +113,7 @@ def _run(options: argparse.Namespace) -> int:
         reconfigure = getattr(stream, "reconfigure", None)  # a test's stream cannot be reconfigured
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="surrogateescape")  # the data of nodes need not be text
-    colour = not (options.no_colour or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
+    colour = not (options.no_colour or os.environ.get("NO_COLOR") or is_dumb())
     out = Output(sys.stdout, sys.stderr, as_json=options.json, colour=colour)
     try:
         return _execute(options, settings, out)

@@ -19,6 +19,7 @@ from ...protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeepe
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ..addresses import cannot_connect
+from ..options import READ_ONLY
 from .errors import CommandError, checked_path, text_of
 from .output import Output
 from .texts import event_text, printable
@@ -55,7 +56,6 @@ class Settings(NamedTuple):
     Args:
         hosts: Connect string, as it was given.
         timeout: Session timeout in seconds.
-        read_only: Whether to accept a server that has lost its quorum.
         auth: Credentials of the session.
         tls: TLS context; None for plain connections.
         waits_first: Whether a single command waits for a connection for up to the session timeout. Otherwise it waits
@@ -65,7 +65,6 @@ class Settings(NamedTuple):
 
     hosts: str
     timeout: float = 30.0
-    read_only: bool = False
     auth: tuple[tuple[str, bytes], ...] = ()
     tls: ssl.SSLContext | None = None
     waits_first: bool = False
@@ -157,7 +156,7 @@ class Shell:
                 settings.timeout,
                 operation_timeout=settings.timeout if settings.waits_first else WAITING,
                 serializer=NULLABLE,
-                read_only=settings.read_only,
+                read_only=True,
                 auth=settings.auth,
                 tls=settings.tls,
                 max_request=settings.max_request,
@@ -193,6 +192,8 @@ class Shell:
         failed = state is State.CLOSED and isinstance(client.terminal_error, AuthFailedError)
         first, self._had_state = not self._had_state, True
         expected = not self.interactive and (first or (state is State.CLOSED and not failed))
+        if state is State.READ_ONLY and not self.interactive:  # at a terminal, event and prompt show it
+            self.out.remark(f"{self.hosts}: {READ_ONLY}")
         name = "AuthFailed" if failed else STATES.get(state)
         if name is not None and self.shows_watches and not expected:
             self._show(Event(EventType.NONE, ""), name)

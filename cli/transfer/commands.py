@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.messages import reason_of
+from ...protocol.messages import one_line, reason_of
 from ..addresses import cannot_connect
 from ..event_loop import run_loop
 from ..options import (
@@ -23,6 +23,7 @@ from ..options import (
     add_timeout,
     cannot_write,
     client_of,
+    name_read_only,
     servers_of,
 )
 from ..progress import Progress
@@ -111,8 +112,13 @@ def _command(job: Callable[[argparse.Namespace], int], interrupted: str = "") ->
 
 
 @asynccontextmanager
-async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[tuple[Client, str]]:
+async def _connected(where: str, options: argparse.Namespace, reads: str = "") -> AsyncIterator[tuple[Client, str]]:
     """Connect to the servers of a connect string, and wait for a server that is starting; yield client and path.
+
+    Args:
+        where: The connect string, which may end with a path.
+        options: The options of the command.
+        reads: Name of the command if it only reads from these servers, and so accepts a read-only server.
 
     Raises:
         OptionError: The connect string or an option is invalid, or a file cannot be read.
@@ -121,7 +127,7 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
     hosts, tls = servers_of(where.rstrip("/"), options)
     logging.getLogger("zoolet").addHandler(logging.NullHandler())  # the command itself reports failures
     addresses = ",".join(map(str, hosts.addresses))
-    client = client_of(addresses, tls, options, max(60.0, options.timeout))
+    client = client_of(addresses, tls, options, max(60.0, options.timeout), read_only=bool(reads))
     try:
         async with asyncio.timeout(options.timeout):
             await client.start()
@@ -129,6 +135,7 @@ async def _connected(where: str, options: argparse.Namespace) -> AsyncIterator[t
         last = client.last_reason or f"{addresses}: no answer within {options.timeout:g} s"
         await client.aclose()
         raise CommandError(cannot_connect(last)) from None
+    name_read_only(client, reads, addresses)
     try:
         yield client, hosts.chroot or "/"
     finally:
@@ -139,7 +146,7 @@ async def _dump(options: argparse.Namespace) -> int:
     from .files import STDOUT, Writer
     from .source import NO_PERMISSION, Source
 
-    async with _connected(options.source, options) as (client, root):
+    async with _connected(options.source, options, "dump") as (client, root):
         source = Source(client, root)
         await source.count()
         try:
@@ -219,7 +226,7 @@ async def _push(options: argparse.Namespace) -> int:
     from .source import NO_PERMISSION, Source
     from .target import Target, copy, into_itself
 
-    async with _connected(options.source, options) as (source_client, source_root):
+    async with _connected(options.source, options, "push") as (source_client, source_root):
         async with _connected(options.target, options) as (target_client, target_root):
             inside = f"{target_root}/".startswith(f"{source_root.rstrip('/')}/")
             if inside and set(_addresses(options.source)) & set(_addresses(options.target)):
@@ -250,7 +257,7 @@ def _report(command: str, target: Target, options: argparse.Namespace, source: S
     if options.dry_run:
         for what, nodes in (("create", outcome.created), ("change", outcome.changed)):
             for path in nodes.first:
-                print(f"{what} {path}")
+                print(one_line(f"{what} {path}"))
             if nodes.count > len(nodes.first):
                 print(f"{what} {nodes.count - len(nodes.first):,} more")
     return _complain(command, "could not be written", outcome.failed)
@@ -269,7 +276,7 @@ def _left_out(source: Source) -> str:
 
 def _first(texts: list[str]) -> str:
     more = f"; and {len(texts) - MAX_NAMED:,} more" if len(texts) > MAX_NAMED else ""
-    return "; ".join(texts[:MAX_NAMED]) + more
+    return one_line("; ".join(texts[:MAX_NAMED])) + more
 
 
 def _complain(command: str, what: str, failed: dict[str, str]) -> int:

@@ -256,7 +256,7 @@ def _acl(value: Any) -> AclList:
 
 def _read_json(path: Path) -> Iterator[TransferNode]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise FileError(path, "is not valid UTF-8 text") from None
     if not text.strip():

@@ -47,7 +47,7 @@ async def retried(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
         except (ConnectionLossError, SessionExpiredError):
             try:
                 async with asyncio.timeout(seconds):
-                    await client.wait_for(State.CONNECTED)
+                    await client.wait_for(State.CONNECTED, State.READ_ONLY)
             except TimeoutError:
                 raise ConnectionLossError(None, f"no connection within {seconds:.0f} s") from None
     return await attempt()

@@ -41,7 +41,9 @@ MIN_ATTEMPT: Final = 0.2
 granted a shorter session timeout, but not if the client itself requested a shorter one.
 """
 CLOSE_TIMEOUT: Final = 1.0
-"""Maximum time in seconds for closing."""
+"""Maximum time in seconds for tasks to stop."""
+ANSWER_TIMEOUT: Final = 0.8
+"""Maximum time in seconds for the server to close the session. A command of a silent server exits within a second."""
 PART_OF_SESSION: Final = (0.1, 0.4)
 """Limit of a delay between rounds, chosen at random in this range, as a fraction of the time until LOST."""
 MIN_DELAY: Final = 0.05
@@ -182,12 +184,16 @@ class Connection:
             self.protocol.abort(reason)
 
     async def stop(self) -> None:
-        """Close the session and the connection, within twice :data:`CLOSE_TIMEOUT` seconds."""
+        """Close the session within :data:`ANSWER_TIMEOUT`, and the connection within :data:`CLOSE_TIMEOUT` seconds.
+
+        An earlier request without an answer counts: the wait started with it.
+        """
         session = self.session
+        silence = self.now() - session.inflight[0].sent_at if session.inflight else 0.0
         try:
             if (request := self._send_close()) is not None:
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
-                    async with asyncio.timeout(min(CLOSE_TIMEOUT, session.timeout_ms / 1000)):
+                    async with asyncio.timeout(min(ANSWER_TIMEOUT, session.timeout_ms / 1000) - silence):
                         await request
         finally:
             self._end()
@@ -399,7 +405,8 @@ class Connection:
             self.protocol = None
             self._closed_by_server = protocol.closed_by_server
             if session.phase is Phase.HANDSHAKE and protocol.reason in (CLOSED, RESET):
-                protocol.reason = closed_early(protocol.reason, self._tls is not None)
+                refuses = not session.accepts_read_only
+                protocol.reason = closed_early(protocol.reason, self._tls is not None, refuses)
             protocol.abort(protocol.reason)
             session.lost(f"{server}: {protocol.reason}", self.now(), by_server=protocol.closed_by_server)
             self.reschedule()

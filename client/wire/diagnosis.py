@@ -10,13 +10,19 @@ TLS_ALERT: Final = b"\x15\x03"
 """First bytes of the answer of a TLS port to a client without TLS."""
 
 
-def closed_early(reason: str, tls: bool) -> str:
-    """Return the likely causes of a connection that was :data:`CLOSED` or :data:`RESET` before the first byte."""
+def closed_early(reason: str, tls: bool, refuses_read_only: bool = False) -> str:
+    """Return the likely causes of a connection that was :data:`CLOSED` or :data:`RESET` before the first byte.
+
+    Args:
+        reason: One of these two.
+        tls: Whether the client uses TLS.
+        refuses_read_only: Whether the client refuses a read-only server, which then closes the connection.
+    """
     port = "the port is plain or requires a different certificate" if tls else "the port requires TLS"
-    return (
-        f"{reason} without an answer; possible causes: maxClientCnxns or maxCnxns is reached, {port}, or a proxy "
-        "cannot reach its server"
-    )
+    causes = ["maxClientCnxns or maxCnxns is reached", port, "a proxy cannot reach its server"]
+    if refuses_read_only:
+        causes.append("the server is read-only because it has no quorum")
+    return f"{reason} without an answer; possible causes: {', '.join(causes[:-1])}, or {causes[-1]}"
 
 
 def silent(seconds: float, tls: bool) -> str:

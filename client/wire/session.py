@@ -129,7 +129,7 @@ class Session:
         self._pinged_at: deque[float] = deque()
         self._since: int | None = None  # the last zxid seen while all watches were registered; None while they are
         self._since_in_doubt = False  # True in a new session: the server's zxids may have started over
-        self._accepts_read_only = read_only
+        self.accepts_read_only: Final = read_only
         self._resumable_elsewhere = False  # whether a server with a quorum knows the session
         self._heard_at = 0.0  # time when a server was last heard from; while READY it is received_at
         self._former = FormerSession()
@@ -229,7 +229,7 @@ class Session:
         self._ending, self.answered = self._former.tries > 0, False
         if self._ending:
             session_id, password = self._former.id, self._former.password
-        request = ConnectRequest(self.last_zxid, self.wanted_ms, session_id, password, self._accepts_read_only)
+        request = ConnectRequest(self.last_zxid, self.wanted_ms, session_id, password, self.accepts_read_only)
         self.out.append(frame(request.encode()))
 
     def receive(self, data: bytes, now: float) -> None:

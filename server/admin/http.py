@@ -36,6 +36,8 @@ GET: Final = ("GET",)
 READS: Final = ("GET", "HEAD")
 POST: Final = ("POST",)
 WRONG_TOKEN: Final = "wrong token; use the admin token that the server prints when it starts"
+TOKEN_HEADER: Final = "x-zoolet-token"
+"""The header with the token for browsers, whose header Authorization may be for a reverse proxy."""
 BEARER: Final = ("WWW-Authenticate", "Bearer")
 """The header of a response that requests the token."""
 
@@ -154,7 +156,10 @@ def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = 
     host = request.headers.get("host", "").lower()
     origin = request.headers.get("origin")
     if origin is not None and (not host or origin.lower() not in (f"http://{host}", f"https://{host}")):
-        raise HttpError(403, "requests from other web pages are rejected: the Origin is not this server")
+        problem = (
+            f"the Origin {origin[:80]!r} is not the Host {host[:80]!r}; a reverse proxy must pass the Host unchanged"
+        )
+        raise HttpError(403, f"requests from other web pages are rejected: {problem}")
     name = (host if host.endswith("]") else host.rpartition(":")[0] or host).removesuffix(".")
     if not host or name in hosts or _is_address(name):
         return
@@ -166,10 +171,17 @@ def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = 
 
 
 def shows_token(request: Request, token: str) -> bool | None:
-    """Return whether a request contains the token, compared in constant time; None if it contains no token."""
+    """Return whether a request contains the token, compared in constant time; None if it contains no token.
+
+    The token is in ``Authorization: Bearer`` or in ``X-Zoolet-Token``. Other credentials are for a reverse proxy, which
+    has passed them on.
+    """
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-    is_right = hmac.compare_digest(shown.strip().encode(), token.encode())
-    return (scheme.lower() == "bearer" and is_right) if scheme else None
+    if scheme.lower() != "bearer":
+        if TOKEN_HEADER not in request.headers:
+            return None
+        shown = request.headers[TOKEN_HEADER]
+    return hmac.compare_digest(shown.strip().encode(), token.encode())
 
 
 class Token:

@@ -177,8 +177,8 @@ def _password_file(text: str) -> str:
 
 def _token_file(text: str) -> str:
     """Return the token in a file."""
-    token = read_text(_path(text), "ascii").strip()
-    if len(token) < MIN_TOKEN or not token.isprintable() or " " in token:
+    token = read_text(_path(text), "utf-8-sig").strip()
+    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ValueError(text)
     return token
 

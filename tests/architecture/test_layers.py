@@ -99,8 +99,9 @@ LAYERS: Final = (
     Layer(("testing/run",), (*TESTING, "server/net", "server/config", *floors("frames", "state", "run"))),
     Layer(("testing/recording",), (*TESTING, *floors("frames", "run", "recording"))),
     # in the command
-    Layer(("cli/event_loop", "cli/progress", "cli/stdout"), ()),
+    Layer(("cli/event_loop", "cli/stdout"), ()),
     Layer(("cli/usage",), ("protocol",)),
+    Layer(("cli/progress",), ("cli/usage",)),
 )
 
 

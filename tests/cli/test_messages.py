@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 from support.apache import free_port
 
 from zoolet.__main__ import main
+from zoolet.cli.program import MODULES
 
 
 @pytest.mark.parametrize(
@@ -100,9 +102,33 @@ def test_invalid_argument_is_named(words: list[str], message: str, capsys: pytes
     assert capsys.readouterr().err.startswith(f"zoolet{command}: {message}")
 
 
+READS: Final = {"datadir": "snapshot.trust.empty", "console": "zoolet.adminHosts"}
+EXAMPLES: Final = {
+    "backup": "d t",
+    "check": "f",
+    "completion": "bash",
+    "datadir": "show d",
+    "dump": "a:1 f",
+    "fault": "",
+    "load": "a:1 f",
+    "push": "a:1 b:1",
+    "proxy": "a:1",
+}
+"""The words that a command requires."""
+
+
+@pytest.mark.parametrize("command", sorted(set(MODULES) - {"serve", "run", "container", "shell"}))
+def test_unread_property_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, *EXAMPLES.get(command, "").split(), "-DtickTime=5"]) == 2
+    only = f"-D{READS[command]} is the only property that this command reads" if command in READS else ""
+    problem = only or "-D is not supported by this command"
+    assert capsys.readouterr().err == f"zoolet {command}: {problem}: -DtickTime=5\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["container", "-Da=1", "status"], "-D is only for the daemon, not for 'status': -Da=1"),
         (["status", "127.0.0.1:1/app"], "HOSTS must not contain a path; remove '/app'"),
         (["top", "127.0.0.1:1/app"], "HOSTS must not contain a path; remove '/app'"),
         (["container", "status", "x"], "'status' accepts no arguments; found 'x'"),

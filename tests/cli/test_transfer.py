@@ -146,6 +146,23 @@ def test_json_may_be_written_by_hand(servers: tuple[Server, Server], tmp_path: P
     assert tree["/t"].ttl == 60
 
 
+def test_json_may_start_with_byte_order_mark(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    server, _ = servers
+    (file := tmp_path / "tree.json").write_text('{"/marked": "one"}', encoding="utf-8-sig")
+    (secrets := tmp_path / "secrets").write_text("digest:u:p\n", encoding="utf-8-sig")
+    assert main(["load", server.hosts, str(file), "--auth", f"@{secrets}"]) == 0
+    assert server.tree()["/marked"].data == b"one"
+
+
+def test_deceptive_names_are_escaped(servers: tuple[Server, Server], capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = servers
+    source.populate({"/deceptive/\u202egnp.exe": b"1"})
+    assert main(["push", f"{source.hosts}/deceptive", f"{target.hosts}/deceptive", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "create /deceptive/\\u202egnp.exe\n" in shown
+    assert "\u202e" not in shown
+
+
 def test_json_load_changes_only_given_fields(servers: tuple[Server, Server], tmp_path: Path) -> None:
     _, second = servers
     second.populate({"/a": Znode(b"kept", acl=SECRET), "/b": Znode(b"old", acl=SECRET)})

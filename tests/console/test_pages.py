@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.calls import connected
-from support.console import BEARER, Console, b64
+from support.console import BEARER, TOKEN, Console, b64
 
 from zoolet.console.local_tree import walk
 from zoolet.console.pages import FILES, MAX_GLOB, MAX_STREAMS
@@ -66,9 +66,17 @@ async def test_other_address_shows_nothing_without_token(name: str) -> None:
     assert (await console.facts("about", **BEARER))["kind"] == "daemon"
 
 
-@pytest.mark.parametrize("header", ["Bearer wrong", "Basic eA==", "Bearer"])
+@pytest.mark.parametrize("header", ["Bearer wrong", "Bearer"])
 async def test_wrong_token_is_refused_even_if_none_is_needed(header: str) -> None:
     assert (await Console().refusal("/console/api/about", authorization=header)).status == 401
+
+
+async def test_credentials_for_reverse_proxy_are_ignored() -> None:
+    console = Console()
+    basic = {"authorization": "Basic eA=="}
+    assert not (await console.facts("about", **basic))["trusted"]
+    assert (await console.facts("about", **basic, **{"x-zoolet-token": TOKEN}))["trusted"]
+    assert (await console.refusal("/console/api/about", **basic, **{"x-zoolet-token": "wrong"})).status == 401
 
 
 async def test_data_not_readable_by_everyone_needs_token() -> None:

@@ -24,6 +24,7 @@ from zoolet.__main__ import main
 from zoolet.client.blocking import Client
 from zoolet.console.pages import ConsolePages
 from zoolet.console.remote_source import RemoteSource
+from zoolet.protocol.records import Stat
 from zoolet.server.admin.http import HttpError, Request, Router, Token
 from zoolet.testing import Cluster, Server
 
@@ -104,6 +105,10 @@ class BadNames:
     async def children(self, path: str) -> list[str]:
         """Return the invalid name."""
         return ["a/../b"]
+
+    async def exists(self, path: str) -> Stat:
+        """Return any Stat."""
+        return Stat(*[0] * 11)
 
 
 async def test_invalid_names_are_refused() -> None:

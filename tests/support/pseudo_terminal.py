@@ -127,15 +127,25 @@ def _own_terminal() -> None:
 
 
 @contextmanager
-def terminal_of(arguments: Sequence[str], home: Path, *, toolkit: bool = True) -> Iterator[Terminal]:
-    """Run ``zoolet`` at a terminal, with or without prompt_toolkit."""
+def terminal_of(
+    arguments: Sequence[str], home: Path, *, toolkit: bool = True, term: str = "xterm", under: Sequence[str] = ()
+) -> Iterator[Terminal]:
+    """Run ``zoolet`` at a terminal.
+
+    Args:
+        arguments: The arguments of ``zoolet``.
+        home: The folder for its history.
+        toolkit: Whether it finds prompt_toolkit.
+        term: The type of the terminal.
+        under: The words of a program that runs the words that follow, such as a shell with job control.
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
     command = [sys.executable, "-m", "zoolet"] if toolkit else [sys.executable, "-c", WITHOUT_TOOLKIT]
-    environment = {**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(home), "PYTHONUNBUFFERED": ""}
+    environment = {**os.environ, "TERM": term, "XDG_STATE_HOME": str(home), "PYTHONUNBUFFERED": ""}
     environment.pop("NO_COLOR", None)
     process = subprocess.Popen(
-        [*command, *arguments],
+        [*under, *command, *arguments],
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -94,6 +94,9 @@ async def edit(shell: Shell, arguments: Parsed) -> None:
         shell.out.show({"path": path, "changed": False}, [f"{path} is unchanged"])
         return
     try:
+        now = await shell.client.exists(path)
+        if now is not None and now.czxid != stat.czxid:  # the versions of a new node start at 0 again
+            raise BadVersionError(path)
         new = await shell.client.set(path, changed, stat.version)
     except ZooKeeperError as error:
         changed_by_others = isinstance(error, BadVersionError)
@@ -116,7 +119,7 @@ def _edited(editor: str, path: str, data: bytes) -> bytes:
             changed = file.read_bytes()
         except (OSError, ValueError) as error:
             raise CommandError(f"cannot run {editor}: {error}; set EDITOR to an editor command") from None
-    if changed == data + b"\n" or (changed.endswith(b"\n") and not data.endswith(b"\n") and data):
+    if changed == data + b"\n" or (changed.endswith(b"\n") and not data.endswith(b"\n")):
         changed = changed[:-1]  # editors add a newline at the end, which most values do not have
     if code:
         kept = f"; your text is saved in {_keep(changed)}" if changed != data else ""

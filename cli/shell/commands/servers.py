@@ -160,7 +160,7 @@ def _members_of(file: str) -> str:
         CommandError: The file cannot be read.
     """
     try:
-        text = Path(file).read_text(encoding="utf-8")
+        text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = f"{file} ({error.strerror})" if isinstance(error, OSError) else str(error)
         raise CommandError(f"Error processing {file}{reason}") from None

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from ...usage import is_dumb
 from .. import words
 from ..texts import printable
 from .history import append_line, read_lines
@@ -65,7 +66,7 @@ class PlainEditor:
     def write(self, text: str) -> None:
         """Write text above the line, and redraw the line."""
         prompt = self._prompt
-        if prompt is None or readline is None:
+        if prompt is None or readline is None or is_dumb():
             sys.stdout.write(text)
         else:
             sys.stdout.write(f"\r\x1b[K{text.lstrip()}{prompt}{printable(readline.get_line_buffer())}")

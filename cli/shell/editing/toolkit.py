@@ -58,6 +58,7 @@ class ToolkitEditor:
             complete_while_typing=False,
             auto_suggest=AutoSuggestFromHistory(),
             enable_history_search=True,
+            enable_suspend=True,
         )
 
     def _bindings(self) -> KeyBindings:

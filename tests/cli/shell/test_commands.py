@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -237,6 +238,9 @@ async def test_edit_adds_no_end_of_line(
     monkeypatch.setenv("VISUAL", editor(tmp_path, "file.write_bytes(b'other\\n')"))
     await shell("edit /app/a")
     assert server.tree()["/app/a"].data == b"other\n"
+    server.set("/app/a", "")
+    await shell("edit /app/a")
+    assert server.tree()["/app/a"].data == b"other"
 
 
 async def test_edit_keeps_text_after_failed_editor(
@@ -248,8 +252,18 @@ async def test_edit_keeps_text_after_failed_editor(
     os.unlink(error.strip().partition("saved in ")[2])
 
 
+def _create_again(server: Server) -> None:
+    server.delete("/app/c")
+    server.populate({"/app/c": "theirs"})  # with the version that the editor has read
+
+
+@pytest.mark.parametrize("change", [lambda server: server.set("/app/c", "theirs"), _create_again])
 async def test_edit_keeps_text_after_conflicting_change(
-    shell: ShellAtHand, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shell: ShellAtHand,
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Server], object],
 ) -> None:
     flag, go_on = tmp_path / "open", tmp_path / "go-on"
     code = f"""
@@ -259,16 +273,18 @@ while not pathlib.Path({str(go_on)!r}).exists():
     time.sleep(0.01)
 file.write_text("mine")"""
     monkeypatch.setenv("VISUAL", editor(tmp_path, code))
-    editing = asyncio.ensure_future(shell("edit /app/a"))
+    editing = asyncio.ensure_future(shell("edit /app/c"))
     await until(lambda: os.path.exists(flag))
-    server.set("/app/a", "theirs")
-    go_on.touch()
+    try:
+        change(server)
+    finally:
+        go_on.touch()
     error = (await editing).err
     assert "was changed by another client in the meantime; your text is saved in " in error
     kept = Path(error.strip().partition("saved in ")[2])
     assert await asyncio.to_thread(kept.read_text, encoding="utf-8") == "mine"
     os.unlink(kept)
-    assert server.tree()["/app/a"].data == b"theirs"
+    assert server.tree()["/app/c"].data == b"theirs"
 
 
 async def test_watch_follows_a_subtree(shell: ShellAtHand, server: Server) -> None:

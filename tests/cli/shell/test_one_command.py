@@ -125,6 +125,14 @@ def test_json(capfd: pytest.CaptureFixture[str]) -> None:
         assert one(capfd, server.hosts, "--json", "ls", "/").out.startswith('{"path": "/", "children": ["a", "b", "c"')
 
 
+def test_script_may_start_with_byte_order_mark() -> None:
+    with Server() as server:
+        command = [sys.executable, "-m", "zoolet", "shell", server.hosts]
+        script = "create /marked one\nget /marked\n".encode("utf-8-sig")
+        ran = subprocess.run(command, input=script, capture_output=True, timeout=DEADLINE_S, check=False)
+    assert (ran.returncode, ran.stdout) == (0, b"one\n"), ran.stderr
+
+
 def test_options_may_follow_address(capfd: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         server.populate({"/a": b"one"})
