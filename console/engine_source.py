@@ -423,15 +423,15 @@ class EngineSource:
         try:
             if action in ("expire", "drop"):
                 return self._end(action, arguments["session"])
+            path, version, czxid = arguments["path"], arguments["version"], arguments.get("czxid")
+            if czxid is not None and engine.tree.find(path).czxid != czxid:  # its versions start at 0 again
+                raise NotOffered(f"{path}: {CHANGED}")
             if action == "delete_all":
                 deletion = Deletion(engine, _person(), CONSOLE_XID, arguments["nodes"])
-                async for _ in deletion.run(arguments["path"], Pace(self._turn)):
+                async for _ in deletion.run(path, Pace(self._turn)):
                     self._deliver()
                     self._set_time()
                 return {"zxid": hexadecimal(engine.zxid), "deleted": deletion.deleted}
-            path, version, czxid = arguments["path"], arguments["version"], arguments["czxid"]
-            if czxid is not None and engine.tree.find(path).czxid != czxid:  # its versions start at 0 again
-                raise NotOffered(f"{path}: {CHANGED}")
             if action == "create":
                 flags = CreateMode[arguments["mode"]]
                 request: Any = r.CreateRequest(path, arguments["data"], OPEN_ACL_UNSAFE, flags)

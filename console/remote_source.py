@@ -431,7 +431,7 @@ class RemoteSource:
 
     async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
         """Change a node with the console's client."""
-        client, path, version, czxid = self._client, *map(arguments.__getitem__, ("path", "version", "czxid"))
+        client, path, version, czxid = self._client, arguments["path"], arguments["version"], arguments.get("czxid")
         try:
             if czxid is not None and (stat := await client.exists(path)) is not None and stat.czxid != czxid:
                 raise NotOffered(f"{path}: {CHANGED}")

@@ -276,8 +276,11 @@ class Connection:
             except Exception as error:
                 self.fail(error)
         out = session.out
-        if out and self.protocol is not None and self.protocol.transport is not None:
-            self.protocol.transport.write(b"".join(out))  # write() is inlined for speed
+        if out and self.protocol is not None and self.protocol.transport is not None:  # write() is inlined for speed
+            try:
+                self.protocol.transport.write(b"".join(out))
+            except RuntimeError:  # uvloop has closed the transport; connection_lost() follows
+                _log.debug("the connection was closed before a write")
             del out[:]
         if self._timer is None:
             self._schedule()
@@ -288,7 +291,10 @@ class Connection:
         """Pass the frames of the session to the transport."""
         out = self.session.out
         if out and self.protocol is not None and self.protocol.transport is not None:
-            self.protocol.transport.write(b"".join(out))  # a single frame is not copied
+            try:
+                self.protocol.transport.write(b"".join(out))  # a single frame is not copied
+            except RuntimeError:  # uvloop has closed the transport; connection_lost() follows
+                _log.debug("the connection was closed before a write")
             del out[:]
 
     def _schedule(self) -> None:

@@ -1,5 +1,20 @@
 // The frame of the page: navigation, the token, and the connection that tells each second how the server is.
-import { html, useState, useEffect, useRef, ask, lines, setToken, hasToken, Problem, visible, several } from "./lib.js";
+import {
+  html,
+  useState,
+  useEffect,
+  useRef,
+  ask,
+  setToken,
+  hasToken,
+  onRefused,
+  setServerTime,
+  untilShown,
+  Problem,
+  visible,
+  several,
+  duration,
+} from "./lib.js";
 import { render, useErrorBoundary } from "./vendor/htm-preact.js";
 import { Overview } from "./overview.js";
 import { Tree } from "./tree.js";
@@ -7,6 +22,8 @@ import { Sessions } from "./sessions.js";
 import { Locks } from "./locks.js";
 import { History } from "./history.js";
 import { Tests } from "./tests.js";
+
+const CLOCKS = 5000; // milliseconds: a larger difference of two clocks is shown
 
 const VIEWS = {
   overview: ["Overview", Overview],
@@ -28,40 +45,42 @@ function place() {
   return { view: Object.hasOwn(VIEWS, view || "") ? view : "overview", rest: name };
 }
 
-function useLive(ready) {
+const EVERY = 1000; // milliseconds between two requests for the overview
+const LATE = 3000; // milliseconds until its answer is late
+
+// Asks for the overview each second. A stream would take one of the six connections that a browser opens to a server,
+// and would not notice that its connection is forgotten. `onReturn` is called when the server answers again.
+function useLive(ready, onReturn) {
   const [state, setState] = useState({ live: null, problem: null });
   useEffect(() => {
     if (!ready) return undefined;
     const controller = new AbortController();
     let timer = null;
     let heard = Date.now();
-    // A server that is stopped does not close the connection.
-    const watch = setInterval(() => {
-      const silent = Math.round((Date.now() - heard) / 1000);
-      if (silent > 3)
-        setState((before) => ({
-          ...before,
-          problem: new Error(`nothing heard from the server for ${silent} s; what is shown is old`),
-        }));
-    }, 1000);
+    let isLost = false;
     const go = async () => {
+      await untilShown();
+      if (controller.signal.aborted) return;
       try {
-        for await (const line of lines("events", {}, controller.signal)) {
-          heard = Date.now();
-          if (line.startsWith("data: ")) setState({ live: JSON.parse(line.slice(6)), problem: null });
-        }
-        setState((before) => ({ ...before, problem: new Error("the server has closed the connection") }));
+        const live = await ask("overview", {}, controller.signal, LATE);
+        heard = Date.now();
+        setServerTime(live.now);
+        setState({ live: { ...live, ahead: live.now - heard }, problem: null });
+        if (isLost) onReturn();
+        isLost = false;
       } catch (error) {
         if (controller.signal.aborted) return;
-        setState((before) => ({ ...before, problem: error }));
+        isLost = true;
+        const silent = Math.round((Date.now() - heard) / 1000);
+        const text = `nothing heard from the server for ${silent} s; what is shown is old`;
+        setState((before) => ({ ...before, problem: Number.isInteger(error.status) ? error : new Error(text) }));
       }
-      timer = setTimeout(go, 1000);
+      timer = setTimeout(go, EVERY);
     };
     go();
     return () => {
       controller.abort();
       clearTimeout(timer);
-      clearInterval(watch);
     };
   }, [ready]);
   return state;
@@ -75,6 +94,7 @@ function useLocks(ready) {
     let timer = null;
     let ended = false;
     const go = async () => {
+      await untilShown();
       const began = performance.now();
       try {
         setFound(await ask("locks", { brief: 1 }));
@@ -150,14 +170,17 @@ function App() {
         pending.current = null;
       }
     } catch (error) {
-      if (error.status === 401) {
-        setToken("");
-        setAsking(true);
-        setWrong(error);
-      } else setProblem(error);
+      if (error.status !== 401) setProblem(error);
     }
   };
   useEffect(() => {
+    onRefused((error) => {
+      if (!hasToken()) return;
+      setToken("");
+      setWrong(error);
+      setAsking(true);
+      introduce(); // what can be read without a token is shown
+    });
     introduce();
     const move = () => {
       setWhere(place());
@@ -182,7 +205,7 @@ function App() {
   }, []);
   const ready = Boolean(about?.kind);
   const locks = useLocks(ready);
-  const { live, problem: lost } = useLive(ready);
+  const { live, problem: lost } = useLive(ready, introduce);
   const useToken = async (value) => {
     setToken(value);
     setWrong(null);
@@ -253,7 +276,12 @@ function App() {
       }
     </main>
     ${asking ? html`<${Token} reason=${reason} onDone=${useToken} onCancel=${() => setAsking(false)} problem=${wrong} />` : null}
-    <footer class="muted small">Keys: 1 to ${shown.length || 5} for the views, / for the search, Esc to leave it. Times are those of this browser.</footer>`;
+    <footer class="muted small">Keys: 1 to ${shown.length || 5} for the views, / for the search, Esc to leave it. Times are in the time zone of this browser.${
+      Math.abs(live?.ahead || 0) > CLOCKS
+        ? html` <b data-test="clock">The clock of the server is ${live.ahead > 0 ? "fast" : "slow"} by
+        ${" "}${duration(Math.abs(live.ahead) / 1000)}, compared with the clock of this browser.</b>`
+        : null
+    }</footer>`;
 }
 
 const root = document.getElementById("app");

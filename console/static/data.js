@@ -7,15 +7,43 @@ const MAX_ADDED = 1048576; // characters that the numbers of invisible ones add 
 
 class Unshown extends Error {}
 
-// Returns a value as indented JSON; a Map is an object.
+// The text of an indented value, which is limited.
+class Text {
+  parts = [];
+  room = MAX_SHOWN;
+  put(text) {
+    this.room -= text.length;
+    if (this.room < 0) throw new Unshown();
+    this.parts.push(text);
+  }
+}
+
+const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+
+// Returns a JSON text with line breaks. Its values stay as they are: parsing them would round large numbers and leave out
+// all but one of several equal keys.
+function laidOut(json) {
+  JSON.parse(json);
+  const text = new Text();
+  let depth = 0;
+  let before = "";
+  for (const [token] of json.matchAll(TOKENS)) {
+    const isEnd = token === "}" || token === "]";
+    const isFirst = before === "{" || before === "[";
+    if (isEnd) depth -= 1;
+    if (before === "," || isFirst !== isEnd) text.put(`\n${"  ".repeat(depth)}`);
+    text.put(token === ":" ? ": " : token);
+    if (token === "{" || token === "[") depth += 1;
+    if (depth > MAX_DEPTH) throw new Unshown();
+    before = token;
+  }
+  return text.parts.join("");
+}
+
+// Returns a value as indented JSON. A map is an object with its pairs, whose keys may be equal.
 function indented(value) {
-  const parts = [];
-  let room = MAX_SHOWN;
-  const put = (text) => {
-    room -= text.length;
-    if (room < 0) throw new Unshown();
-    parts.push(text);
-  };
+  const whole = new Text();
+  const put = (text) => whole.put(text);
   const several = (items, one, [first, last], depth) => {
     if (depth >= MAX_DEPTH) throw new Unshown();
     const margin = "  ".repeat(depth);
@@ -29,7 +57,7 @@ function indented(value) {
     if (Array.isArray(item)) several(item, (each) => write(each, depth + 1), "[]", depth);
     else if (item !== null && typeof item === "object") {
       several(
-        item instanceof Map ? [...item] : Object.entries(item),
+        item.pairs,
         ([key, each]) => {
           write(key, depth + 1);
           put(": ");
@@ -42,7 +70,7 @@ function indented(value) {
     else put(String(item));
   };
   write(value, 0);
-  return parts.join("");
+  return whole.parts.join("");
 }
 
 // Returns the value in msgpack data. Bytes, extensions and times are shown as text, as JSON has none of them.
@@ -72,7 +100,7 @@ function unpacked(data) {
     return Array.from({ length: size }, () => one(depth + 1));
   };
   const array = (size, depth) => list(size, depth, value);
-  const map = (size, depth) => new Map(list(size, depth, (below) => [value(below), value(below)]));
+  const map = (size, depth) => ({ pairs: list(size, depth, (below) => [value(below), value(below)]) });
   const READERS = {
     0xc0: () => null,
     0xc2: () => false,
@@ -135,14 +163,14 @@ function made(form) {
 
 // Returns the forms of data by name, as functions that return text; indented ones of whole data only.
 export function formsOf(data, isWhole) {
-  const text = textOf(isWhole ? data : data.subarray(0, data.length - 4));
+  const text = textOf(data, isWhole);
   const forms = {};
   const add = (name, form) => {
     const shown = made(form);
     if (shown !== null) forms[name] = () => shown;
   };
   if (text !== null) add("text", () => text);
-  if (isWhole && /^\s*[[{]/.test(text || "")) add("JSON", () => indented(JSON.parse(text)));
+  if (isWhole && /^\s*[[{]/.test(text || "")) add("JSON", () => laidOut(text));
   if (isWhole && data[0] >= 0x80) add("msgpack", () => indented(unpacked(data)));
   forms.hex = () => hexOf(data);
   return forms;

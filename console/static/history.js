@@ -141,7 +141,7 @@ export function Entries({ query, refresh, every, at }) {
     <ul class="entries" data-test="entries">${entries.map(
       (each) => html`<${Entry} key=${`${each.number} ${each.zxid}`} entry=${each} here=${at && each.zxid === at} />`,
     )}</ul>
-    ${entries.length && known.lasting && !last.isOfFiles ? html`<${Complete} since=${known.since} />` : null}
+    ${entries.length && last.since && !last.isOfFiles && (last.lasting || last.since > known.since) ? html`<${Complete} since=${last.since} />` : null}
     <${Cut} answer=${last} />
     ${
       reading.busy

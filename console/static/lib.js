@@ -13,7 +13,8 @@ export function setToken(value) {
   else sessionStorage.removeItem("zoolet.token");
 }
 
-const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
+// Authorization is for a reverse proxy, whose credentials the browser adds itself.
+const headers = () => (token ? { "X-Zoolet-Token": token } : {});
 
 export class Refused extends Error {
   constructor(status, message) {
@@ -21,6 +22,13 @@ export class Refused extends Error {
     this.status = status;
   }
 }
+
+let refused = () => {};
+
+// Sets a function that is called when the server does not accept the token, for example after a restart.
+export const onRefused = (call) => {
+  refused = call;
+};
 
 async function checked(response) {
   if (response.ok) return response;
@@ -30,22 +38,44 @@ async function checked(response) {
   } catch {
     // the status is all that there is
   }
-  throw new Refused(response.status, reason);
+  const error = new Refused(response.status, reason);
+  if (error.status === 401) refused(error);
+  throw error;
 }
 
 // Of a cluster, which member is shown; it is in the address of the page.
 const member = new URLSearchParams(location.search).get("member") || "";
 
+// The page may have been opened with credentials in its address, to which a browser makes no request.
+const urlAt = (path) => new URL(path, location.origin + location.pathname);
+
 function urlOf(name, query) {
   const given = Object.entries({ ...query, member }).filter(([, value]) => value !== undefined && value !== "");
   const text = new URLSearchParams(given).toString();
-  return `console/api/${name}${text ? `?${text}` : ""}`;
+  return urlAt(`console/api/${name}${text ? `?${text}` : ""}`);
 }
 
-export async function ask(name, query, signal) {
-  const response = await checked(await fetch(urlOf(name, query), { headers: headers(), signal }));
-  return response.json();
+const LONGEST = 60000; // milliseconds until a request is given up, whose connection may be forgotten on the way
+
+export async function ask(name, query, signal, limit = LONGEST) {
+  const late = AbortSignal.timeout(limit);
+  const either = signal ? AbortSignal.any([signal, late]) : late;
+  try {
+    const response = await checked(await fetch(urlOf(name, query), { headers: headers(), signal: either }));
+    return await response.json();
+  } catch (error) {
+    if (error.name !== "TimeoutError") throw error;
+    throw new Refused("Late", `The server has not answered for ${limit / 1000} s.`);
+  }
 }
+
+// Waits while the page is hidden. A hidden page asks for nothing.
+export const untilShown = async () => {
+  while (document.hidden)
+    await new Promise((resolve) => {
+      document.addEventListener("visibilitychange", resolve, { once: true });
+    });
+};
 
 export async function change(action, args) {
   const response = await checked(
@@ -115,7 +145,13 @@ export function moment(milliseconds) {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-export const ago = (milliseconds) => `${duration(Math.max(0, (Date.now() - milliseconds) / 1000))} ago`;
+let ahead = 0; // milliseconds by which the clock of the server is ahead of that of the browser
+
+export const setServerTime = (now) => {
+  ahead = now - Date.now();
+};
+
+export const ago = (milliseconds) => `${duration(Math.max(0, (Date.now() + ahead - milliseconds) / 1000))} ago`;
 
 export const decodeBase64 = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
@@ -125,9 +161,10 @@ export function encodeBase64(data) {
   return btoa(text);
 }
 
-export function textOf(data) {
+// Returns data as text; null if it is none. If the data is cut, its last character may be incomplete.
+export function textOf(data, isWhole = true) {
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(data);
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(data, { stream: !isWhole });
   } catch {
     return null;
   }
@@ -175,6 +212,8 @@ export function useAnswer(name, query, key, every) {
     const controller = new AbortController();
     let timer = null;
     const go = async () => {
+      await untilShown();
+      if (controller.signal.aborted) return;
       const began = performance.now();
       try {
         const answer = await ask(name, query, controller.signal);
@@ -215,8 +254,9 @@ export function Problem({ error }) {
 const TALLEST = 12000000; // pixels of an element, which browsers limit
 
 // A list of which only what is seen exists: `load(offset, limit)` returns rows, `total` is how many there are. The row
-// at `place` is scrolled to. After a change of `load`, old rows are shown until the new ones have come.
-export function LongList({ total, load, row, label, height = 28, tall = 480, place }) {
+// at `place` is scrolled to. After a change of `load`, old rows are shown until the new ones have come, and the first
+// row that is seen stays where it is: `find(row)` returns its new place.
+export function LongList({ total, load, find, row, label, height = 28, tall = 480, place }) {
   const PAGE = 100;
   const [top, setTop] = useState(0);
   const [pages, setPages] = useState({});
@@ -231,6 +271,13 @@ export function LongList({ total, load, row, label, height = 28, tall = 480, pla
   const last = Math.min(total, first + Math.ceil(tall / height) + 20);
   useEffect(() => {
     wanted.current = new Set();
+    const at = Math.ceil(box.current.scrollTop / height);
+    const seen = pages[Math.floor(at / PAGE)]?.[at % PAGE];
+    if (!find || !at || !seen) return;
+    const keep = (now) => {
+      if (box.current && now !== null) box.current.scrollTop += (now - at) * height;
+    };
+    find(seen).then(keep, () => {});
   }, [load]);
   useEffect(() => {
     for (let page = Math.floor(first / PAGE); page * PAGE < last; page += 1) {
@@ -303,9 +350,11 @@ export function Fact({ name, children }) {
   return html`<div class="fact"><dt>${name}</dt><dd>${children}</dd></div>`;
 }
 
-// A call of the control API of a test server.
+// The calls of the control API of a test server, and one of them.
+export const listCommands = async () => (await fetch(urlAt("commands"))).json();
+
 export async function command(name, parameters) {
-  const response = await fetch(`commands/${name}`, { method: "POST", body: JSON.stringify(parameters || {}) });
+  const response = await fetch(urlAt(`commands/${name}`), { method: "POST", body: JSON.stringify(parameters || {}) });
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.error);
   return answer.result;

@@ -1,5 +1,17 @@
 // The view of test servers: faults, held requests, clients, clock, snapshots, recordings. It uses the control API.
-import { html, useState, useEffect, Problem, NodeLink, visible, visibleText, count, moment, command } from "./lib.js";
+import {
+  html,
+  useState,
+  useEffect,
+  Problem,
+  NodeLink,
+  visible,
+  visibleText,
+  count,
+  moment,
+  command,
+  listCommands,
+} from "./lib.js";
 
 export function Tests() {
   const [faults, setFaults] = useState([]);
@@ -160,8 +172,7 @@ function NewFault({ run }) {
   const [times, setTimes] = useState("");
   const [known, setKnown] = useState({ action: { choices: [action] } });
   useEffect(() => {
-    fetch("commands")
-      .then((response) => response.json())
+    listCommands()
       .then((answer) => setKnown(answer.commands.fault.parameters))
       .catch(() => {});
   }, []);

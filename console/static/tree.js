@@ -9,6 +9,7 @@ import {
   change,
   lines,
   useAnswer,
+  Refused,
   Problem,
   More,
   LongList,
@@ -46,8 +47,10 @@ export function Tree({ about, rest, trusted, needToken }) {
   useEffect(() => {
     if (newest) setLast(newest);
   }, [newest]);
-  // What is being edited stays while it is asked for again.
-  const answer = newest || (!error && last?.path === path ? last : null);
+  const [editing, setEditing] = useState(null);
+  useEffect(() => setEditing(null), [path]);
+  // What is being edited stays while it is asked for again, and if it is gone.
+  const answer = newest || ((!error || editing) && last?.path === path ? last : null);
   const [asking, setAsking] = useState(null);
   const gone = error && error.status === 404;
   const [sort, setSort] = useState("name");
@@ -81,7 +84,7 @@ export function Tree({ about, rest, trusted, needToken }) {
         }
         ${
           answer
-            ? html`<${Node} node=${answer} about=${about} reload=${() => setRefresh(refresh + 1)}
+            ? html`<${Node} node=${answer} editing=${editing} setEditing=${setEditing} about=${about} reload=${() => setRefresh(refresh + 1)}
             ask=${(dialog) => (trusted ? setAsking(dialog) : needToken(() => setAsking(dialog), FOR_CHANGES))} trusted=${trusted} needToken=${needToken} />`
             : null
         }
@@ -127,20 +130,32 @@ function Crumbs({ path }) {
       })}</nav>`;
 }
 
+const RENEWED = 500; // milliseconds between two renewals of a list that changes while it is read
+
 const SORTS = { name: "name", time: "last change", size: "size" };
 
 function Children({ path, selected, sort, onSort, refresh }) {
-  const [found, setFound] = useState(null);
-  const [problem, setProblem] = useState(null);
-  const load = useMemo(
-    () => async (offset, limit) => (await ask("children", { path, offset, limit, sort })).rows,
-    [refresh],
-  );
+  const { answer, error: problem } = useAnswer("children", { path, limit: 0 }, refresh, 2000);
+  const [found, setFound] = useState(null); // total and version of the list that is shown
+  const [place, setPlace] = useState(null);
+  const renewed = useRef(0);
   useEffect(() => {
-    ask("children", { path, limit: 0, sort, name: selected }).then((answer) => {
-      setFound(answer);
-      setProblem(null);
-    }, setProblem);
+    if (answer) setFound(answer);
+  }, [answer]);
+  const load = useMemo(
+    () => async (offset, limit) => {
+      const part = await ask("children", { path, offset, limit, sort });
+      if (part.version !== found?.version && Date.now() - renewed.current > RENEWED) {
+        renewed.current = Date.now();
+        setFound(part);
+      }
+      return part.rows;
+    },
+    [refresh, found?.version],
+  );
+  const find = async ([name]) => (await ask("children", { path, limit: 0, sort, name })).at;
+  useEffect(() => {
+    if (selected) find([selected]).then(setPlace, () => {});
   }, [refresh, selected]);
   const row = ([name, below, size, kind, time]) =>
     html`${
@@ -161,7 +176,7 @@ function Children({ path, selected, sort, onSort, refresh }) {
         : null
     }
     ${problem && problem.status !== 404 ? html`<${Problem} error=${problem} />` : null}
-    ${found?.total ? html`<${LongList} total=${found.total} place=${found.at} load=${load} row=${row} label="Children" />` : null}
+    ${found?.total ? html`<${LongList} total=${found.total} place=${place} load=${load} find=${find} row=${row} label="Children" />` : null}
     ${path !== "/" ? html`<p><a href=${link("tree", parentOf(path))}>↑ up</a></p>` : null}
   </section>`;
 }
@@ -290,20 +305,37 @@ function download(name, text) {
   setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
-function Node({ node, about, reload, ask: open, trusted, needToken }) {
+// A node is the one that was shown if it was created by the same transaction. The versions of a new one start at 0 again.
+const sameNode = ({ path, stat }) => ({ path, czxid: stat.czxid });
+
+// Returns the text of a node for a form, which can hold text of a line feed for each line only.
+async function textToEdit(path) {
+  const node = await ask("node", { path, whole: 1 });
+  const data = decodeBase64(node.data?.base64 || "");
+  const text = textOf(data);
+  let reason = null;
+  if (!node.data) reason = "The console may not read its data";
+  else if (data.length < node.data.size) reason = "Its data is longer than 1 MB";
+  else if (text === null) reason = "Its data is not text";
+  else if (text.includes("\r")) reason = "Its data contains carriage returns, which a browser would change";
+  if (reason) throw new Refused("Not edited", `${reason}. Use edit of zoolet shell.`);
+  return { ...sameNode(node), text, version: node.stat.version };
+}
+
+function Node({ node, editing, setEditing, about, reload, ask: open, trusted, needToken }) {
   const stat = node.stat;
-  const [editing, setEditing] = useState(null);
   const [problem, setProblem] = useState(null);
-  useEffect(() => {
-    setEditing(null);
-    setProblem(null);
-  }, [node.path]);
+  useEffect(() => setProblem(null), [node.path]);
   const remove = async () => {
     const { path } = node;
     const next = link("tree", parentOf(path));
     try {
       const below = stat.children ? await ask("subtree", { path }) : null;
-      if (below?.more) throw new Error("The node has more than 100,000 nodes below it. Use deleteall of zoolet shell.");
+      if (below?.more)
+        throw new Refused(
+          "Not deleted",
+          "The node has more than 100,000 nodes below it. Use deleteall of zoolet shell.",
+        );
       open({
         question: below ? `Delete ${several(below.nodes, "node", "nodes")}` : "Delete the node",
         dangerous: true,
@@ -311,8 +343,8 @@ function Node({ node, about, reload, ask: open, trusted, needToken }) {
         detail: html`<${Loss} node=${node} below=${below} />`,
         action: () =>
           below
-            ? change("delete_all", { path, nodes: below.nodes })
-            : change("delete", { path, version: stat.version }),
+            ? change("delete_all", { ...sameNode(node), nodes: below.nodes })
+            : change("delete", { ...sameNode(node), version: stat.version }),
       });
     } catch (error) {
       setProblem(error);
@@ -327,14 +359,20 @@ function Node({ node, about, reload, ask: open, trusted, needToken }) {
     }
   };
   const can = (action) => about.changes.includes(action);
-  const edit = () => setEditing({ text: textOf(decodeBase64(node.data.base64)), version: stat.version });
+  const edit = () => textToEdit(node.path).then(setEditing, setProblem);
   const save = () => {
     const value = new TextEncoder().encode(editing.text);
     open({
       question: "Set the data",
       detail: html`<p>The data of <bdi class="code">${visible(node.path)}</bdi> will become the edited text of ${bytes(value.length)},
         if nobody has changed it since version ${editing.version}.</p>`,
-      action: () => change("set", { path: node.path, base64: encodeBase64(value), version: editing.version }),
+      action: () =>
+        change("set", {
+          path: editing.path,
+          czxid: editing.czxid,
+          version: editing.version,
+          base64: encodeBase64(value),
+        }),
       done: () => setEditing(null),
     });
   };
@@ -345,10 +383,12 @@ function Node({ node, about, reload, ask: open, trusted, needToken }) {
         : html`<label>Data as text<textarea rows="10" value=${editing.text}
           onInput=${(event) => setEditing({ ...editing, text: event.target.value })}></textarea></label>
         ${
-          editing.version !== stat.version
-            ? html`<p
-          class="problem">Somebody has changed the data meanwhile: its version is ${stat.version} now, and you edit version ${editing.version}.</p>`
-            : null
+          editing.czxid !== stat.czxid
+            ? html`<p class="problem">Another client has deleted the node and created it again.</p>`
+            : editing.version !== stat.version
+              ? html`<p
+          class="problem">Another client has changed the data: its version is ${stat.version} now, and you edit version ${editing.version}.</p>`
+              : null
         }
         <p class="buttons"><button onClick=${() => setEditing(null)}>Cancel</button>
           <button class="primary" onClick=${save}>Save…</button></p>`
@@ -405,11 +445,7 @@ function Node({ node, about, reload, ask: open, trusted, needToken }) {
       <button onClick=${reload}>Reload</button>
       <button onClick=${() => (trusted ? exportAll() : needToken(exportAll, FOR_EXPORTS))}>Export as JSON</button>
       ${
-        can("set") &&
-        node.data &&
-        textOf(decodeBase64(node.data.base64)) !== null &&
-        decodeBase64(node.data.base64).length === node.data.size &&
-        !textOf(decodeBase64(node.data.base64)).includes("\r")
+        can("set") && node.data && !editing
           ? html`<button onClick=${() => (trusted ? edit() : needToken(edit, FOR_CHANGES))}>Edit…</button>`
           : null
       }
@@ -452,22 +488,27 @@ function NewChild({ node, open, trusted, needToken }) {
 }
 
 function NewAcl({ node, open, trusted, needToken }) {
-  const [text, setText] = useState(null);
-  const now = node.acl.map((each) => `${each.scheme}:${each.id}:${each.permissions}`).join(", ");
-  if (text === null)
-    return html`<button onClick=${() => (trusted ? setText(now) : needToken(() => setText(now), FOR_CHANGES))}>Change the ACL…</button>`;
+  const [form, setForm] = useState(null);
+  const start = async () => {
+    const now = await ask("node", { path: node.path }); // with the token, it has the hashes of passwords
+    const before = now.acl.map((each) => `${each.scheme}:${each.id}:${each.permissions}`).join(", ");
+    setForm({ node: now, before, text: before });
+  };
+  if (form === null)
+    return html`<button onClick=${() => (trusted ? start() : needToken(start, FOR_CHANGES))}>Change the ACL…</button>`;
   const go = (event) => {
     event.preventDefault();
-    const acl = text.split(",").map((part) => part.trim());
+    const acl = form.text.split(",").map((part) => part.trim());
+    const version = form.node.stat.acl_version;
     open({
       question: "Change the ACL",
-      detail: html`<p>From <span class="code">${visible(now)}</span> to <span class="code">${visible(acl.join(", "))}
-        </span>, if nobody has changed it since version ${node.stat.acl_version}.</p>`,
-      action: () => change("set_acl", { path: node.path, acl, version: node.stat.acl_version }),
+      detail: html`<p>From <span class="code">${visible(form.before)}</span> to <span class="code">${visible(acl.join(", "))}
+        </span>, if nobody has changed it since version ${version}.</p>`,
+      action: () => change("set_acl", { ...sameNode(form.node), acl, version }),
     });
-    setText(null);
+    setForm(null);
   };
-  return html`<form onSubmit=${go} class="inline"><label>ACL <input size="40" value=${text}
-    onInput=${(event) => setText(event.target.value)} /></label><button type="submit">Change…</button>
-    <button type="button" onClick=${() => setText(null)}>Cancel</button></form>`;
+  return html`<form onSubmit=${go} class="inline"><label>ACL <input size="40" value=${form.text}
+    onInput=${(event) => setForm({ ...form, text: event.target.value })} /></label><button type="submit">Change…</button>
+    <button type="button" onClick=${() => setForm(null)}>Cancel</button></form>`;
 }

@@ -178,3 +178,33 @@ async def test_tls_at_a_plain_port_is_not_called_a_timeout(server: Server) -> No
 
     assert "the port is plain" in reason
     assert "no connection within" not in reason
+
+
+class ClosedTransport:
+    """A transport of uvloop that was closed, before the protocol knows it."""
+
+    def write(self, data: bytes) -> None:
+        """Raise the error of uvloop."""
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    def abort(self) -> None:
+        """Do nothing."""
+
+
+async def test_write_to_closed_transport_is_repeated(embedded: Client, caplog: pytest.LogCaptureFixture) -> None:
+    connection: Any = embedded._core.connection
+    transport, connection.protocol.transport = connection.protocol.transport, ClosedTransport()
+    call = embedded.exists("/")
+    await asyncio.sleep(0)
+    transport.abort()
+    assert await call is not None  # over the next connection
+    assert logged(caplog) == []
+
+
+async def test_client_of_closed_transport_is_closed(embedded: Client) -> None:
+    connection: Any = embedded._core.connection
+    transport, connection.protocol.transport = connection.protocol.transport, ClosedTransport()
+    closing = asyncio.ensure_future(embedded.aclose())
+    await asyncio.sleep(0)
+    transport.abort()
+    await closing

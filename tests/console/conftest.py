@@ -13,6 +13,9 @@ from support.daemon import Running, running
 
 from zoolet.client.blocking import Client
 
+PROXY = ("--host-resolver-rules=MAP console.example.org 127.0.0.1", "--ignore-certificate-errors")
+"""Options for pages of a reverse proxy on this machine, whose name no server knows."""
+
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
@@ -24,7 +27,7 @@ def driver() -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver")
     options = webdriver.ChromeOptions()
     options.binary_location = browser
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,1000"):
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,1000", *PROXY):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     # Selenium's default is a port that the system may give to a client before chromedriver listens on it.

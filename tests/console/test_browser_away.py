@@ -1,0 +1,133 @@
+"""The console in a real browser while its server restarts, is silent or read-only, has a different clock, or has many
+open pages.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support.apache import free_port
+from support.browser import TOKEN, Page
+from support.daemon import Running, running
+from support.remote_console import console
+
+from zoolet.client.blocking import Client
+from zoolet.testing import Server
+
+pytest.importorskip("h11")
+pytest.importorskip("selenium.webdriver")
+
+pytestmark = pytest.mark.slow
+LIVE: Final = "✓ live"
+
+
+@contextmanager
+def daemon_at(port: int, token: str, folder: Path) -> Iterator[Running]:
+    """Run a daemon whose admin port and token are given."""
+    (file := folder / "token").write_text(token)
+    with running("--port", "0", "--admin-port", str(port), "--admin-token-file", str(file)) as process:
+        process.port()
+        yield process
+
+
+@pytest.fixture
+def tabs(driver: Any) -> Iterator[None]:
+    """Close the pages that a test opens in addition to the first."""
+    first = driver.current_window_handle
+    yield
+    for handle in driver.window_handles:
+        if handle != first:
+            driver.switch_to.window(handle)
+            driver.close()
+    driver.switch_to.window(first)
+
+
+def test_seven_pages_are_live(page: Page, driver: Any, tabs: None) -> None:
+    for _ in range(7):
+        driver.switch_to.new_window("window")
+        page.open()
+        page.shows(LIVE)
+    for handle in driver.window_handles:
+        driver.switch_to.window(handle)
+        if driver.current_url.startswith("http"):
+            driver.execute_script("performance.clearResourceTimings()")
+            page.until(lambda: driver.execute_script("return performance.getEntriesByType('resource').length"))
+            page.shows(LIVE)
+
+
+def test_page_survives_restart_with_another_token(driver: Any, tmp_path: Path) -> None:
+    page = Page(driver, f"http://127.0.0.1:{(port := free_port())}/")
+    with daemon_at(port, TOKEN, tmp_path):
+        page.open()
+        page.click("Enter the token")
+        page.give_token()
+        page.shows(LIVE, "Forget the token")
+    page.shows("nothing heard from the server")
+    with daemon_at(port, other := TOKEN[::-1], tmp_path):
+        page.shows("wrong token", LIVE)
+        page.give_token(other)
+        page.shows("Forget the token")
+    driver.get("about:blank")
+
+
+def test_silent_server_is_noticed_until_it_answers(driver: Any, tmp_path: Path) -> None:
+    page = Page(driver, f"http://127.0.0.1:{(port := free_port())}/")
+    with daemon_at(port, TOKEN, tmp_path) as daemon:
+        page.open()
+        page.shows(LIVE)
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            page.shows("nothing heard from the server for")
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        page.shows(LIVE)
+    driver.get("about:blank")
+
+
+def test_ages_are_by_clock_of_server(driver: Any) -> None:
+    with Server(admin=True, clock="manual") as server:
+        server.advance(3600)
+        server.populate({"/young": ""})
+        assert server.admin_url is not None
+        page = Page(driver, server.admin_url)
+        page.open("tree/%2Fyoung")
+        clock = "The clock of the server is fast by 60 min, compared with the clock of this browser."
+        page.shows(LIVE, "Created")
+        page.until(lambda: " s ago" in page.find(".facts").text or " ms ago" in page.find(".facts").text)
+        assert page.find("[data-test=clock]").text.replace("\u00a0", " ") == clock
+        driver.get("about:blank")
+
+
+def test_console_reads_from_read_only_server(driver: Any) -> None:
+    with Server() as server:
+        server.populate({"/a": "one"})
+        server.set_read_only(True)
+        with console(server.hosts) as remote:
+            page = Page(driver, remote.url)
+            page.open("tree/%2Fa")
+            page.shows("one", "✕ not ready")
+            page.open()
+            page.shows("✕ Not ready", "the server is read-only because it has no quorum")
+            page.open("tree/%2Fa")
+            page.click("Edit…")
+            page.give_token(remote.token)
+            page.find("textarea").send_keys("!")
+            page.click("Save…")
+            page.click("Set the data")
+            page.shows("409")
+            driver.get("about:blank")
+
+
+def test_addresses_of_ipv6_have_one_form(driver: Any) -> None:
+    with Server("::1") as server, Client(server.hosts) as zk:
+        with console(server.hosts) as remote:
+            page = Page(driver, remote.url)
+            page.open(f"sessions/{zk.session_id:#x}")
+            page.shows("Client", "[::1]:")
+            assert "0:0:0:0:0:0:0:1" not in page.text()
+            driver.get("about:blank")
