@@ -45,7 +45,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _container(words: list[str], definitions: list[str]) -> int:
     if words and definitions and os.path.basename(words[0]) not in map(os.path.basename, COMMANDS):
-        raise ConfigError(f"-D is only for the daemon, not for {words[0]!r}: {' '.join(definitions)}")
+        raise ConfigError(f"-D is only for the daemon, not for {words[0]!r}")
     if words[:1] == ["status"] and len(words) > 1:
         raise ConfigError(f"'status' accepts no arguments; found {words[1]!r}")
     if words and words != ["status"] and os.path.basename(words[0]) not in map(os.path.basename, COMMANDS):

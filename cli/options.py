@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import os
 import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from ..protocol.enums import MAX_FRAME
@@ -34,6 +35,8 @@ INTERRUPTED: Final = 130
 """Exit code after Ctrl-C."""
 WRONG_PATH: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 """Errors that count as wrong usage if they concern a file on the command line."""
+LOOKING_S: Final = 2.0
+"""Maximum time in seconds to look for a server that accepts writes, while a read-only one serves the client."""
 READ_ONLY: Final = "the server is read-only because it has no quorum; its data may be old"
 STOPPED: Final = {signal.SIGTERM: 0, signal.SIGINT: INTERRUPTED}
 """Exit codes of a server by the signal that stopped it."""
@@ -311,16 +314,28 @@ def client_of(
         raise OptionError(str(error)) from None
 
 
-def name_read_only(client: Client, command: str, servers: object) -> None:
-    """Print on stderr that a client is connected to a read-only server, whose data may be old."""
+async def is_read_only(client: Client, servers: str) -> bool:
+    """Return whether a connected client must use a read-only server, whose data may be old.
+
+    If there are several servers, the client first looks briefly for one that accepts writes.
+    """
     from ..client.wire.states import State
 
-    if client.state is State.READ_ONLY:
+    if client.state is State.READ_ONLY and "," in servers:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOKING_S):
+                await client.wait_for(State.CONNECTED)
+    return client.state is State.READ_ONLY
+
+
+async def name_read_only(client: Client, command: str, servers: str) -> None:
+    """Print on stderr that a client must use a read-only server."""
+    if await is_read_only(client, servers):
         print(f"zoolet {command}: {servers}: {READ_ONLY}", file=sys.stderr)
 
 
 @asynccontextmanager
-async def connected(client: Client, command: str, servers: object) -> AsyncIterator[None]:
+async def connected(client: Client, command: str, servers: str) -> AsyncIterator[None]:
     """Connect a client of a command, and close it at the end. A read-only server is named on stderr.
 
     Raises:
@@ -333,7 +348,7 @@ async def connected(client: Client, command: str, servers: object) -> AsyncItera
     try:
         if reason := await client.first_round():
             raise ConnectionLossError(None, cannot_connect(reason))
-        name_read_only(client, command, servers)
+        await name_read_only(client, command, servers)
         yield
     finally:
         await client.aclose()

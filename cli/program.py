@@ -105,8 +105,9 @@ def _refuse_unread(command: str, definitions: list[str]) -> None:
         OptionError: The command does not read a property.
     """
     read = READS.get(command, ())
-    names = {word: word[2:].partition("=")[0].removeprefix("zookeeper.") for word in definitions}
-    if read is not None and (unread := [word for word, name in names.items() if name not in read]):
+    names = [word.partition("=")[0] for word in definitions]  # a value may be a password
+    unread = [name for name in names if read is not None and name[2:].removeprefix("zookeeper.") not in read]
+    if unread:
         text = f"-D{read[0]} is the only property that this command reads" if read else NOT_READ
         raise OptionError(f"{text}: {' '.join(unread)}")
 

@@ -68,8 +68,10 @@ class Progress:
             filled = BAR * min(done, total) // total
             bar = f"[{'#' * filled}{' ' * (BAR - filled)}] {100 * done // total:3} % "
         line = f"{self._job} {bar}{done:,} {what}"
-        if len(line) >= (width := columns(self._stream)):  # a longer line would not be replaced by the next one
-            line = f"{done:,} {what}"[: width - 1]
+        width = columns(self._stream) - 1  # a longer line would not be replaced by the next one
+        if len(line) > width:
+            line = f"{done:,} {what}"[:width]
+        self._drawn = min(self._drawn, width)
         self._stream.write("\r" + line.ljust(self._drawn))
         self._stream.flush()
         self._drawn = max(self._drawn, len(line))

@@ -72,20 +72,38 @@ def _top(options: argparse.Namespace) -> int:
 
 
 async def _follow(addresses: tuple[Address, ...], options: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
+    updating = asyncio.ensure_future(_update(addresses, options, tls))
+
+    def press(key: bytes) -> None:
+        if key in QUIT:
+            updating.cancel()  # even while a server does not answer
+
+    with _keys(press):
+        await asyncio.wait([updating])
+    return 0 if updating.cancelled() else updating.result()
+
+
+async def _update(addresses: tuple[Address, ...], options: argparse.Namespace, tls: ssl.SSLContext | None) -> int:
     before: dict[Address, Sample] = {}
-    quitting = asyncio.Event()
-    with _keys(lambda key: quitting.set() if key in QUIT else None):
-        for times in itertools.count(1):
-            answers = await asyncio.gather(*(sample(address, options.timeout, tls) for address in addresses))
-            samples = dict(zip(addresses, answers, strict=True))
-            _print(samples, before, options)
-            if times == options.n:
-                return 0 if any(each.numbers for each in samples.values()) else 1
-            before = samples
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(quitting.wait(), options.interval)
-                break
+    for times in itertools.count(1):
+        answers = await asyncio.gather(*(sample(address, options.timeout, tls) for address in addresses))
+        samples = dict(zip(addresses, answers, strict=True))
+        _print(samples, before, options)
+        if times == options.n:
+            return 0 if any(each.numbers for each in samples.values()) else 1
+        before = samples
+        await asyncio.sleep(options.interval)
     return 0
+
+
+def _resume(number: int) -> None:
+    """Read single keys again after Ctrl-Z and ``fg``, because the user's shell has changed the mode of the terminal."""
+    import termios
+    import tty
+
+    with contextlib.suppress(OSError, termios.error):  # the terminal was closed
+        if os.tcgetpgrp(number) == os.getpgrp():  # a job in the background must not change the mode
+            tty.setcbreak(number)
 
 
 @contextlib.contextmanager
@@ -101,7 +119,7 @@ def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
     before = termios.tcgetattr(number)
     tty.setcbreak(number)
     loop.add_reader(number, lambda: pressed(os.read(number, 1)))
-    loop.add_signal_handler(signal.SIGCONT, tty.setcbreak, number)  # a shell with jobs changes the mode
+    loop.add_signal_handler(signal.SIGCONT, _resume, number)
     try:
         yield
     finally:

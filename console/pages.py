@@ -169,7 +169,7 @@ class ConsolePages:
 
     def _stream(self, items: AsyncIterator[bytes], content_type: str, *, trusted: bool) -> Response:
         if self._streams >= MAX_STREAMS + (TRUSTED_STREAMS if trusted else 0):
-            raise HttpError(503, f"{MAX_STREAMS} pages and searches are already open", ("Retry-After", "5"))
+            raise HttpError(503, f"{MAX_STREAMS} searches and streams are already open", ("Retry-After", "5"))
         self._streams += 1
         return Response(content_type=content_type, headers=STREAMED, stream=_Stream(items, self._stream_ended))
 

@@ -59,11 +59,43 @@ TTL_MASK: Final = (1 << 40) - 1
 """The bits of a TTL node's owner that are the ttl in milliseconds."""
 LOCK_SECONDS: Final = 20.0
 """Maximum number of seconds for reading all locks."""
-CLOCK_ERROR: Final = 5.0
-"""Difference of two clocks in seconds that is not certain: a client may have been silent for that long."""
+CLOCK_ERROR: Final = 2.0
+"""Difference of two clocks in seconds that is not certain, because samples are a second apart."""
+WRITERS: Final = ("leader", "standalone")
+"""Modes of the server whose clock gives nodes their times."""
 NAMES: Final = {row.short: row.name for row in reversed(OPERATIONS.values()) if row.short}
 """The first operation of each abbreviation that cons reports."""
 _SIZES: Final = {"memory": None, "disk": None}
+
+
+class _Clocks:
+    """The clocks of a server, as far as its answers to cons show them.
+
+    Attributes:
+        ahead: Difference of its clock from the clock of this process, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self._known: frozenset[str] = frozenset()
+        # The monotonic clock of the server minus that of this process, in seconds. The latest contact of a client is a
+        # little before a sample, so the greatest number is the best.
+        self._differences: deque[float] = deque(maxlen=60)
+
+    def add(self, sample: Sample) -> None:
+        """Add a sample. A connection that appears in it is at most as old as the previous sample."""
+        found = sample.connections
+        if latest := max((number_of(found[each], "est") for each in found.keys() - self._known), default=0):
+            seconds = latest / 1000 - (time.time() - time.monotonic() + sample.at)
+            self.ahead = seconds if abs(seconds) > CLOCK_ERROR else 0.0
+        self._known = frozenset(found)
+        if latest := max((number_of(facts, "lresp") for facts in found.values()), default=0):
+            self._differences.append(latest / 1000 - sample.at)
+
+    def since(self, facts: Mapping[str, str]) -> float:
+        """Return the number of seconds since the server heard from a client."""
+        now = time.monotonic() + max(self._differences, default=0.0)
+        return max(0.0, now - number_of(facts, "lresp") / 1000) if number_of(facts, "lresp") else 0.0
 
 
 class RemoteSource:
@@ -85,28 +117,27 @@ class RemoteSource:
         self._is_looking = False
         self._last: tuple[Sample | None, ...] = (None,) * len(addresses)
         self._samples: tuple[Sample, ...] = ()
-        # By server, how far its clock was ahead in the last samples, in seconds. The latest contact of a client with a
-        # server is a little before the sample, so the greatest number is the best.
-        self._ahead: tuple[deque[float], ...] = tuple(deque(maxlen=60) for _ in addresses)
+        self._clocks = tuple(_Clocks() for _ in addresses)
 
     async def sample(self) -> None:
         """Query the metrics of all servers, for the next overview and the charts."""
         asked = (ask_sample(address, self._timeout, self._tls) for address in self._addresses)
         self._last, self._samples = self._samples or self._last, tuple(await asyncio.gather(*asked))
-        for ahead, each in zip(self._ahead, self._samples, strict=True):
-            if latest := max((number_of(facts, "lresp") for facts in each.connections.values()), default=0):
-                ahead.append(latest / 1000 - time.time())
+        for clocks, each in zip(self._clocks, self._samples, strict=True):
+            clocks.add(each)
         sessions = self._greatest("global_sessions") or self._sum("num_alive_connections")
         counts = sessions, self._sum("watch_count"), self._greatest("znode_count")
         self._rows.add((round(time.time(), 3), sum(self._rates()), *counts))
 
-    def _now(self, client: str = "") -> float:
-        """Return the time by the clock of the server of a client, by default of the server that executes writes."""
-        for each, ahead in zip(self._samples, self._ahead, strict=True):
-            if client in each.connections if client else each.state in ("leader", "standalone"):
-                seconds = max(ahead, default=0.0)
-                return time.time() + (seconds if abs(seconds) > CLOCK_ERROR else 0.0)
-        return time.time()
+    def _now(self) -> float:
+        """Return the time by the clock of the server that executes writes."""
+        pairs = zip(self._samples, self._clocks, strict=True)
+        return time.time() + next((clocks.ahead for each, clocks in pairs if each.state in WRITERS), 0.0)
+
+    def _heard(self, client: str, facts: Mapping[str, str]) -> float:
+        """Return the number of seconds since a server heard from a client."""
+        pairs = zip(self._samples, self._clocks, strict=True)
+        return next((clocks.since(facts) for each, clocks in pairs if client in each.connections), 0.0)
 
     def _rates(self) -> list[float]:
         """Return the requests per second of each server."""
@@ -228,6 +259,9 @@ class RemoteSource:
         if (parent := await self._client.exists(path)) is None:
             raise NoNodeError(path)
         facts: Answer = {"total": parent.numChildren, "version": hexadecimal(parent.pzxid)}
+        if sort != "name" and parent.numChildren > MAX_SORTED:
+            reason = f"cannot sort by {sort}: that reads every child, and the node has more than {MAX_SORTED:,}"
+            raise NotOffered(reason)
         if not limit and not name:
             return {**facts, "at": None, "rows": []}
         (listed,) = await names_below(self._client, [path])
@@ -236,10 +270,6 @@ class RemoteSource:
         names, prefix = sorted(listed), path.rstrip("/") + "/"
         known: dict[str, Stat] = {}
         if sort != "name":
-            if len(names) > MAX_SORTED:
-                raise NotOffered(
-                    f"cannot sort by {sort}: that reads every child, and the node has more than {MAX_SORTED:,}"
-                )
             known = await self._stats(prefix, names)
             names = [each for each in names if each in known]
             names.sort(key=lambda each: -(known[each].mzxid if sort == "time" else known[each].dataLength))
@@ -353,8 +383,7 @@ class RemoteSource:
         return {"total": len(found), "rows": (self._row(*each, None) for each in found[offset : offset + limit])}
 
     def _row(self, address: str, facts: Mapping[str, str], owned: Mapping[str, list[str]] | None) -> Answer:
-        latest = number_of(facts, "lresp") / 1000
-        heard = max(0.0, self._now(address) - latest) if latest else 0.0
+        heard = self._heard(address, facts)
         return {
             "id": facts["sid"],
             "address": address,

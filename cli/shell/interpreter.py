@@ -125,7 +125,7 @@ async def run_once(settings: Settings, out: Output, arguments: Sequence[str]) ->
         out.error(str(error))
         return 1
     connecting = asyncio.ensure_future(shell.client.first_round())
-    running: asyncio.Future[int] = asyncio.ensure_future(run(shell, arguments))
+    running: asyncio.Future[int] = asyncio.ensure_future(_run_settled(shell, arguments))
     try:
         either: list[asyncio.Future[Any]] = [connecting, running]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -138,6 +138,13 @@ async def run_once(settings: Settings, out: Output, arguments: Sequence[str]) ->
         running.cancel()
         await asyncio.gather(connecting, running, return_exceptions=True)
         await shell.close()
+
+
+async def _run_settled(shell: Shell, arguments: Sequence[str]) -> int:
+    row = find(arguments[0])
+    if row is not None and not row.offline:
+        await shell.settle()
+    return await run(shell, arguments)
 
 
 async def run_script(settings: Settings, out: Output, read_line: Callable[[], str]) -> int:
@@ -155,6 +162,7 @@ async def run_script(settings: Settings, out: Output, read_line: Callable[[], st
         out.error(str(error))
         return 1
     try:
+        await shell.settle()
         lines, before = _read_in_thread(read_line), "\ufeff"  # a script may start with a byte order mark
         while not shell.ended and (line := await anext(lines)):
             await execute(shell, line.removeprefix(before).rstrip("\r\n"))

@@ -19,7 +19,7 @@ from ...protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeepe
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ..addresses import cannot_connect
-from ..options import READ_ONLY
+from ..options import READ_ONLY, is_read_only
 from .errors import CommandError, checked_path, text_of
 from .output import Output
 from .texts import event_text, printable
@@ -178,6 +178,15 @@ class Shell:
             async with asyncio.timeout(FIRST):
                 if reason := await self.client.first_round():
                     self.out.error(f"{cannot_connect(reason)}; retrying")
+                await is_read_only(self.client, self.hosts)  # the event and the prompt show it
+
+    async def settle(self) -> None:
+        """Wait until all servers were tried once or one has answered. Name a read-only server on stderr."""
+        with suppress(TimeoutError, CommandError):
+            async with asyncio.timeout(WAITING):
+                await self.client.first_round()
+            if await is_read_only(self.client, self.hosts):
+                self.out.error(f"{self.hosts}: {READ_ONLY}")
 
     async def close(self) -> None:
         """End the session and the connection."""
@@ -192,8 +201,6 @@ class Shell:
         failed = state is State.CLOSED and isinstance(client.terminal_error, AuthFailedError)
         first, self._had_state = not self._had_state, True
         expected = not self.interactive and (first or (state is State.CLOSED and not failed))
-        if state is State.READ_ONLY and not self.interactive:  # at a terminal, event and prompt show it
-            self.out.remark(f"{self.hosts}: {READ_ONLY}")
         name = "AuthFailed" if failed else STATES.get(state)
         if name is not None and self.shows_watches and not expected:
             self._show(Event(EventType.NONE, ""), name)

@@ -135,7 +135,7 @@ async def _connected(where: str, options: argparse.Namespace, reads: str = "") -
         last = client.last_reason or f"{addresses}: no answer within {options.timeout:g} s"
         await client.aclose()
         raise CommandError(cannot_connect(last)) from None
-    name_read_only(client, reads, addresses)
+    await name_read_only(client, reads, addresses)
     try:
         yield client, hosts.chroot or "/"
     finally:

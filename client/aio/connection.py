@@ -44,6 +44,8 @@ CLOSE_TIMEOUT: Final = 1.0
 """Maximum time in seconds for tasks to stop."""
 ANSWER_TIMEOUT: Final = 0.8
 """Maximum time in seconds for the server to close the session. A command of a silent server exits within a second."""
+MIN_ANSWER_TIMEOUT: Final = 0.2
+"""The same for a server that has not answered an earlier request for a longer time."""
 PART_OF_SESSION: Final = (0.1, 0.4)
 """Limit of a delay between rounds, chosen at random in this range, as a fraction of the time until LOST."""
 MIN_DELAY: Final = 0.05
@@ -91,6 +93,7 @@ class ClientProtocol(asyncio.Protocol):
             connection.write()
         if before is not session.phase:
             connection.reschedule()
+            connection.probe_if_read_only()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Record why the connection was lost."""
@@ -189,11 +192,12 @@ class Connection:
         An earlier request without an answer counts: the wait started with it.
         """
         session = self.session
+        limit = min(ANSWER_TIMEOUT, session.timeout_ms / 1000)
         silence = self.now() - session.inflight[0].sent_at if session.inflight else 0.0
         try:
             if (request := self._send_close()) is not None:
                 with contextlib.suppress(TimeoutError, ZooKeeperError):
-                    async with asyncio.timeout(min(ANSWER_TIMEOUT, session.timeout_ms / 1000) - silence):
+                    async with asyncio.timeout(max(limit - silence, MIN_ANSWER_TIMEOUT)):
                         await request
         finally:
             self._end()
@@ -301,6 +305,11 @@ class Connection:
         due = self.session.next_due()
         self._timer = self.loop.call_at(due - self.suspensions.total(), self._tick) if due is not None else None
 
+    def probe_if_read_only(self) -> None:
+        """Start to look for a server that accepts writes if the current one does not."""
+        if self.session.phase is Phase.READY and self.session.read_only_now and self._probe is None:
+            self._probe = self.loop.create_task(self._look_for_a_writable_server(), name="zoolet-client-probe")
+
     def reschedule(self) -> None:
         """Set the timer again, because the next tick may be due at a different time."""
         if self._timer is not None:
@@ -403,8 +412,6 @@ class Connection:
             if not protocol.ended.done() and session.phase is not Phase.READY:
                 protocol.abort(silent(attempt, self._tls is not None))
             ready = session.phase is Phase.READY
-            if ready and session.read_only_now and self._probe is None:
-                self._probe = self.loop.create_task(self._look_for_a_writable_server(), name="zoolet-client-probe")
             await protocol.ended
         finally:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)

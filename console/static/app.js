@@ -16,7 +16,7 @@ import {
   duration,
 } from "./lib.js";
 import { render, useErrorBoundary } from "./vendor/htm-preact.js";
-import { Overview } from "./overview.js";
+import { Overview, problemsOf } from "./overview.js";
 import { Tree } from "./tree.js";
 import { Sessions } from "./sessions.js";
 import { Locks } from "./locks.js";
@@ -46,7 +46,8 @@ function place() {
 }
 
 const EVERY = 1000; // milliseconds between two requests for the overview
-const LATE = 3000; // milliseconds until its answer is late
+const LONGEST = 10000; // milliseconds until such a request is given up
+const LATE = 3; // seconds without an answer after which the page says so
 
 // Asks for the overview each second. A stream would take one of the six connections that a browser opens to a server,
 // and would not notice that its connection is forgotten. `onReturn` is called when the server answers again.
@@ -58,11 +59,17 @@ function useLive(ready, onReturn) {
     let timer = null;
     let heard = Date.now();
     let isLost = false;
+    const show = (problem) => setState((before) => ({ ...before, problem }));
+    const watch = setInterval(() => {
+      const silent = Math.round((Date.now() - heard) / 1000);
+      if (document.hidden) heard = Date.now(); // nothing was requested
+      else if (silent > LATE) show(new Error(`nothing heard from the server for ${silent} s; what is shown is old`));
+    }, 1000);
     const go = async () => {
       await untilShown();
       if (controller.signal.aborted) return;
       try {
-        const live = await ask("overview", {}, controller.signal, LATE);
+        const live = await ask("overview", {}, controller.signal, LONGEST);
         heard = Date.now();
         setServerTime(live.now);
         setState({ live: { ...live, ahead: live.now - heard }, problem: null });
@@ -71,9 +78,7 @@ function useLive(ready, onReturn) {
       } catch (error) {
         if (controller.signal.aborted) return;
         isLost = true;
-        const silent = Math.round((Date.now() - heard) / 1000);
-        const text = `nothing heard from the server for ${silent} s; what is shown is old`;
-        setState((before) => ({ ...before, problem: Number.isInteger(error.status) ? error : new Error(text) }));
+        if (Number.isInteger(error.status)) show(error);
       }
       timer = setTimeout(go, EVERY);
     };
@@ -81,6 +86,7 @@ function useLive(ready, onReturn) {
     return () => {
       controller.abort();
       clearTimeout(timer);
+      clearInterval(watch);
     };
   }, [ready]);
   return state;
@@ -160,9 +166,11 @@ function App() {
   const main = useRef(null);
   const pending = useRef(null);
   const introduce = async () => {
+    const had = hasToken();
     try {
       const answer = await ask("about");
-      setAbout(answer);
+      // Without a token, the server may tell nothing. What is being edited stays on the page.
+      setAbout((before) => (answer.kind || !before?.kind ? answer : { ...before, trusted: false }));
       setProblem(null);
       if (!answer.kind) setAsking(true);
       if (answer.trusted && pending.current) {
@@ -170,13 +178,13 @@ function App() {
         pending.current = null;
       }
     } catch (error) {
-      if (error.status !== 401) setProblem(error);
+      if (error.status !== 401 || !had) setProblem(error);
     }
   };
   useEffect(() => {
     onRefused((error) => {
-      if (!hasToken()) return;
       setToken("");
+      setReason("");
       setWrong(error);
       setAsking(true);
       introduce(); // what can be read without a token is shown
@@ -216,6 +224,7 @@ function App() {
   const needToken = (then, why = "") => {
     pending.current = then || null;
     setReason(why);
+    setWrong(null);
     setAsking(true);
   };
   const View = about?.views?.includes(where.view) ? VIEWS[where.view][1] : Missing;
@@ -251,7 +260,9 @@ function App() {
           : live
             ? live.health
               ? html`<b class="bad">✕ not ready</b>`
-              : html`<span
+              : problemsOf(live).length
+                ? html`<a class="warn" href="#/overview">! problems</a>`
+                : html`<span
         class="good">✓ live</span>`
             : ""
       }</span>

@@ -13,8 +13,8 @@ export function setToken(value) {
   else sessionStorage.removeItem("zoolet.token");
 }
 
-// Authorization is for a reverse proxy, whose credentials the browser adds itself.
-const headers = () => (token ? { "X-Zoolet-Token": token } : {});
+// Empty for none. Authorization is for a reverse proxy, whose credentials the browser adds itself.
+const headers = () => ({ "X-Zoolet-Token": token });
 
 export class Refused extends Error {
   constructor(status, message) {
@@ -30,7 +30,7 @@ export const onRefused = (call) => {
   refused = call;
 };
 
-async function checked(response) {
+async function checked(response, used = "") {
   if (response.ok) return response;
   let reason = `${response.status} ${response.statusText}`;
   try {
@@ -39,7 +39,9 @@ async function checked(response) {
     // the status is all that there is
   }
   const error = new Refused(response.status, reason);
-  if (error.status === 401) refused(error);
+  // A reverse proxy may answer 401 as well, and the answer to a request with an earlier token may come late.
+  if (used && used === token && error.status === 401 && response.headers.get("WWW-Authenticate") === "Bearer")
+    refused(error);
   throw error;
 }
 
@@ -56,18 +58,22 @@ function urlOf(name, query) {
 }
 
 const LONGEST = 60000; // milliseconds until a request is given up, whose connection may be forgotten on the way
+export const WORK = 10 * LONGEST; // for a request that reads or deletes many nodes
 
-export async function ask(name, query, signal, limit = LONGEST) {
+async function answerOf(url, options = {}, limit = LONGEST) {
   const late = AbortSignal.timeout(limit);
-  const either = signal ? AbortSignal.any([signal, late]) : late;
+  const signal = options.signal ? AbortSignal.any([options.signal, late]) : late;
   try {
-    const response = await checked(await fetch(urlOf(name, query), { headers: headers(), signal: either }));
-    return await response.json();
+    const used = options.headers ? token : "";
+    return await (await checked(await fetch(url, { ...options, signal }), used)).json();
   } catch (error) {
     if (error.name !== "TimeoutError") throw error;
-    throw new Refused("Late", `The server has not answered for ${limit / 1000} s.`);
+    const more = options.method ? " It may have executed the request." : "";
+    throw new Refused("Late", `The server has not answered for ${limit / 1000} s.${more}`);
   }
 }
+
+export const ask = (name, query, signal, limit) => answerOf(urlOf(name, query), { headers: headers(), signal }, limit);
 
 // Waits while the page is hidden. A hidden page asks for nothing.
 export const untilShown = async () => {
@@ -77,16 +83,12 @@ export const untilShown = async () => {
     });
 };
 
-export async function change(action, args) {
-  const response = await checked(
-    await fetch(urlOf(`change/${action}`), {
-      method: "POST",
-      headers: { ...headers(), "Content-Type": "application/json" },
-      body: JSON.stringify(args),
-    }),
+export const change = (action, args) =>
+  answerOf(
+    urlOf(`change/${action}`),
+    { method: "POST", headers: { ...headers(), "Content-Type": "application/json" }, body: JSON.stringify(args) },
+    WORK,
   );
-  return response.json();
-}
 
 // Lines of a response as they come. EventSource could not send the token.
 export async function* lines(name, query, signal) {
@@ -251,6 +253,7 @@ export function Problem({ error }) {
   return html`<p class="problem" role="alert"><b>${error.status || "Not reached"}</b> ${visible(error.message)}</p>`;
 }
 
+const TRIED = 20; // rows of which the first that still exists keeps its place
 const TALLEST = 12000000; // pixels of an element, which browsers limit
 
 // A list of which only what is seen exists: `load(offset, limit)` returns rows, `total` is how many there are. The row
@@ -269,15 +272,24 @@ export function LongList({ total, load, find, row, label, height = 28, tall = 48
   }, [place]);
   const first = Math.max(0, Math.floor(top / height) - 10);
   const last = Math.min(total, first + Math.ceil(tall / height) + 20);
+  const isFresh = useRef(false); // whether the pages are those of the last `load`
   useEffect(() => {
-    wanted.current = new Set();
-    const at = Math.ceil(box.current.scrollTop / height);
-    const seen = pages[Math.floor(at / PAGE)]?.[at % PAGE];
-    if (!find || !at || !seen) return;
-    const keep = (now) => {
-      if (box.current && now !== null) box.current.scrollTop += (now - at) * height;
+    const mine = new Set();
+    wanted.current = mine;
+    const keep = async () => {
+      const start = Math.ceil(box.current.scrollTop / height);
+      for (let at = start; at < start + TRIED; at += 1) {
+        const seen = pages[Math.floor(at / PAGE)]?.[at % PAGE];
+        const now = seen ? await find(seen) : null;
+        if (mine !== wanted.current || !box.current) return;
+        if (now !== null) {
+          box.current.scrollTop += (now - at) * height;
+          return;
+        }
+      }
     };
-    find(seen).then(keep, () => {});
+    if (find && isFresh.current && box.current.scrollTop) keep().catch(() => {});
+    isFresh.current = false;
   }, [load]);
   useEffect(() => {
     for (let page = Math.floor(first / PAGE); page * PAGE < last; page += 1) {
@@ -285,7 +297,11 @@ export function LongList({ total, load, find, row, label, height = 28, tall = 48
       const mine = wanted.current;
       mine.add(page);
       load(page * PAGE, PAGE).then(
-        (rows) => mine === wanted.current && setPages((before) => ({ ...before, [page]: rows })),
+        (rows) => {
+          if (mine !== wanted.current) return;
+          isFresh.current = true;
+          setPages((before) => ({ ...before, [page]: rows }));
+        },
         () => mine.delete(page),
       );
     }
@@ -351,14 +367,10 @@ export function Fact({ name, children }) {
 }
 
 // The calls of the control API of a test server, and one of them.
-export const listCommands = async () => (await fetch(urlAt("commands"))).json();
+export const listCommands = () => answerOf(urlAt("commands"));
 
-export async function command(name, parameters) {
-  const response = await fetch(urlAt(`commands/${name}`), { method: "POST", body: JSON.stringify(parameters || {}) });
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error);
-  return answer.result;
-}
+export const command = async (name, parameters) =>
+  (await answerOf(urlAt(`commands/${name}`), { method: "POST", body: JSON.stringify(parameters || {}) })).result;
 
 // A table whose rows become blocks with labels on a narrow screen. `heads` are names, or names with a class.
 export function Table({ heads, rows, test }) {

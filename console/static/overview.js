@@ -54,6 +54,8 @@ const timesOf = (u, seconds, axis, space, step) =>
     return time === "00:00:00" ? day.slice(5) : time.slice(0, step < 60 ? 8 : 5);
   });
 
+const MISSED = 5; // seconds without a sample after which the samples are requested again
+
 // The ranges of the charts, in seconds; longer ones show the highest value of each minute.
 const RANGES = [
   ["10 minutes", 600],
@@ -72,7 +74,7 @@ function useRows(live, range) {
         () => {},
       );
     load();
-    const timer = isDay ? setInterval(load, 60000) : null;
+    const timer = isDay ? setInterval(() => document.hidden || load(), 60000) : null;
     return () => {
       ended = true;
       clearInterval(timer);
@@ -80,6 +82,13 @@ function useRows(live, range) {
   }, [isDay]);
   useEffect(() => {
     if (!live?.sample || isDay) return;
+    if (rows.length && live.sample[0] - rows.at(-1)[0] > MISSED) {
+      // The page was hidden, or the server away.
+      ask("samples").then(
+        (answer) => setRows(answer.rows),
+        () => {},
+      );
+    }
     setRows((before) =>
       before.length && before.at(-1)[0] >= live.sample[0] ? before : [...before.slice(-3599), live.sample],
     );
@@ -228,7 +237,7 @@ function Chart({ title, series, columns, rows }) {
 }
 
 // What is wrong with a cluster, in the words of its report: a divided network, and members that are paused, late or down.
-function problemsOf({ members, report }) {
+function troubleOf({ members, report }) {
   const first = report.length - members.length; // a line for each member comes last
   return report.filter((line, number) => {
     const each = members[number - first];
@@ -238,11 +247,15 @@ function problemsOf({ members, report }) {
   });
 }
 
+const troubleOfServers = (servers) =>
+  (servers || []).filter((each) => each.problem).map((each) => `${each.address} ${each.problem}`);
+
+export const problemsOf = (live) => (live.members ? troubleOf(live) : troubleOfServers(live.servers));
+
 export function Overview({ about, live, problem, locks }) {
   if (!live) return html`<${Problem} error=${problem} /><p class="muted pad">Waiting for the server…</p>`;
   const disk = live.disk;
-  const down = (live.servers || []).filter((each) => each.problem);
-  const problems = live.members ? problemsOf(live) : down.map((each) => `${each.address} ${each.problem}`);
+  const problems = problemsOf(live);
   const deadlocks = locks?.circles ? several(locks.circles, "deadlock", "deadlocks") : "";
   const isCounted = about.orders.includes("writes");
   const used = disk ? 1 - disk.free / disk.total : 0;

@@ -11,6 +11,7 @@ import {
   moment,
   command,
   listCommands,
+  untilShown,
 } from "./lib.js";
 
 export function Tests() {
@@ -18,6 +19,7 @@ export function Tests() {
   const [ops, setOps] = useState([]);
   const [report, setReport] = useState("");
   const [problem, setProblem] = useState(null);
+  const [lost, setLost] = useState(null);
   const [said, setSaid] = useState("");
   const [snapshots, setSnapshots] = useState([]);
   const [recording, setRecording] = useState(null);
@@ -37,14 +39,24 @@ export function Tests() {
           .toReversed(),
       );
       setReport(text);
+      setLost(null);
     } catch (error) {
-      setProblem(error);
+      setLost(error);
     }
   };
   useEffect(() => {
-    look();
-    const timer = setInterval(look, 1000);
-    return () => clearInterval(timer);
+    let timer = null;
+    let isEnded = false;
+    const go = async () => {
+      await untilShown();
+      if (!isEnded) await look();
+      if (!isEnded) timer = setTimeout(go, 1000);
+    };
+    go();
+    return () => {
+      isEnded = true;
+      clearTimeout(timer);
+    };
   }, []);
   const run = async (text, name, parameters) => {
     try {
@@ -60,7 +72,7 @@ export function Tests() {
   };
   const held = sectionOf(report, "requests that are held or delayed");
   return html`<h1>Tests</h1>
-    <${Problem} error=${problem} /><p role="status" class="good">${said ? `✓ ${said}` : ""}</p>
+    <${Problem} error=${problem || lost} /><p role="status" class="good">${said ? `✓ ${said}` : ""}</p>
     <div class="columns">
       <section class="card"><h2>Faults</h2>
         ${
@@ -119,8 +131,8 @@ export function Tests() {
       held.length
         ? html`<section class="card" data-test="held"><h2>Held or delayed requests</h2>
       <ul class="plain code">${held.map(
-        (line) =>
-          html`<li key=${line}><b class="bad">● waits</b> ${visible(line)}
+        (line, number) =>
+          html`<li key=${number}><b class="bad">● waits</b> ${visible(line)}
       </li>`,
       )}</ul></section>`
         : null

@@ -10,6 +10,7 @@ import {
   lines,
   useAnswer,
   Refused,
+  WORK,
   Problem,
   More,
   LongList,
@@ -47,12 +48,12 @@ export function Tree({ about, rest, trusted, needToken }) {
   useEffect(() => {
     if (newest) setLast(newest);
   }, [newest]);
-  const [editing, setEditing] = useState(null);
-  useEffect(() => setEditing(null), [path]);
-  // What is being edited stays while it is asked for again, and if it is gone.
-  const answer = newest || ((!error || editing) && last?.path === path ? last : null);
-  const [asking, setAsking] = useState(null);
+  const [edited, setEditing] = useState(null);
+  const editing = edited?.path === path ? edited : null; // a text may come late
   const gone = error && error.status === 404;
+  // What is being edited stays while it is asked for again, also if that fails.
+  const answer = newest || ((!gone || editing) && last?.path === path ? last : null);
+  const [asking, setAsking] = useState(null);
   const [sort, setSort] = useState("name");
   // A node without children is shown with its siblings.
   const [folder, setFolder] = useState(null);
@@ -135,27 +136,37 @@ const RENEWED = 500; // milliseconds between two renewals of a list that changes
 const SORTS = { name: "name", time: "last change", size: "size" };
 
 function Children({ path, selected, sort, onSort, refresh }) {
-  const { answer, error: problem } = useAnswer("children", { path, limit: 0 }, refresh, 2000);
+  const { answer, error } = useAnswer("children", { path, limit: 0 }, refresh, 2000);
+  const [refusal, setRefusal] = useState(null); // why the server lists no rows
+  const problem = error || refusal;
   const [found, setFound] = useState(null); // total and version of the list that is shown
   const [place, setPlace] = useState(null);
   const renewed = useRef(0);
+  const [attempt, setAttempt] = useState(0);
   useEffect(() => {
     if (answer) setFound(answer);
+    if (answer && refusal) setAttempt(attempt + 1); // the server may list the rows by now
   }, [answer]);
   const load = useMemo(
     () => async (offset, limit) => {
-      const part = await ask("children", { path, offset, limit, sort });
-      if (part.version !== found?.version && Date.now() - renewed.current > RENEWED) {
+      const began = Date.now();
+      const part = await ask("children", { path, offset, limit, sort }).catch((reason) => {
+        setRefusal(reason);
+        throw reason;
+      });
+      setRefusal(null);
+      const pause = Math.max(RENEWED, 4 * (Date.now() - began));
+      if (part.version !== found?.version && Date.now() - renewed.current > pause) {
         renewed.current = Date.now();
         setFound(part);
       }
       return part.rows;
     },
-    [refresh, found?.version],
+    [refresh, found?.version, attempt],
   );
   const find = async ([name]) => (await ask("children", { path, limit: 0, sort, name })).at;
   useEffect(() => {
-    if (selected) find([selected]).then(setPlace, () => {});
+    if (selected) find([selected]).then(setPlace, () => {}); // the rows show why it fails
   }, [refresh, selected]);
   const row = ([name, below, size, kind, time]) =>
     html`${
@@ -231,7 +242,9 @@ function Search({ below, trusted }) {
           ${state.done ? "" : "Searching: "}${count(state.found.length)}${state.more ? " or more" : ""} found
           ${" "}among ${count(state.searched || 0)} nodes${limits}</h2></summary>
       <${Problem} error=${state.error} />
-      <ul class="plain">${state.found.map(
+      <ul class="plain" onClick=${(event) => {
+        if (event.target.closest("a")) results.current.open = false; // even if this node is shown already
+      }}>${state.found.map(
         (each) =>
           html`<li key=${each.path}><${NodeLink} path=${each.path} /> <span
         class="muted">${bytes(each.bytes)} ${SIGNS[each.kind] || ""}</span></li>`,
@@ -330,7 +343,7 @@ function Node({ node, editing, setEditing, about, reload, ask: open, trusted, ne
     const { path } = node;
     const next = link("tree", parentOf(path));
     try {
-      const below = stat.children ? await ask("subtree", { path }) : null;
+      const below = stat.children ? await ask("subtree", { path }, undefined, WORK) : null;
       if (below?.more)
         throw new Refused(
           "Not deleted",
@@ -352,7 +365,7 @@ function Node({ node, editing, setEditing, about, reload, ask: open, trusted, ne
   };
   const exportAll = async () => {
     try {
-      const nodes = await ask("export", { path: node.path });
+      const nodes = await ask("export", { path: node.path }, undefined, WORK);
       download(`${node.path.split("/").pop() || "root"}.json`, JSON.stringify(nodes, null, 1));
     } catch (error) {
       setProblem(error);
@@ -364,7 +377,7 @@ function Node({ node, editing, setEditing, about, reload, ask: open, trusted, ne
     const value = new TextEncoder().encode(editing.text);
     open({
       question: "Set the data",
-      detail: html`<p>The data of <bdi class="code">${visible(node.path)}</bdi> will become the edited text of ${bytes(value.length)},
+      detail: html`<p>The data of <bdi class="code">${visible(editing.path)}</bdi> will become the edited text of ${bytes(value.length)},
         if nobody has changed it since version ${editing.version}.</p>`,
       action: () =>
         change("set", {
@@ -458,7 +471,7 @@ function Node({ node, editing, setEditing, about, reload, ask: open, trusted, ne
       ${
         can("set_acl") && node.acl_size === node.acl.length
           ? html`<${NewAcl} node=${node} open=${open}
-        trusted=${trusted} needToken=${needToken} />`
+        trusted=${trusted} needToken=${needToken} fail=${setProblem} />`
           : null
       }
       ${can("delete") && node.path !== "/" ? html`<button class="danger" onClick=${remove}>Delete…</button>` : null}
@@ -487,18 +500,19 @@ function NewChild({ node, open, trusted, needToken }) {
       <button type="submit">Create…</button><button type="button" onClick=${() => setName(null)}>Cancel</button></form>`;
 }
 
-function NewAcl({ node, open, trusted, needToken }) {
+function NewAcl({ node, open, trusted, needToken, fail }) {
   const [form, setForm] = useState(null);
-  const start = async () => {
-    const now = await ask("node", { path: node.path }); // with the token, it has the hashes of passwords
+  const show = (now) => {
     const before = now.acl.map((each) => `${each.scheme}:${each.id}:${each.permissions}`).join(", ");
     setForm({ node: now, before, text: before });
   };
+  // With the token, the answer has the hashes of passwords.
+  const start = () => ask("node", { path: node.path }).then(show, fail);
   if (form === null)
     return html`<button onClick=${() => (trusted ? start() : needToken(start, FOR_CHANGES))}>Change the ACL…</button>`;
   const go = (event) => {
     event.preventDefault();
-    const acl = form.text.split(",").map((part) => part.trim());
+    const acl = form.text.split(/,\s*(?=\w+:)/).map((part) => part.trim()); // a name of x509 has commas
     const version = form.node.stat.acl_version;
     open({
       question: "Change the ACL",

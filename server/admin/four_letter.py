@@ -93,10 +93,11 @@ def _full(client: ClientConnection, *, asking: bool) -> str:
     session = client.session
     if session is None:
         return line
+    heard = int(session.heard)  # a monotonic time, as in ZooKeeper, but of the latest request
     xid = f",lcxid=0x{client.last_xid:x}" if client.last_xid >= 0 else ""
     return (
         f"{line[:-1]},sid={hexadecimal(session.id)},lop={last_operation(client)},est={client.since},to={session.timeout_ms}{xid},"
-        f"lzxid={hexadecimal(client.last_zxid)},lresp=0,llat=0,minlat=0,avglat=0,maxlat=0)"
+        f"lzxid={hexadecimal(client.last_zxid)},lresp={heard},llat=0,minlat=0,avglat=0,maxlat=0)"
     )
 
 

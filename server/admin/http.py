@@ -173,14 +173,16 @@ def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = 
 def shows_token(request: Request, token: str) -> bool | None:
     """Return whether a request contains the token, compared in constant time; None if it contains no token.
 
-    The token is in ``Authorization: Bearer`` or in ``X-Zoolet-Token``. Other credentials are for a reverse proxy, which
-    has passed them on.
+    The token is in ``X-Zoolet-Token``, which is empty for none, or in ``Authorization: Bearer``. Other credentials are
+    for a reverse proxy, which has passed them on.
     """
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
-        if TOKEN_HEADER not in request.headers:
+    if TOKEN_HEADER in request.headers:
+        shown = request.headers[TOKEN_HEADER].strip()
+        if not shown:
             return None
-        shown = request.headers[TOKEN_HEADER]
+    elif scheme.lower() != "bearer":
+        return None
     return hmac.compare_digest(shown.strip().encode(), token.encode())
 
 

@@ -48,17 +48,19 @@ class Passed:
     Args:
         request: The request.
         matched: The faults that match it.
+        since: The server's time when they matched, in seconds since the epoch; 0.0 for a request without faults.
 
     Attributes:
         effect: The action whose effect applies: the first in the order of :class:`Effect`; None for none.
         rate: Rate of the reply in bytes per second; None for no limit.
     """
 
-    __slots__ = ("effect", "matched", "rate", "request")
+    __slots__ = ("effect", "matched", "rate", "request", "since")
 
-    def __init__(self, request: Request, matched: list[Fault]) -> None:
+    def __init__(self, request: Request, matched: list[Fault], since: float) -> None:
         self.request = request
         self.matched = matched
+        self.since = since
         self.effect: Action | None = None
         self.rate: float | None = None
         if matched:
@@ -150,6 +152,7 @@ class FrameQueue:
         self._max_frame = max_frame
         self._queue = b""  # data that was received but not forwarded yet
         self._matched: list[Fault] | None = None  # the faults that apply to the first frame of the queue
+        self._matched_at = 0.0
         self._held_by: list[Fault] = []  # the matched faults that hold the frame
         self._delayed = 0  # the number of the running timer; 0 for none
         self._delays = 0
@@ -225,12 +228,11 @@ class FrameQueue:
 
     # --- for reports ---
 
-    def waiting_request(self) -> tuple[Request, list[Fault]] | None:
-        """Return the request that waits for a fault or an answer, and its matching faults; None if none waits."""
+    def waiting_request(self) -> Passed | None:
+        """Return the request that waits for a fault or an answer; None if none waits."""
         if self._matched is not None and (head := self._first_frame()) is not None:
-            return self._request_in(head), self._matched
-        oldest = next(iter(self.executor.unanswered()), None)
-        return None if oldest is None else (oldest.request, oldest.matched)
+            return Passed(self._request_in(head), self._matched, self._matched_at)
+        return next(iter(self.executor.unanswered()), None)
 
     # --- one frame ---
 
@@ -277,6 +279,7 @@ class FrameQueue:
         interceptor = self.interceptor
         if self._matched is None:
             self._matched = [fault for fault in interceptor.applying if fault.claim(request)]
+            self._matched_at = interceptor.now() if self._matched else 0.0
             self._held_by = [fault for fault in self._matched if fault.action.holds]
             self._looked_at += 1
             for fault in self._held_by:
@@ -291,7 +294,7 @@ class FrameQueue:
         matched, self._matched = self._matched, None
         self._queue = self._queue[len(head) :]
         self.is_open = True
-        return self.executor.execute(head, Passed(request, matched))
+        return self.executor.execute(head, Passed(request, matched, self._matched_at))
 
     def _is_waiting(self, number: int) -> bool:
         """Return whether the *number*-th matched frame is still at the head of the queue."""

@@ -62,7 +62,11 @@ def of_interceptor(interceptor: Interceptor) -> Sections:
     return {
         **_optional(
             "requests that are held or delayed",
-            [f"{hexadecimal(request.session)} {request.view.title}, by {faults}" for request, faults in waiting],
+            [
+                f"{hexadecimal(each.request.session)} {each.request.view.title}, by {each.matched}"
+                + (f", for {max(0.0, interceptor.now() - each.since):.1f} s" if each.since else "")
+                for each in waiting
+            ],
         ),
         **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
         **_optional("paused clients", paused),

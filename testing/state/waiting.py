@@ -131,7 +131,7 @@ class Idle:
         """Return the reason why the clients are not idle."""
         waiting = [connection.waiting_request() for connection in self._interceptor.connections.values()]
         entries = [entry for entry in waiting if entry is not None]
-        held = [f"{request.view.title} waits because of {faults or 'its server'}" for request, faults in entries]
+        held = [f"{each.request.view.title} waits because of {each.matched or 'its server'}" for each in entries]
         return "clients were not idle" + (": " + ", ".join(held) if held else ": they kept sending requests")
 
 

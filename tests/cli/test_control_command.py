@@ -125,7 +125,7 @@ def test_faults_are_set_on_command_line() -> None:
         ((), "no server given; pass --admin URL"),
         (("--admin", "nowhere"), "--admin must be a URL such as http://127.0.0.1:8080/TOKEN, not 'nowhere'"),
         (("--admin", "http://127.0.0.1:1/x"), "cannot connect to 127.0.0.1:1: connection refused"),
-        (("-Da=1",), "-D is not supported by this command: -Da=1"),
+        (("-Da=1",), "-D is not supported by this command: -Da"),
     ],
 )
 def test_missing_control_api_is_reported_in_one_line(
@@ -159,7 +159,7 @@ def test_missing_control_api_is_reported_in_one_line(
         ),
         (["proxy", "a:1", "--", "no-such-command"], "cannot run no-such-command: no such file or directory"),
         (["proxy", "nowhere"], "server must be host:port or [IPv6]:port, with a port from 1 to 65535, not 'nowhere'"),
-        (["proxy", "-Dtick=1", "a:1"], "-D is not supported by this command: -Dtick=1"),
+        (["proxy", "-Dtick=1", "a:1"], "-D is not supported by this command: -Dtick"),
         (["proxy", "a:1", "--port", "TAKEN"], "cannot listen on 127.0.0.1:TAKEN: address already in use"),
         (["run", "--admin-port", "TAKEN"], "cannot listen on 127.0.0.1:TAKEN for HTTP: address already in use"),
     ],

@@ -122,13 +122,13 @@ def test_unread_property_is_refused(command: str, capsys: pytest.CaptureFixture[
     assert main([command, *EXAMPLES.get(command, "").split(), "-DtickTime=5"]) == 2
     only = f"-D{READS[command]} is the only property that this command reads" if command in READS else ""
     problem = only or "-D is not supported by this command"
-    assert capsys.readouterr().err == f"zoolet {command}: {problem}: -DtickTime=5\n"
+    assert capsys.readouterr().err == f"zoolet {command}: {problem}: -DtickTime\n"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["container", "-Da=1", "status"], "-D is only for the daemon, not for 'status': -Da=1"),
+        (["container", "-Da=1", "status"], "-D is only for the daemon, not for 'status'"),
         (["status", "127.0.0.1:1/app"], "HOSTS must not contain a path; remove '/app'"),
         (["top", "127.0.0.1:1/app"], "HOSTS must not contain a path; remove '/app'"),
         (["container", "status", "x"], "'status' accepts no arguments; found 'x'"),

@@ -48,6 +48,15 @@ def test_shell_reads_and_names_it(server: Server, capfd: pytest.CaptureFixture[s
     assert "Not a read-only call: /a" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["shell -server HOSTS set /a two", "locks HOSTS"])
+def test_writable_server_is_preferred(command: str, server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    with Server() as writable:
+        writable.populate({"/a": "one"})
+        for _ in range(6):  # the first server is chosen at random
+            assert main(command.replace("HOSTS", f"{server.hosts},{writable.hosts}").split()) == 0
+    assert READ_ONLY not in capfd.readouterr().err
+
+
 def test_load_explains_refusal(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "a.json").write_text('{"/b": "1"}')
     assert main(["load", server.hosts, str(file), "--timeout", "1"]) == 1

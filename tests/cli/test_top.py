@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,20 @@ def test_server_that_allows_only_srvr_is_shown(capsys: pytest.CaptureFixture[str
     assert f"{daemon.hosts}  standalone" in text
     assert re.search(r"1 connection, 5 nodes\n", text)
     assert "no connections shown: the server answers, but cons is not in 4lw.commands.whitelist" in text
+
+
+def test_key_quits_while_server_is_silent(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        words = ["top", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "600"]
+        with terminal_of(words, tmp_path) as terminal, silent.accept()[0]:
+            terminal.type("q")
+            assert terminal.wait() == 0
+
+
+def test_addresses_of_ipv6_are_short() -> None:
+    line = " /[0:0:0:0:0:0:0:1]:53862[1](queued=0,recved=7,sid=0x1)\n /10.0.0.7:41822[0](queued=0,recved=1,sid=0x2)\n"
+    assert list(read_cons(line)) == ["[::1]:53862", "10.0.0.7:41822"]
+    assert read_cons("/" + "1" * 900 + "[" * 90) == {}
 
 
 @pytest.mark.parametrize("key", ["q", "Q", "\x04"])

@@ -11,7 +11,7 @@ from support.simulation import Connect, client_of, simulate
 
 from zoolet.client import Client, ClosedError, State, recipes
 from zoolet.client.wire.requests import fresh
-from zoolet.testing import Server, Simulation
+from zoolet.testing import Server, Simulation, hold
 
 
 async def test_close_removes_session_immediately(server: Server, connect: Connect) -> None:
@@ -98,6 +98,22 @@ def test_close_takes_one_second_on_any_network() -> None:
 
         assert took["connected"] < 0.1
         assert max(took.values()) <= 1.0
+
+    simulate(main)
+
+
+def test_close_counts_wait_for_earlier_request() -> None:
+    async def main(sim: Simulation, server: Server) -> None:
+        with server.fault(hold(), "getData"):
+            zk = client_of(server)
+            await zk.start()
+            reading = asyncio.ensure_future(zk.get("/"))
+            await asyncio.sleep(0.7)
+            start = sim.time()
+            await zk.aclose()
+            assert sim.time() - start < 0.21
+            with pytest.raises(ClosedError):
+                await reading
 
     simulate(main)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -343,7 +344,7 @@ def test_faults_are_set_hit_and_released_on_page(driver: Any) -> None:
             page.shows("fault(hold(), op='create', path='/held')", "0 hit")
             creating = threading.Thread(target=zk.create, args=("/held", b""))
             creating.start()
-            page.shows("1 hit")
+            page.shows("1 hit", "● waits", f"{zk.session_id:#x} create /held, by", "for 0.0 s")
             assert not server.tree("/held")
             page.click("Release")
             creating.join(DEADLINE_S)
@@ -382,7 +383,7 @@ def test_faults_are_set_hit_and_released_on_page(driver: Any) -> None:
                 None,
             )
         )
-        assert "✕ no reply by lose_reply()" in row.text
+        assert re.match(r"\d\d:\d\d:\d\d ✕ no reply by lose_reply\(\) create /lost", row.text)
         assert hex(zk.session_id) in row.text
         assert " ping " not in page.find("[data-test=ops]").text
         page.open("overview")

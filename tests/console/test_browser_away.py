@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from selenium.webdriver.support.select import Select
 from support.apache import free_port
 from support.browser import TOKEN, Page
 from support.daemon import Running, running
@@ -121,6 +122,34 @@ def test_console_reads_from_read_only_server(driver: Any) -> None:
             page.click("Set the data")
             page.shows("409")
             driver.get("about:blank")
+
+
+def test_reason_why_children_are_not_listed_is_shown(driver: Any) -> None:
+    with Server() as server:
+        server.populate({f"/wide/{number}": b"" for number in range(10_001)})
+        with console(server.hosts) as remote:
+            page = Page(driver, remote.url)
+            page.open("tree/%2Fwide")
+            page.shows("10,001 children of /wide")
+            for order, text in (("last change", "cannot sort by time: that reads every child"), ("name", "10000")):
+                Select(page.find("section[aria-label=Children] select")).select_by_visible_text(order)
+                page.shows(text)
+            assert "cannot sort" not in page.text()
+            driver.get("about:blank")
+
+
+def test_text_stays_when_token_is_not_accepted(driver: Any, tmp_path: Path) -> None:
+    page = Page(driver, f"http://127.0.0.1:{(port := free_port())}/")
+    with daemon_at(port, TOKEN, tmp_path):
+        page.open("tree/%2Fzookeeper")
+        page.click("Edit…")
+        page.give_token()
+        page.find("textarea").send_keys("typed")
+    with daemon_at(port, TOKEN[::-1], tmp_path):
+        page.shows("wrong token")
+        page.click("Cancel")
+        assert page.find("textarea").get_attribute("value") == "typed"
+    driver.get("about:blank")
 
 
 def test_addresses_of_ipv6_have_one_form(driver: Any) -> None:

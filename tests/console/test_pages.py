@@ -77,6 +77,9 @@ async def test_credentials_for_reverse_proxy_are_ignored() -> None:
     assert not (await console.facts("about", **basic))["trusted"]
     assert (await console.facts("about", **basic, **{"x-zoolet-token": TOKEN}))["trusted"]
     assert (await console.refusal("/console/api/about", **basic, **{"x-zoolet-token": "wrong"})).status == 401
+    other = {"authorization": "Bearer of-the-proxy"}
+    assert (await console.facts("about", **other, **{"x-zoolet-token": TOKEN}))["trusted"]
+    assert not (await console.facts("about", **other, **{"x-zoolet-token": ""}))["trusted"]
 
 
 async def test_data_not_readable_by_everyone_needs_token() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -57,6 +58,24 @@ def test_remote_source_shows_protocol_data() -> None:
             with pytest.raises(urllib.error.HTTPError) as caught:
                 of.get(name)
             caught.value.close()
+
+
+def test_times_are_by_clock_of_server() -> None:
+    with Server(clock="manual") as server:
+        server.advance(3600)
+        with console(server.hosts) as of:
+            of.until("overview", lambda answer: answer["now"] / 1000 - time.time() > 3500)
+            (row,) = of.until("sessions", lambda answer: answer["rows"])["rows"]
+            assert row["heard"] < 60
+
+
+def test_page_is_reached_by_its_other_name() -> None:
+    with Server() as server, console(server.hosts, "-Dzoolet.adminHosts=console.example.org") as of:
+        request = urllib.request.Request(of.url, headers={"Host": "console.example.org"})
+        urllib.request.urlopen(request, timeout=DEADLINE_S).close()
+        with pytest.raises(urllib.error.HTTPError, match="403") as caught:
+            urllib.request.urlopen(urllib.request.Request(of.url, headers={"Host": "evil.org"}), timeout=DEADLINE_S)
+        caught.value.close()
 
 
 def test_remote_source_shows_each_of_its_servers() -> None:

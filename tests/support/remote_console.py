@@ -47,9 +47,9 @@ class Remote:
 
 
 @contextmanager
-def console(hosts: str) -> Iterator[Remote]:
+def console(hosts: str, *options: str) -> Iterator[Remote]:
     """Run the command."""
-    command = [sys.executable, "-m", "zoolet", "console", hosts]
+    command = [sys.executable, "-m", "zoolet", "console", hosts, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
         lines = Running(process)
         try:
