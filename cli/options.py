@@ -320,9 +320,10 @@ async def is_read_only(client: Client, servers: str) -> bool:
     If there are several servers, the client first looks briefly for one that accepts writes.
     """
     from ..client.wire.states import State
+    from ..protocol.errors import ZooKeeperError
 
     if client.state is State.READ_ONLY and "," in servers:
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, ZooKeeperError):  # the next request raises the error of a closed client
             async with asyncio.timeout(LOOKING_S):
                 await client.wait_for(State.CONNECTED)
     return client.state is State.READ_ONLY

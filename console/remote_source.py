@@ -61,6 +61,8 @@ LOCK_SECONDS: Final = 20.0
 """Maximum number of seconds for reading all locks."""
 CLOCK_ERROR: Final = 2.0
 """Difference of two clocks in seconds that is not certain, because samples are a second apart."""
+REBOOTED: Final = 600.0
+"""Difference in seconds that shows that the machine of a server was started again, which resets its clock."""
 WRITERS: Final = ("leader", "standalone")
 """Modes of the server whose clock gives nodes their times."""
 NAMES: Final = {row.short: row.name for row in reversed(OPERATIONS.values()) if row.short}
@@ -77,20 +79,35 @@ class _Clocks:
 
     def __init__(self) -> None:
         self.ahead = 0.0
-        self._known: frozenset[str] = frozenset()
+        self._own = 0  # when the console's connection was established, in milliseconds of the server's clock
+        self._known: frozenset[str] | None = None  # the connections of the sample before, if it was successful
         # The monotonic clock of the server minus that of this process, in seconds. The latest contact of a client is a
         # little before a sample, so the greatest number is the best.
         self._differences: deque[float] = deque(maxlen=60)
 
-    def add(self, sample: Sample) -> None:
-        """Add a sample. A connection that appears in it is at most as old as the previous sample."""
+    def add(self, sample: Sample, own: str) -> None:
+        """Add a sample. A connection that was not in the sample before is new, as is that of the console at the start.
+
+        Args:
+            sample: The sample.
+            own: Session id of the console.
+        """
         found = sample.connections
-        if latest := max((number_of(found[each], "est") for each in found.keys() - self._known), default=0):
+        new = found.keys() - (self._known if self._known is not None else found.keys())
+        times = [number_of(found[each], "est") for each in new]
+        mine = next((number_of(facts, "est") for facts in found.values() if facts.get("sid") == own), self._own)
+        if mine != self._own:
+            self._own = mine
+            times.append(mine)
+        if latest := max(times, default=0):
             seconds = latest / 1000 - (time.time() - time.monotonic() + sample.at)
             self.ahead = seconds if abs(seconds) > CLOCK_ERROR else 0.0
-        self._known = frozenset(found)
+        self._known = frozenset(found) if found else None
         if latest := max((number_of(facts, "lresp") for facts in found.values()), default=0):
-            self._differences.append(latest / 1000 - sample.at)
+            difference = latest / 1000 - sample.at
+            if self._differences and difference < self._differences[-1] - REBOOTED:
+                self._differences.clear()
+            self._differences.append(difference)
 
     def since(self, facts: Mapping[str, str]) -> float:
         """Return the number of seconds since the server heard from a client."""
@@ -124,7 +141,7 @@ class RemoteSource:
         asked = (ask_sample(address, self._timeout, self._tls) for address in self._addresses)
         self._last, self._samples = self._samples or self._last, tuple(await asyncio.gather(*asked))
         for clocks, each in zip(self._clocks, self._samples, strict=True):
-            clocks.add(each)
+            clocks.add(each, hexadecimal(self._client.session_id))
         sessions = self._greatest("global_sessions") or self._sum("num_alive_connections")
         counts = sessions, self._sum("watch_count"), self._greatest("znode_count")
         self._rows.add((round(time.time(), 3), sum(self._rates()), *counts))

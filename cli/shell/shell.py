@@ -116,7 +116,7 @@ class Shell:
         self._client: Client | None = None
         self._watches: ShellWatches | None = None
         self._listener: _Listener | None = None
-        self._had_state = False
+        self._had_state = self._is_settled = self._is_named = False
         self._show_later: Callable[[str, Any], None] | None = None
 
     # --- the connection ---
@@ -178,15 +178,24 @@ class Shell:
             async with asyncio.timeout(FIRST):
                 if reason := await self.client.first_round():
                     self.out.error(f"{cannot_connect(reason)}; retrying")
-                await is_read_only(self.client, self.hosts)  # the event and the prompt show it
+                await self.settle()
 
     async def settle(self) -> None:
-        """Wait until all servers were tried once or one has answered. Name a read-only server on stderr."""
-        with suppress(TimeoutError, CommandError):
-            async with asyncio.timeout(WAITING):
-                await self.client.first_round()
-            if await is_read_only(self.client, self.hosts):
-                self.out.error(f"{self.hosts}: {READ_ONLY}")
+        """Prefer a server that accepts writes if there are several. Wait briefly for the first connection."""
+        if "," in self.hosts:
+            with suppress(TimeoutError, CommandError):
+                async with asyncio.timeout(FIRST):
+                    await self.client.first_round()
+                await is_read_only(self.client, self.hosts)
+        self._is_settled = True
+        self._name_read_only()
+
+    def _name_read_only(self) -> None:
+        """Name a read-only server on stderr, once. At a terminal, event and prompt show it."""
+        is_read_only = self._client is not None and self._client.state is State.READ_ONLY
+        if is_read_only and self._is_settled and not self._is_named and not self.interactive:
+            self.out.error(f"{self.hosts}: {READ_ONLY}")
+            self._is_named = True
 
     async def close(self) -> None:
         """End the session and the connection."""
@@ -201,6 +210,8 @@ class Shell:
         failed = state is State.CLOSED and isinstance(client.terminal_error, AuthFailedError)
         first, self._had_state = not self._had_state, True
         expected = not self.interactive and (first or (state is State.CLOSED and not failed))
+        self._is_named = self._is_named and state is not State.CONNECTED
+        self._name_read_only()
         name = "AuthFailed" if failed else STATES.get(state)
         if name is not None and self.shows_watches and not expected:
             self._show(Event(EventType.NONE, ""), name)

@@ -135,8 +135,8 @@ async def _connected(where: str, options: argparse.Namespace, reads: str = "") -
         last = client.last_reason or f"{addresses}: no answer within {options.timeout:g} s"
         await client.aclose()
         raise CommandError(cannot_connect(last)) from None
-    await name_read_only(client, reads, addresses)
     try:
+        await name_read_only(client, reads, addresses)
         yield client, hosts.chroot or "/"
     finally:
         await client.aclose()

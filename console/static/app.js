@@ -66,7 +66,10 @@ function useLive(ready, onReturn) {
       else if (silent > LATE) show(new Error(`nothing heard from the server for ${silent} s; what is shown is old`));
     }, 1000);
     const go = async () => {
-      await untilShown();
+      if (document.hidden) {
+        await untilShown();
+        heard = Date.now();
+      }
       if (controller.signal.aborted) return;
       try {
         const live = await ask("overview", {}, controller.signal, LONGEST);
@@ -78,7 +81,10 @@ function useLive(ready, onReturn) {
       } catch (error) {
         if (controller.signal.aborted) return;
         isLost = true;
-        if (Number.isInteger(error.status)) show(error);
+        if (Number.isInteger(error.status)) {
+          heard = Date.now();
+          show(error);
+        }
       }
       timer = setTimeout(go, EVERY);
     };
@@ -166,7 +172,6 @@ function App() {
   const main = useRef(null);
   const pending = useRef(null);
   const introduce = async () => {
-    const had = hasToken();
     try {
       const answer = await ask("about");
       // Without a token, the server may tell nothing. What is being edited stays on the page.
@@ -178,7 +183,7 @@ function App() {
         pending.current = null;
       }
     } catch (error) {
-      if (error.status !== 401 || !had) setProblem(error);
+      if (!error.isOfToken) setProblem(error); // the dialog shows the others
     }
   };
   useEffect(() => {
@@ -271,6 +276,7 @@ function App() {
           ? html`<button onClick=${() => {
               if (hasToken()) {
                 setToken("");
+                setAbout(null);
                 introduce();
               } else needToken();
             }}>${about.trusted ? "Forget the token" : "Enter the token"}</button>`

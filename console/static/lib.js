@@ -40,8 +40,10 @@ async function checked(response, used = "") {
   }
   const error = new Refused(response.status, reason);
   // A reverse proxy may answer 401 as well, and the answer to a request with an earlier token may come late.
-  if (used && used === token && error.status === 401 && response.headers.get("WWW-Authenticate") === "Bearer")
+  if (used && used === token && error.status === 401 && response.headers.get("WWW-Authenticate") === "Bearer") {
+    error.isOfToken = true;
     refused(error);
+  }
   throw error;
 }
 
@@ -253,7 +255,7 @@ export function Problem({ error }) {
   return html`<p class="problem" role="alert"><b>${error.status || "Not reached"}</b> ${visible(error.message)}</p>`;
 }
 
-const TRIED = 20; // rows of which the first that still exists keeps its place
+const TRIED = 5; // rows of which the first that still exists keeps its place
 const TALLEST = 12000000; // pixels of an element, which browsers limit
 
 // A list of which only what is seen exists: `load(offset, limit)` returns rows, `total` is how many there are. The row
@@ -272,23 +274,26 @@ export function LongList({ total, load, find, row, label, height = 28, tall = 48
   }, [place]);
   const first = Math.max(0, Math.floor(top / height) - 10);
   const last = Math.min(total, first + Math.ceil(tall / height) + 20);
+  const anchor = useRef(null); // the rows before a change, until the place of the first one is known
   const isFresh = useRef(false); // whether the pages are those of the last `load`
   useEffect(() => {
     const mine = new Set();
     wanted.current = mine;
     const keep = async () => {
-      const start = Math.ceil(box.current.scrollTop / height);
+      const start = Math.ceil(anchor.current.top / height);
       for (let at = start; at < start + TRIED; at += 1) {
-        const seen = pages[Math.floor(at / PAGE)]?.[at % PAGE];
+        const seen = anchor.current.pages[Math.floor(at / PAGE)]?.[at % PAGE];
         const now = seen ? await find(seen) : null;
         if (mine !== wanted.current || !box.current) return;
         if (now !== null) {
           box.current.scrollTop += (now - at) * height;
-          return;
+          break;
         }
       }
+      anchor.current = null;
     };
-    if (find && isFresh.current && box.current.scrollTop) keep().catch(() => {});
+    if (isFresh.current) anchor.current = { top: box.current.scrollTop, pages };
+    if (find && anchor.current?.top) keep().catch(() => {});
     isFresh.current = false;
   }, [load]);
   useEffect(() => {

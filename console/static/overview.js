@@ -66,29 +66,21 @@ const RANGES = [
 function useRows(live, range) {
   const [rows, setRows] = useState([]);
   const isDay = range > 3600;
+  const shown = useRef(isDay);
+  shown.current = isDay;
+  const load = () =>
+    ask("samples", { day: isDay ? 1 : "" }).then(
+      (answer) => isDay === shown.current && setRows(answer.rows),
+      () => {},
+    );
   useEffect(() => {
-    let ended = false;
-    const load = () =>
-      ask("samples", { day: isDay ? 1 : "" }).then(
-        (answer) => ended || setRows(answer.rows),
-        () => {},
-      );
     load();
     const timer = isDay ? setInterval(() => document.hidden || load(), 60000) : null;
-    return () => {
-      ended = true;
-      clearInterval(timer);
-    };
+    return () => clearInterval(timer);
   }, [isDay]);
   useEffect(() => {
     if (!live?.sample || isDay) return;
-    if (rows.length && live.sample[0] - rows.at(-1)[0] > MISSED) {
-      // The page was hidden, or the server away.
-      ask("samples").then(
-        (answer) => setRows(answer.rows),
-        () => {},
-      );
-    }
+    if (rows.length && live.sample[0] - rows.at(-1)[0] > MISSED) load(); // the page was hidden, or the server away
     setRows((before) =>
       before.length && before.at(-1)[0] >= live.sample[0] ? before : [...before.slice(-3599), live.sample],
     );
@@ -172,7 +164,20 @@ const Servers = ({ servers }) =>
       ...[each.connections, each.rate, each.ms, each.outstanding, each.nodes].map(count),
     ])} /></section>`;
 
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+
+function useScheme() {
+  const [isDark, setDark] = useState(DARK.matches);
+  useEffect(() => {
+    const change = () => setDark(DARK.matches);
+    DARK.addEventListener("change", change);
+    return () => DARK.removeEventListener("change", change);
+  }, []);
+  return isDark;
+}
+
 function Chart({ title, series, columns, rows }) {
+  const scheme = useScheme();
   const place = useRef(null);
   const plot = useRef(null);
   const data = [
@@ -227,7 +232,7 @@ function Chart({ title, series, columns, rows }) {
       resize.disconnect();
       plot.current.destroy();
     };
-  }, []);
+  }, [scheme]);
   useEffect(() => plot.current.setData(data), [rows]);
   const last = rows.length
     ? series.map(([label], number) => `${label} ${count(Math.round(data[number + 1].at(-1) * 10) / 10)}`)
@@ -262,11 +267,12 @@ export function Overview({ about, live, problem, locks }) {
   const warning = deadlocks
     ? `✕ Serving, with ${deadlocks}`
     : problems.length && "! Serving, with problems in the cluster";
-  const verdict = live.health ? "✕ Not ready" : warning || "✓ Serving";
+  const verdict = problem ? "! Not heard from" : live.health ? "✕ Not ready" : warning || "✓ Serving";
+  const isBad = live.health || deadlocks;
   return html`<h1>Overview</h1>
-    <div class=${live.health || deadlocks ? "health bad" : problems.length ? "health warn" : "health good"}
+    <div class=${problem ? "health warn" : isBad ? "health bad" : problems.length ? "health warn" : "health good"}
       role="status" data-test="health">
-      <b>${verdict}</b> ${live.health ? visible(live.health) : `${live.mode}, up for ${duration(live.uptime)}`}
+      <b>${verdict}</b> ${visible(problem?.message || live.health || `${live.mode}, up for ${duration(live.uptime)}`)}
       ${deadlocks ? html` <a href="#/locks">Which clients wait for each other</a>` : null}
       ${
         problems.length

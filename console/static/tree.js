@@ -52,7 +52,8 @@ export function Tree({ about, rest, trusted, needToken }) {
   const editing = edited?.path === path ? edited : null; // a text may come late
   const gone = error && error.status === 404;
   // What is being edited stays while it is asked for again, also if that fails.
-  const answer = newest || ((!gone || editing) && last?.path === path ? last : null);
+  const isHidden = gone || error?.status === 401;
+  const answer = newest || ((!isHidden || editing) && last?.path === path ? last : null);
   const [asking, setAsking] = useState(null);
   const [sort, setSort] = useState("name");
   // A node without children is shown with its siblings.
@@ -143,15 +144,19 @@ function Children({ path, selected, sort, onSort, refresh }) {
   const [place, setPlace] = useState(null);
   const renewed = useRef(0);
   const [attempt, setAttempt] = useState(0);
+  const hasFailed = useRef(false);
   useEffect(() => {
-    if (answer) setFound(answer);
-    if (answer && refusal) setAttempt(attempt + 1); // the server may list the rows by now
+    if (!answer) return;
+    setFound(answer);
+    if (hasFailed.current) setAttempt(attempt + 1); // the server may list the rows by now
+    hasFailed.current = false;
   }, [answer]);
   const load = useMemo(
     () => async (offset, limit) => {
       const began = Date.now();
       const part = await ask("children", { path, offset, limit, sort }).catch((reason) => {
-        setRefusal(reason);
+        hasFailed.current = true;
+        if (Number.isInteger(reason.status)) setRefusal(reason);
         throw reason;
       });
       setRefusal(null);
@@ -187,7 +192,11 @@ function Children({ path, selected, sort, onSort, refresh }) {
         : null
     }
     ${problem && problem.status !== 404 ? html`<${Problem} error=${problem} />` : null}
-    ${found?.total ? html`<${LongList} total=${found.total} place=${place} load=${load} find=${find} row=${row} label="Children" />` : null}
+    <div hidden=${Boolean(refusal)}>${
+      found?.total
+        ? html`<${LongList} total=${found.total} place=${place} load=${load} find=${find} row=${row} label="Children" />`
+        : null
+    }</div>
     ${path !== "/" ? html`<p><a href=${link("tree", parentOf(path))}>↑ up</a></p>` : null}
   </section>`;
 }
@@ -372,7 +381,8 @@ function Node({ node, editing, setEditing, about, reload, ask: open, trusted, ne
     }
   };
   const can = (action) => about.changes.includes(action);
-  const edit = () => textToEdit(node.path).then(setEditing, setProblem);
+  const edit = () =>
+    textToEdit(node.path).then((text) => setEditing((now) => (now?.path === text.path ? now : text)), setProblem);
   const save = () => {
     const value = new TextEncoder().encode(editing.text);
     open({

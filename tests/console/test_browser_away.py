@@ -83,7 +83,7 @@ def test_silent_server_is_noticed_until_it_answers(driver: Any, tmp_path: Path) 
         page.shows(LIVE)
         daemon.process.send_signal(signal.SIGSTOP)
         try:
-            page.shows("nothing heard from the server for")
+            page.shows("nothing heard from the server for", "! Not heard from")
         finally:
             daemon.process.send_signal(signal.SIGCONT)
         page.shows(LIVE)
