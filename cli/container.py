@@ -44,11 +44,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _container(words: list[str], definitions: list[str]) -> int:
-    if words and definitions and os.path.basename(words[0]) not in map(os.path.basename, COMMANDS):
+    is_daemon = not words or os.path.basename(words[0]) in map(os.path.basename, COMMANDS)
+    if definitions and not is_daemon:
         raise ConfigError(f"-D is only for the daemon, not for {words[0]!r}")
     if words[:1] == ["status"] and len(words) > 1:
         raise ConfigError(f"'status' accepts no arguments; found {words[1]!r}")
-    if words and words != ["status"] and os.path.basename(words[0]) not in map(os.path.basename, COMMANDS):
+    if words != ["status"] and not is_daemon:
         try:
             os.execvp(words[0], words)
         except OSError as error:

@@ -37,7 +37,6 @@ WRONG_PATH: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotA
 """Errors that count as wrong usage if they concern a file on the command line."""
 LOOKING_S: Final = 2.0
 """Maximum time in seconds to look for a server that accepts writes, while a read-only one serves the client."""
-READ_ONLY: Final = "the server is read-only because it has no quorum; its data may be old"
 STOPPED: Final = {signal.SIGTERM: 0, signal.SIGINT: INTERRUPTED}
 """Exit codes of a server by the signal that stopped it."""
 
@@ -331,8 +330,10 @@ async def is_read_only(client: Client, servers: str) -> bool:
 
 async def name_read_only(client: Client, command: str, servers: str) -> None:
     """Print on stderr that a client must use a read-only server."""
+    from ..client.wire.diagnosis import OLD_DATA
+
     if await is_read_only(client, servers):
-        print(f"zoolet {command}: {servers}: {READ_ONLY}", file=sys.stderr)
+        print(f"zoolet {command}: {servers}: {OLD_DATA}", file=sys.stderr)
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import asyncio
 import re
 import ssl
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -18,6 +17,7 @@ from ..client.four_letters import NotExecutedError, Sample, ask, number_of, rate
 from ..client.four_letters import sample as ask_sample
 from ..client.recipes._shared import SharedRecipe
 from ..client.recipes.overview import Overview
+from ..client.wire.diagnosis import OLD_DATA
 from ..client.wire.hosts import Address
 from ..client.wire.states import State
 from ..protocol.deadlocks import LockEntry, Wait
@@ -30,6 +30,7 @@ from ..protocol.quotas import LIMITS, STATS
 from ..protocol.records import Stat
 from ..server.admin.samples import Rows
 from ..server.core.node import CONTAINER_OWNER, is_session
+from .remote_clocks import Clocks
 from .source import (
     CHANGED,
     MAX_FOUND,
@@ -59,60 +60,11 @@ TTL_MASK: Final = (1 << 40) - 1
 """The bits of a TTL node's owner that are the ttl in milliseconds."""
 LOCK_SECONDS: Final = 20.0
 """Maximum number of seconds for reading all locks."""
-CLOCK_ERROR: Final = 2.0
-"""Difference of two clocks in seconds that is not certain, because samples are a second apart."""
-REBOOTED: Final = 600.0
-"""Difference in seconds that shows that the machine of a server was started again, which resets its clock."""
 WRITERS: Final = ("leader", "standalone")
 """Modes of the server whose clock gives nodes their times."""
 NAMES: Final = {row.short: row.name for row in reversed(OPERATIONS.values()) if row.short}
 """The first operation of each abbreviation that cons reports."""
 _SIZES: Final = {"memory": None, "disk": None}
-
-
-class _Clocks:
-    """The clocks of a server, as far as its answers to cons show them.
-
-    Attributes:
-        ahead: Difference of its clock from the clock of this process, in seconds.
-    """
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-        self._own = 0  # when the console's connection was established, in milliseconds of the server's clock
-        self._known: frozenset[str] | None = None  # the connections of the sample before, if it was successful
-        # The monotonic clock of the server minus that of this process, in seconds. The latest contact of a client is a
-        # little before a sample, so the greatest number is the best.
-        self._differences: deque[float] = deque(maxlen=60)
-
-    def add(self, sample: Sample, own: str) -> None:
-        """Add a sample. A connection that was not in the sample before is new, as is that of the console at the start.
-
-        Args:
-            sample: The sample.
-            own: Session id of the console.
-        """
-        found = sample.connections
-        new = found.keys() - (self._known if self._known is not None else found.keys())
-        times = [number_of(found[each], "est") for each in new]
-        mine = next((number_of(facts, "est") for facts in found.values() if facts.get("sid") == own), self._own)
-        if mine != self._own:
-            self._own = mine
-            times.append(mine)
-        if latest := max(times, default=0):
-            seconds = latest / 1000 - (time.time() - time.monotonic() + sample.at)
-            self.ahead = seconds if abs(seconds) > CLOCK_ERROR else 0.0
-        self._known = frozenset(found) if found else None
-        if latest := max((number_of(facts, "lresp") for facts in found.values()), default=0):
-            difference = latest / 1000 - sample.at
-            if self._differences and difference < self._differences[-1] - REBOOTED:
-                self._differences.clear()
-            self._differences.append(difference)
-
-    def since(self, facts: Mapping[str, str]) -> float:
-        """Return the number of seconds since the server heard from a client."""
-        now = time.monotonic() + max(self._differences, default=0.0)
-        return max(0.0, now - number_of(facts, "lresp") / 1000) if number_of(facts, "lresp") else 0.0
 
 
 class RemoteSource:
@@ -134,7 +86,7 @@ class RemoteSource:
         self._is_looking = False
         self._last: tuple[Sample | None, ...] = (None,) * len(addresses)
         self._samples: tuple[Sample, ...] = ()
-        self._clocks = tuple(_Clocks() for _ in addresses)
+        self._clocks = tuple(Clocks() for _ in addresses)
 
     async def sample(self) -> None:
         """Query the metrics of all servers, for the next overview and the charts."""
@@ -205,7 +157,7 @@ class RemoteSource:
         serving = [each for each in self._samples if each.numbers]
         health = "" if serving else self._samples[0].state
         if self._client.state is State.READ_ONLY:
-            health = "the server is read-only because it has no quorum; its data may be old"
+            health = OLD_DATA
         elif self._client.state is not State.CONNECTED:
             health = f"the console is not connected: the server {health or 'does not answer'}"
         return {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ...client.client import Client
 from ...client.serializers import Serializer
 from ...client.wire.backoff import Backoff
+from ...client.wire.diagnosis import OLD_DATA
 from ...client.wire.states import Event, State
 from ...protocol import records as r
 from ...protocol.acl import OPEN_ACL_UNSAFE, AclList
@@ -19,7 +20,7 @@ from ...protocol.errors import AuthFailedError, ClosedError, ErrorCode, ZooKeepe
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ..addresses import cannot_connect
-from ..options import READ_ONLY, is_read_only
+from ..options import is_read_only
 from .errors import CommandError, checked_path, text_of
 from .output import Output
 from .texts import event_text, printable
@@ -194,7 +195,7 @@ class Shell:
         """Name a read-only server on stderr, once. At a terminal, event and prompt show it."""
         is_read_only = self._client is not None and self._client.state is State.READ_ONLY
         if is_read_only and self._is_settled and not self._is_named and not self.interactive:
-            self.out.error(f"{self.hosts}: {READ_ONLY}")
+            self.out.error(f"{self.hosts}: {OLD_DATA}")
             self._is_named = True
 
     async def close(self) -> None:

@@ -6,6 +6,8 @@ from typing import Final
 
 CLOSED: Final = "the server closed the connection"
 RESET: Final = "the server reset the connection"
+NO_QUORUM: Final = "the server is read-only because it has no quorum"
+OLD_DATA: Final = f"{NO_QUORUM}; its data may be old"
 TLS_ALERT: Final = b"\x15\x03"
 """First bytes of the answer of a TLS port to a client without TLS."""
 
@@ -21,7 +23,7 @@ def closed_early(reason: str, tls: bool, refuses_read_only: bool = False) -> str
     port = "the port is plain or requires a different certificate" if tls else "the port requires TLS"
     causes = ["maxClientCnxns or maxCnxns is reached", port, "a proxy cannot reach its server"]
     if refuses_read_only:
-        causes.append("the server is read-only because it has no quorum")
+        causes.append(NO_QUORUM)
     return f"{reason} without an answer; possible causes: {', '.join(causes[:-1])}, or {causes[-1]}"
 
 

@@ -474,13 +474,13 @@ function Node({ node, editing, setEditing, about, reload, ask: open, trusted, ne
       }
       ${
         can("create") && !stat.owner
-          ? html`<${NewChild} node=${node} open=${open} trusted=${trusted}
+          ? html`<${NewChild} key=${node.path} node=${node} open=${open} trusted=${trusted}
         needToken=${needToken} />`
           : null
       }
       ${
         can("set_acl") && node.acl_size === node.acl.length
-          ? html`<${NewAcl} node=${node} open=${open}
+          ? html`<${NewAcl} key=${node.path} node=${node} open=${open}
         trusted=${trusted} needToken=${needToken} fail=${setProblem} />`
           : null
       }

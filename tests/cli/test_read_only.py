@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from zoolet.__main__ import main
+from zoolet.client.wire.diagnosis import OLD_DATA as READ_ONLY
 from zoolet.testing import Server
-
-READ_ONLY = "the server is read-only because it has no quorum; its data may be old"
 
 
 @pytest.fixture
