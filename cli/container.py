@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,11 +40,24 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_example(parser, "ZOO_TICK_TIME=1000 zoolet container")
     parser.add_argument("given", nargs="*", metavar="COMMAND", help="status, or a command to run instead of the daemon")
-    parser.set_defaults(command=lambda options, definitions: _container(options.given, definitions))
+    parser.set_defaults(command=lambda options, definitions: _container(options.given or options.words, definitions))
+
+
+def start_of_command(words: Sequence[str]) -> int:
+    """Return the index of the user's command among the arguments of ``zoolet``, or their number without a command."""
+    place = next((place for place in range(1, len(words)) if not words[place].startswith("-")), len(words))
+    if "--" in words[:place]:
+        return list(words).index("--")
+    return len(words) if words[place : place + 1] == ["status"] or _is_daemon(words[place:]) else place
+
+
+def _is_daemon(words: Sequence[str]) -> bool:
+    """Return whether a command, if any, is one that starts the server in the other images."""
+    return not words or os.path.basename(words[0]) in map(os.path.basename, COMMANDS)
 
 
 def _container(words: list[str], definitions: list[str]) -> int:
-    is_daemon = not words or os.path.basename(words[0]) in map(os.path.basename, COMMANDS)
+    is_daemon = _is_daemon(words)
     if definitions and not is_daemon:
         raise ConfigError(f"-D is only for the daemon, not for {words[0]!r}")
     if words[:1] == ["status"] and len(words) > 1:

@@ -158,6 +158,10 @@ def _end_of_options(words: list[str]) -> int:
         from .run import start_of_command
 
         return start_of_command(words)
+    if words[:1] == ["container"]:
+        from .container import start_of_command
+
+        return start_of_command(words)
     return (*words, "--").index("--")
 
 

@@ -175,6 +175,14 @@ def test_other_command_is_run_in_place_of_daemon() -> None:
     assert (done.returncode, done.stdout) == (0, "hello\n")
 
 
+@pytest.mark.parametrize("separator", [[], ["--"]])
+def test_other_command_of_container_has_options(separator: list[str]) -> None:
+    command = ["sh", "-c", "echo $0 $*", "-Da=b", "--host", "0.0.0.0"]
+    done = subprocess.run([*ZOOLET, "container", *separator, *command], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "-Da=b --host 0.0.0.0\n", "")
+
+
 def test_missing_command_of_container_is_one_line_and_127() -> None:
     done = subprocess.run([*ZOOLET, "container", "no-such-command"], capture_output=True, text=True, check=False)
 
