@@ -14,8 +14,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "backup",
         help="copy a data directory, even while its server is running",
         description="Copy the newest snapshot and later transaction logs, even while the server is running, and "
-        "verify the copy. To restore, start a server with --data-dir TARGET. Clients that have seen later changes must "
-        "then open new sessions.",
+        "verify the copy. To restore, start a server with --data-dir TARGET. A session that was open continues if its "
+        "client reconnects in time.",
     )
     add_example(parser, "zoolet backup /var/lib/zoolet /backup/today")
     parser.add_argument("directory", type=path, metavar="DIR", help="data directory, with or without version-2")
