@@ -86,7 +86,8 @@ class Client(BaseClient[V]):
     - SessionExpiredError: the session of the call has expired.
     - ClosedError: the client was closed.
 
-    If a connection is lost, reads are sent again, but writes never are, except protected creates.
+    If a connection is lost, reads are sent again. Writes never are, except protected creates and the parents that
+    ``ensure_path()`` and ``create(parents=True)`` create.
 
     Args:
         hosts: ``host:port,host:port/chroot``, or ``unix:/path`` for a unix socket.
@@ -353,7 +354,7 @@ def _default_rng() -> Random:
 
 
 def _checked_tls(tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """Return the TLS context.
+    """Return *tls* unchanged if it is an SSL context or None.
 
     Raises:
         TypeError: *tls* is not an ``ssl.SSLContext``.
@@ -380,7 +381,7 @@ class States(AsyncIterator[State]):
         return self
 
     def on_state(self, state: State) -> None:
-        """Receive the client's state."""
+        """Handle a change of the client's state."""
         self._states.append(state)
         self._changed.set()
 

@@ -1,4 +1,4 @@
-"""Addresses as text."""
+"""Addresses as text: ``host:port``, with brackets around IPv6."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _SECONDS: Final = "timeout in seconds"
 
 
 class Call:
-    """One call.
+    """One call of a method that a test can make over HTTP.
 
     Args:
         name: Name of the call in the control API.

@@ -170,7 +170,7 @@ class Endpoint(ABC):
 
     @property
     def port(self) -> int:
-        """The port."""
+        """The TCP port that clients connect to."""
         return self._runner.port
 
     @property

@@ -90,7 +90,7 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
 
 
 class RequestCall(Call[T]):
-    """One request.
+    """A call of one request to the server.
 
     Args:
         loop: The client's loop.

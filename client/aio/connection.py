@@ -271,7 +271,7 @@ class Connection:
     # --- sending, and time ---
 
     def flush(self) -> None:
-        """Send pending data now."""
+        """Write the requests of this iteration of the event loop to the socket."""
         self.flush_scheduled = False
         session = self.session
         if session.waiting:

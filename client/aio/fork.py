@@ -23,7 +23,7 @@ def register(client: ClientCore) -> None:
 
 
 def unregister(client: ClientCore) -> None:
-    """Forget a client."""
+    """Stop tracking a client, because it was closed."""
     _running.discard(client)
 
 

@@ -23,7 +23,7 @@ class _OutageTimer:
         self._seconds = seconds
 
     def on_state(self, state: State) -> None:
-        """Receive the client's state."""
+        """Handle a change of the client's state."""
         with contextlib.suppress(RuntimeError):  # the block is over, or is just ending
             if state in (State.CONNECTED, State.READ_ONLY):
                 self._block.reschedule(None)

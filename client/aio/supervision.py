@@ -245,7 +245,7 @@ class SupervisedBlock:
         client._core.add_listener(self)
 
     def on_state(self, state: State) -> None:
-        """Receive the client's state."""
+        """Handle a change of the client's state."""
         if state is State.CLOSED:
             self.fail(self._client.terminal_error or ClosedError(detail=_CLOSED))
 

@@ -40,7 +40,7 @@ class View(Generic[V]):
         operation_timeout: float,
         of_recipe: bool,
     ) -> None:
-        """Set the options.
+        """Set the serializer, the ACL and the operation timeout of this view.
 
         Args:
             owner: The owner of the core, which makes the calls.

@@ -61,7 +61,7 @@ class _Writer:
                 dropped, self._dropped = self._dropped, 0
                 if dropped:
                     log.warning("%d records of the client were not logged, because the log handlers are slow", dropped)
-            except BaseException:  # of a log handler; this thread has to continue
+            except BaseException:  # a log handler raised it; this thread has to continue
                 traceback.print_exc()
             finally:
                 written.release()

@@ -283,7 +283,7 @@ class BlockingIterator(Generic[T]):
         return self.next()
 
     def next(self, timeout: float | None = None) -> T:
-        """Return the next item.
+        """Wait for the next item, and return it.
 
         Args:
             timeout: Seconds to wait; None for no limit.

@@ -194,7 +194,7 @@ class Counter:
     def change(self, how: Callable[[int], int], *, timeout: float | None = ...) -> int:
         """Replace the number by the result of a function, which may be called repeatedly; raises as :meth:`add`."""
     def value(self, *, timeout: float | None = ...) -> int:
-        """Return the number."""
+        """Read the number from the server."""
 
 class Discovery:
     """Register services, and find them."""
@@ -840,7 +840,7 @@ class TreeCache(Generic[V]):
     ) -> None: ...
 
 class TryLock:
-    """The cheapest lock: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if the lock is
+    """A lock without a queue: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if it is
     held.
     """
 

@@ -305,7 +305,7 @@ class Contender:
             if self._turn(in_order(self._naming, self._kinds, self._listed or ())).ahead is None:
                 await self.wait()
                 return True
-        except BaseException:  # a cancellation also has to clean up
+        except BaseException:  # a cancelled task also has to leave the queue
             self.leave()
             raise
         self.leave()  # another contender was faster

@@ -115,6 +115,6 @@ class SessionGuard:
             watcher._fail(self._error)
 
     def on_state(self, state: State) -> None:
-        """Receive the client's state."""
+        """Handle a change of the client's state."""
         if state is State.LOST:
             self._watcher._fail(self._error)

@@ -149,7 +149,7 @@ class Lease:
         self.nodes: list[tuple[str, int]] = [(path, czxid), *more_nodes]
         self._released = False
         self._deletions: list[asyncio.Future[None]] | None = (
-            None  # requests that delete the nodes of the lost lease; None before
+            None  # the requests that delete the nodes of the lease, after it is lost
         )
         self._revocable = revocable
         self._exchanging = False
@@ -250,7 +250,7 @@ class Lease:
     # --- losing it ---
 
     def on_state(self, state: State) -> None:
-        """Receive the client's state."""
+        """Handle a change of the client's state."""
         if state is State.LOST and not self._outlives_sessions:
             self._mark_lost("the session ended")
         elif state is State.CLOSED:

@@ -69,7 +69,7 @@ def consumed(items: list[T]) -> Iterator[T]:
 
 
 class Reader(Protocol):
-    """Reads nodes."""
+    """Reads nodes for an overview, and remembers the errors."""
 
     async def listing(self) -> Listing:
         """Return the names of the children of each node that clients may share."""

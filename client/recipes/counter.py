@@ -1,4 +1,4 @@
-"""A shared counter."""
+"""A counter that several clients change, kept in one node."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Counter(Recipe):
         self._struct = ENCODINGS[checked_choice("encoding", encoding, ENCODINGS)]
 
     async def value(self) -> int:
-        """Return the number.
+        """Read the number from the server.
 
         Raises:
             ValueError: The node does not contain a number.

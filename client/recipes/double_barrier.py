@@ -137,7 +137,7 @@ class DoubleBarrier(Recipe):
                     self._names = await self._between(0, ready.czxid)
                     _, now = await client.get(self._path)
                     same = await client.exists(self._ready)
-                    if same is not None and same.czxid == ready.czxid:  # the version is this round's, not the next's
+                    if same is not None and same.czxid == ready.czxid:  # so the version that was read is of this round
                         self._round = now.czxid, now.version
                         return
                     continue

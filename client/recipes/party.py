@@ -1,4 +1,4 @@
-"""Group membership."""
+"""Group membership: each member has an ephemeral node."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class PersistentEphemeral(SupervisedRecipe[V]):
                 self._finishing.cancel()
                 await asyncio.wait((self._finishing,))
             await self._follower.start(self._block.fail)
-        except BaseException:  # a cancellation also has to clean up
+        except BaseException:  # a cancelled task also has to delete the node
             self._finish_in_background()
             raise
 

@@ -111,7 +111,7 @@ class Semaphore(LockBase[Lease]):
                     await self._wait_for_room(turn, count)
                     lease = await self._create_lease(turn, count)
             return lease
-        except BaseException:  # a cancellation also has to clean up
+        except BaseException:  # a cancelled task also has to delete its nodes
             if lease is not None:  # the lease came too late
                 lease.release_nowait()
             raise
@@ -230,7 +230,7 @@ class Semaphore(LockBase[Lease]):
             stat = await client.exists(node)
             if stat is None or len(nodes) < count:
                 raise SessionExpiredError(node, GONE)
-        except BaseException:  # a cancellation also has to clean up
+        except BaseException:  # a cancelled task also has to delete its nodes
             client._core.spawn(delete_protected(client, self._parent, common))
             raise
         first, *others = sorted(nodes)

@@ -14,7 +14,7 @@ from ._owned_node import OwnedNode, acquire_node
 
 
 class TryLock(LockBase[OwnedNode]):
-    """The cheapest lock: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if the lock is held.
+    """A lock without a queue: ``lease = await TryLock(zk, "/jobs/nightly").attempt()``, which is None if it is held.
 
     Znodes: PATH itself, ephemeral, with *data*. ``PATH-<uuid>``, ephemeral, the proof of ownership. The two nodes
     are created and deleted together.

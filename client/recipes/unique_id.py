@@ -1,4 +1,4 @@
-"""Unique numbers."""
+"""Unique numbers, reserved in blocks from one node."""
 
 from __future__ import annotations
 

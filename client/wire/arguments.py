@@ -52,7 +52,7 @@ def checked_operation_timeout(timeout: float) -> float:
 
 
 def checked_serializer(serializer: Serializer[H]) -> Serializer[H]:
-    """Return the serializer.
+    """Return *serializer* unchanged if it is a Serializer.
 
     Raises:
         TypeError: *serializer* is not a ``Serializer``.
@@ -63,7 +63,7 @@ def checked_serializer(serializer: Serializer[H]) -> Serializer[H]:
 
 
 def checked_hook(hook: H | None) -> H | None:
-    """Return the hook.
+    """Return *hook* unchanged if it can be called.
 
     Raises:
         TypeError: *hook* is not callable.
@@ -74,7 +74,7 @@ def checked_hook(hook: H | None) -> H | None:
 
 
 def checked_function(name: str, function: F) -> F:
-    """Return the function.
+    """Return *function* unchanged if it can be called.
 
     Raises:
         TypeError: *function* is not callable.
@@ -85,7 +85,7 @@ def checked_function(name: str, function: F) -> F:
 
 
 def checked_flag(name: str, flag: bool) -> bool:
-    """Return the flag.
+    """Return *flag* unchanged if it is a bool.
 
     Raises:
         TypeError: *flag* is not a bool.
@@ -96,7 +96,7 @@ def checked_flag(name: str, flag: bool) -> bool:
 
 
 def checked_backoff(backoff: Backoff) -> Backoff:
-    """Return the back-off.
+    """Return *backoff* unchanged if it is a Backoff.
 
     Raises:
         TypeError: *backoff* is not a ``Backoff``.
@@ -148,7 +148,7 @@ def checked_login(login: tuple[str, str] | None) -> tuple[str, str] | None:
 
 
 def checked_auth(auth: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes], ...]:
-    """Return the credentials.
+    """Return the credentials unchanged if they are pairs of a scheme and bytes.
 
     Raises:
         TypeError: *auth* does not consist of pairs of a string and bytes.
@@ -196,7 +196,7 @@ def _acl_of(entry: Any) -> ACL:
 
 
 def checked_version(version: int) -> int:
-    """Return the version.
+    """Return *version* unchanged if it is a valid node version, or -1 for any.
 
     Raises:
         TypeError: *version* is not an int.
@@ -210,7 +210,7 @@ def checked_version(version: int) -> int:
 
 
 def checked_watcher_type(kind: WatcherType) -> WatcherType:
-    """Return the WatcherType.
+    """Return *kind* unchanged if it is a WatcherType.
 
     Raises:
         TypeError: *kind* is not a number.
@@ -222,7 +222,7 @@ def checked_watcher_type(kind: WatcherType) -> WatcherType:
 
 
 def checked_count(name: str, number: N, least: N) -> N:
-    """Return a number.
+    """Return *number* unchanged if it is at least *least*.
 
     Raises:
         ValueError: *number* is less than *least*, or has the wrong type.

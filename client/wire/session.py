@@ -299,7 +299,7 @@ class Session:
             self._probe(now)
 
     def _probe(self, now: float) -> None:
-        """Check whether the server is behind the last zxid that was seen, if there are watches that depend on it."""
+        """Check whether the server has the last zxid that this client has seen. Only watches depend on it."""
         if self._since_in_doubt and self._since and any(True for _ in self.watches):
             self.phase = Phase.PROBE
             self._pinged_at.append(now)

@@ -36,7 +36,7 @@ BATCH: Final = 120_000
 
 
 class Kind(Enum):
-    """The kinds of watches."""
+    """The kinds of watches that a client registers, as in SetWatches2."""
 
     DATA = "data"
     EXIST = "exist"

@@ -22,7 +22,7 @@ LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class Command(NamedTuple):
-    """One command.
+    """One command of the admin port, with its names and its answer.
 
     Args:
         name: The name.

@@ -93,7 +93,7 @@ def _full(client: ClientConnection, *, asking: bool) -> str:
     session = client.session
     if session is None:
         return line
-    heard = int(session.heard)  # a monotonic time, as in ZooKeeper, but of the latest request
+    heard = int(session.heard)  # like ZooKeeper, a monotonic time; zoolet's is the time of the latest request
     xid = f",lcxid=0x{client.last_xid:x}" if client.last_xid >= 0 else ""
     return (
         f"{line[:-1]},sid={hexadecimal(session.id)},lop={last_operation(client)},est={client.since},to={session.timeout_ms}{xid},"

@@ -107,7 +107,7 @@ class HistoryEntry(NamedTuple):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The changes, with names."""
+        """The changes of the transaction, as named tuples."""
         return tuple(Change(*part) for part in self.parts)
 
 
@@ -159,7 +159,7 @@ class History:
         self._reading: Iterator[Transaction | HistoryEntry] | None = None  # a batch of the oldest ones, partly read
         self._has_begun = False  # whether the first of _raw is partly read, so it is not in _raw_count any more
         self._raw_count = self._raw_bytes = 0
-        self._raw_limit = max(MAX_RAW // limit, ENTRY_BYTES + CHANGE_BYTES)  # bytes for each transaction
+        self._raw_limit = max(MAX_RAW // limit, ENTRY_BYTES + CHANGE_BYTES)  # most bytes to keep for one transaction
         self._more = 0  # bytes of fresh transactions that the server has not received
         self._seen: tuple[int, int] = self._counters()
         # The addresses of each session, the latest last, each with the last zxid before the session had it. They are

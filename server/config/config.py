@@ -11,7 +11,7 @@ from ..storage.settings import StorageSettings
 
 
 class UnknownKey(NamedTuple):
-    """An unknown key.
+    """A key of zoo.cfg that neither ZooKeeper nor zoolet defines.
 
     Args:
         name: The key as it was written.

@@ -95,7 +95,7 @@ def decode_transaction(data: bytes) -> tuple[Applied, int]:
 
 
 def _has_no_record(data: bytes, offset: int, end: int) -> bool:
-    """Return whether nothing follows, or a digest, which would otherwise be two empty paths."""
+    """Return whether no record follows. A digest may follow: its bytes could also be decoded as two empty paths."""
     left = end - offset
     return not left or (left == _DIGEST_SIZE and int_at(data, offset)[0] == t.DIGEST_VERSION)
 

@@ -279,7 +279,7 @@ class ServerConnection:
         length = -1  # the length is unknown until its four bytes are complete
         if remaining >= 4:
             (length,) = int_at(buf, offset)
-            shortest = 0 if self.state is _CONNECTING else 8  # size of xid and op code
+            shortest = 0 if self.state is _CONNECTING else 8  # a request contains at least an xid and an op code
             if not 0 <= length <= self.engine.settings.max_frame or (length < shortest and remaining >= 4 + length):
                 self._refuse_frame(length)
                 return False

@@ -87,7 +87,7 @@ class Sessions:
             self.touch(session, monotonic_ms)
 
     def skip_id(self, session_id: int) -> None:
-        """Use only ids above an id that was in use, because its client may still know the password."""
+        """Never assign an id up to *session_id* again, because the client of a former session may know its password."""
         self._next_id = max(self._next_id, session_id + 1)
 
     def continue_after(self, session_id: int) -> None:

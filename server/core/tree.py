@@ -59,8 +59,8 @@ class Tree:
         self._undo: list[UndoRecord] | None = None
         self._begun: list[int] = []  # the length of _undo at the start of each transaction, the outermost first
         for path in (ZOOKEEPER, QUOTA, CONFIG):
-            # These nodes are not counted as creates. The counters of their parents stay at 0, as in a new ZooKeeper,
-            # where the cversion of the root is -1.
+            # These nodes are not counted as creates: the counters of their parents stay at 0. In a new ZooKeeper they
+            # do too, and the cversion of its root is -1.
             parent_path, _, name = path.rpartition("/")
             parent = self.find(parent_path)
             parent.children = parent.children or Children()
@@ -308,8 +308,8 @@ class Tree:
         node.encoding = None
 
     def place(self, path: str, node: Node) -> None:
-        """Add a node that was read from a file, with all its fields. The counters of its parent do not change. The
-        parent must exist and must not have a child of that name. The nodes that exist in every tree are replaced.
+        """Add a node that was read from a file, with all its fields, without counting it as a new child. The parent
+        must exist and must not have a child of that name. The nodes that exist in every tree are replaced.
         """
         if path in RESERVED:
             existing = self.find(path)

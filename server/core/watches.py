@@ -458,7 +458,7 @@ class Watches:
         client.outbox.append(encode_event(path, event, -1))
 
     def begin(self) -> None:
-        """Start holding back events."""
+        """Collect the events of a transaction instead of sending them, until it is applied."""
         self._held = []
 
     def commit(self) -> None:

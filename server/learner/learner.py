@@ -87,7 +87,7 @@ def participants_of(config: str) -> set[int]:
 
 
 class Learner:
-    """Follows one leader.
+    """State machine of one connection to a leader.
 
     Args:
         replica: The state that follows.

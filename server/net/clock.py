@@ -1,4 +1,4 @@
-"""The sources of time."""
+"""Clocks of a server: the wall clock, and a monotonic clock without pauses of the process."""
 
 from __future__ import annotations
 

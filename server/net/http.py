@@ -54,7 +54,7 @@ route. It raises :class:`HttpError` to reject it. See :meth:`~zoolet.server.admi
 
 
 class Limits(NamedTuple):
-    """The limits for clients.
+    """Limits of one HTTP connection: sizes, times and requests.
 
     Args:
         body: Maximum size of a body in bytes. All bodies in progress may have :data:`BODIES` times as many.

@@ -238,7 +238,7 @@ class ServerProtocol(asyncio.Protocol):
                     del reply  # freeing a megabyte takes 0.3 ms, which would look like a pause after this turn
             is_cut = self._write_paused and not self._check_write_buffer(transport, client)
             if client.closing and connection.closing and not is_cut:
-                engine.pending_output.pop(client, None)  # it was sent
+                engine.pending_output.pop(client, None)  # all output of the client was sent
                 self.close()
         if engine.pending_output:
             self._connections.deliver()

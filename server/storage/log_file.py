@@ -1,4 +1,4 @@
-"""Write one transaction log.
+"""Write one transaction log: reserve space, append batches, sync.
 
 The file gets its name with its first transaction, after its header is on the disk, so a log is never empty: ZooKeeper
 3.8.0 does not start with an empty log. Space is reserved in advance. So the file does not grow with each transaction,
@@ -52,7 +52,7 @@ class LogFile:
         self._on_synced = on_synced
         self._preallocated = preallocated
         self._reserved = self._size = 0
-        self._is_named = self._is_begun = False  # whether the file has its name, and whether the name is on the disk
+        self._is_named = self._is_begun = False  # whether it was renamed to its name; whether that is synced
         self._has_entries = False
         self._descriptor = disk.create(self.path)
         if preallocated:

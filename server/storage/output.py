@@ -43,7 +43,7 @@ class TransactionLog(Protocol):
         ...
 
     def commit_soon(self) -> None:
-        """Log the applied transactions."""
+        """Start a group commit of the applied transactions, if none is running."""
         ...
 
     def paused(self) -> Sequence[Output]:

@@ -53,7 +53,7 @@ is positive.
 
 
 class LogEntry(NamedTuple):
-    """One transaction.
+    """One transaction of a transaction log, with its header.
 
     Args:
         header: Session, zxid, time and type.

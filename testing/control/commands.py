@@ -18,7 +18,7 @@ from .parameters import MISSING, Parameter, action_of, index_of, parameters_of
 
 @dataclass(frozen=True)
 class ControlCommand:
-    """A command.
+    """A command of the control API, with its parameters.
 
     Args:
         summary: One-line description.

@@ -63,7 +63,7 @@ class Outbox:
         return b"".join(parts)
 
     def hurry(self) -> None:
-        """Send slow replies immediately."""
+        """Send all replies without their bandwidth limits."""
         self._entries = deque(entry if isinstance(entry, bytes) else entry.data for entry in self._entries)
 
     def _continue(self, slow: _Slow) -> None:

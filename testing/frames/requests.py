@@ -25,7 +25,7 @@ _LISTS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
 @dataclass(frozen=True, slots=True)
 class OpView:
-    """One decoded request.
+    """One request that a test server has received.
 
     Args:
         op: The operation, such as ``getData``; ``connect`` for a connect request.
@@ -138,7 +138,7 @@ class RecordedRequest(NamedTuple):
 
 
 class RecordedEvent(NamedTuple):
-    """One sent watch event.
+    """One watch event that a test server has sent.
 
     Args:
         connection: The number of the connection, starting at 1.

@@ -80,7 +80,7 @@ class CannedServer:
 
     @property
     def port(self) -> int:
-        """The port."""
+        """The TCP port that clients connect to."""
         return self._runner.port
 
     def __enter__(self) -> Self:

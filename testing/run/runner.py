@@ -252,7 +252,7 @@ class Runner:
 
     @property
     def port(self) -> int:
-        """The port.
+        """The TCP port that clients connect to.
 
         Raises:
             RuntimeError: The server is not running.

@@ -19,7 +19,7 @@ from ..frames.requests import RecordedRequest
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node.
+    """One node of a test server, as a copy.
 
     Args:
         path: Path of the node.
@@ -86,7 +86,7 @@ class SessionView:
 
 @dataclass(frozen=True, slots=True)
 class WatchView:
-    """One watch.
+    """One watch of a test server, as a copy.
 
     Args:
         path: The watched path. The node need not exist.
