@@ -138,6 +138,7 @@ pictures: setup  ## make the pictures in docs/images again; the console's need c
 docs: $(VENV)/.docs  ## generate the pages that are made from tables, and the documentation site in build/site
 	$(BIN)/python docs/_build/faces.py
 	$(BIN)/python docs/_build/compatibility.py
+	$(BIN)/python docs/_build/diagrams.py
 	$(BIN)/python docs/_build/commands.py
 	$(BIN)/python docs/_build/configuration.py
 	$(BIN)/python docs/_build/manual.py
