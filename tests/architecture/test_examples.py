@@ -19,12 +19,16 @@ from zoolet.testing import Server
 
 ROOT: Final = Path(__file__).parents[2]
 ADDRESS: Final = "127.0.0.1:2181"
+PAGES: Final = (
+    *("client", "connections", "threads", "access", "observability"),
+    *("coming-from-kazoo", "reference/blocking"),
+)
 
 
 def programs() -> list[str]:
     """Find the Python blocks that start with an import."""
     found = []
-    for name in ("README.md", "docs/client.md", "docs/observability.md"):
+    for name in ("README.md", *(f"docs/{page}.md" for page in PAGES)):
         text = (ROOT / name).read_text()
         found += [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "import " in block]
     return found
@@ -51,7 +55,7 @@ def test_program_of_documents_runs(program: str) -> None:
 @pytest.mark.slow
 def test_type_checkers_accept_programs_of_documents(tmp_path: Path) -> None:
     files = {}
-    for page in ("tutorial", "client", "recipes"):
+    for page in ("tutorial", "client", "connections", "threads", "access", "recipes"):
         text = (ROOT / f"docs/{page}.md").read_text()
         blocks = re.findall(r'^```python(?: title="(.*)")?\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
         files |= {

@@ -28,6 +28,15 @@ def write_files(folder: Path, hosts: str = ADDRESS, condition: str = CONDITION) 
         (folder / name).write_text(text.replace(ADDRESS, hosts).replace(CONDITION, condition))
 
 
+def use_lock(folder: Path) -> None:
+    """Replace the election of the program by the lock of the page."""
+    (block,) = (
+        one for one in re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL) if "zk.lock(" in one
+    )
+    with (folder / "report.py").open("a") as file:
+        file.write(block)
+
+
 def start(folder: Path, *command: str) -> subprocess.Popen[str]:
     """Start Python without the settings of the pytest process around this test."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -66,6 +75,17 @@ def test_documented_test_finds_late_write(condition: str, expected: str, tmp_pat
         output, _ = process.communicate(timeout=DEADLINE_S)
 
     assert expected in output
+
+
+@pytest.mark.slow
+def test_documented_test_passes_with_lock(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    use_lock(tmp_path)
+
+    with start(tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "test_report.py") as process:
+        output, _ = process.communicate(timeout=DEADLINE_S)
+
+    assert "1 passed" in output
 
 
 @pytest.mark.slow

@@ -1,11 +1,15 @@
-"""Commands and links in the documents exist: make targets, subcommands of ``zoolet``, linked files."""
+"""Commands and links in the documents exist: make targets, options of ``zoolet``, linked files and headings."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +19,7 @@ from support.rows import for_each
 from zoolet.cli import program
 
 ROOT: Final = Path(__file__).parents[2]
-DOCUMENTS: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS: Final = [*sorted(ROOT.glob("*.md")), ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHELL: Final = ("", "sh", "bash", "shell", "console", "text", "shell-session")
 """Languages of code blocks whose lines may be commands."""
 OUTPUT: Final = re.compile(r"zoolet (ready on|[\d.]+$)|zoolet:")
@@ -92,13 +96,50 @@ def subcommands() -> set[str]:
     return {name for action in actions for name in action.choices}
 
 
+def prose(path: Path) -> str:
+    """Return the text of a document without its blocks of code."""
+    return re.sub(r"^[ \t]*(```+).*?^[ \t]*\1[ \t]*$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page, as the site makes them from its headings."""
+    headings = re.findall(r"^#+ (.*?)\s*$", prose(path), re.MULTILINE)
+    words = [re.sub(r"[^\w\s-]", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", one)).strip().lower() for one in headings]
+    return {re.sub(r"[-\s]+", "-", one) for one in words} | set(re.findall(r'<a id="([^"]+)"', prose(path)))
+
+
 def broken_links(path: Path) -> list[str]:
-    """Find a document's links to missing files."""
-    text = re.sub(r"^[ \t]*(```+).*?^[ \t]*\1[ \t]*$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    """Find a document's links to missing files and headings."""
+    text = prose(path)
     links = re.findall(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)", text)
     links += re.findall(r"^\[[^\]]+\]:\s*<?(\S+?)>?\s*$", text, re.MULTILINE)
-    local = [link.partition("#")[0] for link in links if not re.match(r"[a-z][a-z0-9+.-]*:|//|#", link)]
-    return [link for link in local if not (ROOT / link[1:] if link[0] == "/" else path.parent / link).exists()]
+    return [link for link in links if not re.match(r"[a-z][a-z0-9+.-]*:|//", link) and not leads_somewhere(path, link)]
+
+
+def leads_somewhere(path: Path, link: str) -> bool:
+    """Return whether a relative link of a document leads to a file and a heading that exist."""
+    name, _, anchor = link.partition("#")
+    target = ROOT / name[1:] if name.startswith("/") else path.parent / name if name else path
+    return target.exists() and (not anchor or target.suffix != ".md" or anchor in anchors(target))
+
+
+def rejected(text: str) -> list[str]:
+    """Find the commands of zoolet in blocks of code that its parser rejects, with the reason."""
+    found = []
+    for words in commands(text):
+        if words[0].rpartition("/")[2] != "zoolet" or len(words) == 1:
+            continue
+        words = list(itertools.takewhile(lambda word: word not in ("--", ">", "<"), words))
+        options = [word for word in words[1:] if not word.startswith("-D")]
+        output = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+                program.parser().parse_args(options)
+        except SystemExit as end:
+            if end.code:
+                found.append(f"{' '.join(words)}: {output.getvalue().strip()}")
+    return found
 
 
 @for_each("path", DOCUMENTS, ids=name_of)
@@ -109,6 +150,13 @@ def test_every_mentioned_make_target_exists(path: Path) -> None:
 @for_each("path", DOCUMENTS, ids=name_of)
 def test_every_mentioned_subcommand_exists(path: Path) -> None:
     assert sorted(set(subcommands_used(path.read_text())) - subcommands()) == []
+
+
+@for_each("path", [path for path in DOCUMENTS if path.name != "commands.md"], ids=name_of)
+def test_parser_accepts_every_command_in_a_block(path: Path) -> None:
+    blocks = re.findall(r"^[ \t]*```(?:sh|bash|console)\n.*?^[ \t]*```$", path.read_text(), re.MULTILINE | re.DOTALL)
+
+    assert rejected("\n".join(blocks)) == []
 
 
 @for_each("path", DOCUMENTS, ids=name_of)
@@ -160,19 +208,34 @@ def test_subcommand_is_found(text: str, used: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("zoolet run -Da=b --admin -- pytest --nothing", ""),
+        ("zoolet serve --nothing", "zoolet serve --nothing: zoolet: unrecognized arguments: --nothing"),
+        ("zoolet completion fish > file", ""),
+    ],
+)
+def test_rejected_command_is_found(command: str, reason: str) -> None:
+    assert "".join(rejected(f"```\n{command}\n```")).partition(";")[0] == reason
+
+
+@pytest.mark.parametrize(
     ("text", "broken"),
     [
         ("[a](there.md)", []),
-        ("[a](there.md#part)", []),
+        ("[a](there.md#the-part-of-it)", []),
+        ("[a](there.md#nowhere)", ["there.md#nowhere"]),
+        ("# Part\n\n[a](#part)", []),
+        ("```\n# Part\n```\n\n[a](#part)", ["#part"]),
         ("[a](nowhere.md)", ["nowhere.md"]),
         ("![a](nowhere.png)", ["nowhere.png"]),
         ("[a]: nowhere.md", ["nowhere.md"]),
-        ("[a](https://example.org/x) [b](#part) [c](mailto:a@b)", []),
+        ("[a](https://example.org/x) [c](mailto:a@b)", []),
         ("```\n[a](nowhere.md)\n```", []),
     ],
 )
 def test_broken_link_is_found(tmp_path: Path, text: str, broken: list[str]) -> None:
-    (tmp_path / "there.md").touch()
+    (tmp_path / "there.md").write_text("## The *part*, of `it`\n")
     (tmp_path / "page.md").write_text(text)
 
     assert broken_links(tmp_path / "page.md") == broken

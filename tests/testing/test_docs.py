@@ -23,7 +23,16 @@ DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = DOCS / "testing.md"
 FAULTS: Final = DOCS / "reference" / "faults.md"
 HOWTOS: Final = (DOCS / "testing-howto.md", DOCS / "testing-coming-from.md")
-PAGES: Final = (PAGE, DOCS / "testing-time.md", DOCS / "testing-cluster.md", *HOWTOS, FAULTS)
+TIME: Final = (DOCS / "testing-time.md", DOCS / "testing-recordings.md")
+PAGES: Final = (
+    PAGE,
+    *TIME,
+    DOCS / "testing-cluster.md",
+    *HOWTOS,
+    FAULTS,
+    *(DOCS / "reference" / f"{name}.md" for name in ("testing", "testing-cases", "testing-cluster", "testing-proxy")),
+    *(DOCS / "reference" / f"{name}.md" for name in ("views", "simulation", "protocol", "recipes")),
+)
 
 
 class Block(NamedTuple):
@@ -92,7 +101,18 @@ def test_file_of_page_passes(block: Block, pytester: pytest.Pytester) -> None:
     assert list(result.parseoutcomes()) == ["passed"], result.stdout.str()
 
 
-@pytest.mark.parametrize("page", [PAGE, DOCS / "testing-time.md"], ids=lambda page: page.stem)
+def test_schedule_without_version_fails_as_shown(pytester: pytest.Pytester) -> None:
+    page = DOCS / "testing-time.md"
+    (block,) = (block for block in blocks(page) if block.heading == "Try many schedules" and "version=" in block.code)
+    (shown,) = re.findall(r"^```text\n(schedule .*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    pytester.makepyfile(test_page=block.code.replace(", version=stat.version", ""))
+
+    output = pytester.runpytest_inprocess().stdout.str()
+
+    assert shown.splitlines() == re.findall(r"^E {7}(schedule .*| +\d+ ms .*)$", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [PAGE, *TIME], ids=lambda page: page.stem)
 def test_every_section_has_an_example(page: Path) -> None:
     headings = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
     shown = {block.heading for block in blocks(page)}

@@ -168,11 +168,11 @@ async def closed(scene: Scene) -> None:
 
 
 ROWS: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
-    "the connection is lost (SUSPENDED)": connection_lost,
+    "the connection is lost (`State.SUSPENDED`)": connection_lost,
     "no request that was sent within the session timeout has been answered": no_answer,
-    "a server answers later, but before LOST, and still knows the session, for example after a restart": late_answer,
-    "the client has heard from no server for the whole timeout, and gives the session up (LOST)": session_over,
-    "a server reports that the session has expired (LOST)": expired,
+    "a server answers before `State.LOST`, and still knows the session, for example after a restart": late_answer,
+    "the client has heard from no server for the whole timeout, and gives the session up (`State.LOST`)": session_over,
+    "a server reports that the session has expired (`State.LOST`)": expired,
     "another client deletes the node": deleted,
     "the machine is suspended for longer than the timeout": suspended,
     "the process is paused (SIGSTOP, GC, VM) for longer than the timeout": paused,
