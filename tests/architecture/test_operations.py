@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.daemon import running
 
 from zoolet import __version__
 from zoolet.server.admin.figures import GAUGES, OURS
@@ -169,17 +172,26 @@ def test_each_refusing_limit_has_alert() -> None:
 
 
 @pytest.mark.slow
-def test_strict_clients_accept_certificates_of_page(tmp_path: Path) -> None:
+def test_certificates_of_page_are_strict_and_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl here")
-    page = (ROOT / "docs" / "deploy.md").read_text()
-    [commands] = re.findall(r"^## TLS\n\n```sh\n(.*?)^```$", page, re.M | re.S)
+    section = (ROOT / "docs" / "deploy.md").read_text().partition("## TLS")[2]
+    commands, checks = re.findall(r"^```sh\n(.*?)^```$", section, re.M | re.S)
+    (settings,) = re.findall(r"^```properties\n(.*?)^```$", section, re.M | re.S)
     verify = [f"openssl verify -x509_strict -CAfile {root}.pem {leaf}.pem\n" for root, leaf in VERIFIED]
+    monkeypatch.chdir(tmp_path)
+    Path("zoo.cfg").write_text(settings.replace("/run/credentials/zoolet.service", ".").replace("2281", "0"))
+
     script = commands.replace("/etc/zoolet", ".") + "".join(verify)
-
-    done = subprocess.run(["sh", "-e"], input=script, cwd=tmp_path, capture_output=True, text=True, check=False)
-
+    done = subprocess.run(["sh", "-e"], input=script, capture_output=True, text=True, check=False)
     assert done.stdout == "cert.pem: OK\nshop.pem: OK\n", done.stderr
+
+    with running("zoo.cfg") as daemon:
+        lines = checks.replace("localhost:2281", f"localhost:{daemon.port()}").splitlines()
+        calls = [[sys.executable, "-m", *shlex.split(line, comments=True)] for line in lines]
+        results = [subprocess.run(call, capture_output=True, text=True, check=False) for call in calls]
+
+    assert [result.returncode for result in results] == [0, 1], results
 
 
 @pytest.mark.parametrize("name", PAGES)
