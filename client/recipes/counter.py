@@ -85,7 +85,10 @@ class Counter(Recipe):
             raise ValueError(f"{self._path} does not contain a number: {data[:40]!r}") from None
 
     def _encode(self, number: int) -> bytes:
+        if self._struct is None:
+            return str(number).encode()
         try:
-            return str(number).encode() if self._struct is None else self._struct.pack(number)
+            return self._struct.pack(number)
         except struct.error:
-            raise ValueError(f"{number} does not fit into the node's encoding") from None
+            text = f"{number} does not fit into the {self._struct.size} bytes of the counter {self._path}"
+            raise ValueError(text) from None

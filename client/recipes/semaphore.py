@@ -207,7 +207,7 @@ class Semaphore(LockBase[Lease]):
             if turn.lost._happened and client.state is State.CLOSED:
                 raise ClosedError(self._path)
             if turn.lost._happened:
-                raise SessionExpiredError(self._path, f"the place in line was lost: {turn.lost.reason}")
+                raise SessionExpiredError(self._path, f"lost the place in the queue: {turn.lost.reason}")
 
     async def _create_lease(self, turn: Lease, count: int) -> Lease:
         """Create the nodes of a lease if the place in line still exists, which a new session does not have."""

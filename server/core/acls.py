@@ -290,7 +290,7 @@ class Acls:
             changes.entries += len(stored)
             if changes.entries > MAX_IN_MULTI:
                 self._refuse(client, "in a multi with more than %d ACL entries", MAX_IN_MULTI)
-                raise InvalidACLError(path, f"the ACL lists of the multi have more than {MAX_IN_MULTI} entries")
+                raise InvalidACLError(path, f"a transaction may contain at most {MAX_IN_MULTI} ACL entries")
         result = tuple(stored)
         return OPEN_ACL_UNSAFE if result == OPEN_ACL_UNSAFE else result
 

@@ -39,7 +39,7 @@ class Numbered:
         """
         thing = self._objects.get(number)
         if not isinstance(thing, kind):
-            raise LookupError(f"there is no {name} {number}")
+            raise LookupError(f"no {name} with number {number}")
         return thing
 
     def _forget(self, thing: object) -> None:

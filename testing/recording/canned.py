@@ -66,7 +66,7 @@ class CannedServer:
         return CannedConnection(client, script, self.unexpected.append, self._uuids, answers=self._answers)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a server that plays a recording has no {name!r}, only hosts, port and unexpected")
+        raise AttributeError(f"a server that replays a recording has no {name!r}, only hosts, port and unexpected")
 
     def _begin(self) -> None:
         self._accepted = 0

@@ -78,7 +78,7 @@ async def test_faults_have_numbers() -> None:
             await zk.get("/a")
         assert await call("fault_status", fault=number) == {"hits": 1, "seen": 1}
         assert await call("end_fault", fault=number) == {"hits": 1, "seen": 1}
-        with pytest.raises(LookupError, match=f"there is no fault {number}"):
+        with pytest.raises(LookupError, match=f"no fault with number {number}"):
             await call("release", fault=number)
 
         held = await call("fault", action="hold", op="set")
@@ -190,7 +190,7 @@ async def test_proxy_has_commands_without_server_state() -> None:
         ("delete", {"path": ""}, "is not a path"),
         ("wait_for_sessions", {"n": 5, "timeout": float("nan")}, "timeout must be from 0 to 600 seconds, not nan"),
         ("skew_clock", {"seconds": 1e17}, "skew_clock: seconds must be from -1,000,000,000 to"),
-        ("stop_recording", {"recording": 1}, "there is no recording 1"),
+        ("stop_recording", {"recording": 1}, "no recording with number 1"),
         ("stop_recording", {"recording": 1, "save": "/tmp/x"}, "has no parameter 'save'"),
         ("populate", {"nodes": {"/a": {"$container": "no"}}}, "container must be true or false, not 'no'"),
         ("populate", {"nodes": {"/a": {"$ttl": True}}}, "ttl must be from 0.001 to .* not True"),

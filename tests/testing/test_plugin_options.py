@@ -432,7 +432,7 @@ def test_random_lock_names_are_replayed(project: pytest.Pytester) -> None:
     project.runpytest_inprocess(*WITH_ASYNCIO).assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize(("test", "message"), [("zoolet.tree()", "plays a recording has no 'tree'"), ("", "")])
+@pytest.mark.parametrize(("test", "message"), [("zoolet.tree()", "replays a recording has no 'tree'"), ("", "")])
 def test_replaying_server_names_missing_calls(project: pytest.Pytester, test: str, message: str) -> None:
     marked = "import pytest\n@pytest.mark.zoolet(recording=True)\ndef test_it(zoolet):\n    "
     project.makepyfile(test_it=marked + "pass")

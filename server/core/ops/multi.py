@@ -66,7 +66,7 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
             if done:
                 break
             if len(results) >= limit:
-                raise MarshallingError(None, "there are too many operations")
+                raise MarshallingError(None, f"a transaction may contain at most {limit} operations")
             part = _PARTS.get(kind) or _compile_part(kind)
             result, offset = part(state, client, buf, offset + 9, end)
             results.append(result)
@@ -130,10 +130,10 @@ def _perform_special(state: ServerState, client: ClientConnection, op: OpCode, *
         raise _not_plain(path, flags)
     changes = state.quota.changes
     if path is not None and path.endswith(STATS) and changes is not None and changes.recounts >= RECOUNTS:
-        raise MarshallingError(path, "there are too many creates of quota statistics")
+        raise MarshallingError(path, f"a transaction may create at most {RECOUNTS} nodes of quota statistics")
     op, fields = _normalize_create(compat, op, fields)
     if op == OpCode.CREATE and flags in TTL_MODES:
-        raise MarshallingError(path, "the create flags need a ttl")
+        raise MarshallingError(path, f"the create flags {flags} require a ttl")
     return result_of(op, *WRITES[op].perform(state, client, op, *fields))
 
 
