@@ -22,13 +22,13 @@ LISTING_TIMEOUT: Final = 10.0
 FAULTS: Final = {
     "delay": "delay the request (seconds=)",
     "error": "answer with an error (code=) instead of executing",
-    "drop_request": "lose the request, and close the connection",
-    "lose_reply": "execute, and close without a reply",
-    "close_after": "execute, reply, and close the connection",
-    "hold": "hold the request until 'zoolet fault release'",
+    "drop_request": "discard the request, and close the connection",
+    "lose_reply": "execute the request, and close the connection without a reply",
+    "close_after": "execute the request, reply, and close the connection",
+    "hold": "hold the request until 'zoolet fault release', for at most 30 s",
     "withhold_event": "hold the event until 'zoolet fault release'",
-    "corrupt_reply": "execute, and invert bits of the reply",
-    "cut_reply": "execute, and send only the start of the reply",
+    "corrupt_reply": "execute the request, and change four bytes of the reply",
+    "cut_reply": "execute the request, and send only the start of the reply",
     "slow_reply": "send the reply slowly (bytes_per_second=)",
 }
 """The faults, each with what it does in one line, for the help: an import of the actions would slow every command."""

@@ -26,7 +26,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="record or disturb the traffic to a ZooKeeper server",
         description="Listen for clients and forward their requests to a ZooKeeper server, until Ctrl-C or until the "
         "command exits. The command finds the address of the proxy in ZOOKEEPER_HOSTS and ZOOLET_HOSTS. Use --record "
-        "to save the requests. Use --admin, and then zoolet fault, to inject faults.",
+        "to save the requests. To inject faults, pass --admin, and run zoolet fault.",
     )
     add_example(parser, "zoolet proxy localhost:2181 --record requests.rec -- pytest")
     parser.add_argument("hosts", metavar="HOSTS", help="servers, as HOST:PORT,HOST:PORT")

@@ -48,7 +48,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--cluster",
         type=_members,
         metavar="N",
-        help="run an ensemble of N members, on ports from --port upwards or on free ports",
+        help="run a cluster of N members, on ports from --port upwards or on free ports",
     )
     parser.add_argument(
         "--load", type=path, metavar="FILE", help="JSON file with nodes to create before the command runs"

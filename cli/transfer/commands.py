@@ -61,7 +61,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     load = commands.add_parser(
         "load",
         help="copy a tree from a file to a server",
-        description="Copy a tree from a file to a server. Existing nodes get the data and the ACL of the file. "
+        description="Copy a tree from a file to a server. Existing nodes get the data of the file, and its ACL if any. "
         "Identical nodes are skipped, and no nodes are deleted.",
     )
     load.add_argument("target", metavar="HOSTS[/PATH]", help=HOSTS)
@@ -69,7 +69,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "file",
         metavar="FILE",
         type=lambda name: Path("/dev/stdin" if name == "-" else path(name)),
-        help="file written by zoolet dump or zoolet datadir export; - for stdin, in msgpack",
+        help="JSON file (name ends with .json), or file written by zoolet dump; - for stdin, in msgpack",
     )
     add_example(load, "zoolet load localhost:2181/app app.json")
     load.set_defaults(command=_command(_load, GOES_ON))

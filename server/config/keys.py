@@ -191,7 +191,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
         Key("dataDir", "storage.data_dir", DIRECTORY,
             "Keep the data in this directory, in ZooKeeper's snapshots and transaction logs. Without it, all data "
             "is in memory and is lost when the server stops.",
-            "/var/lib/zookeeper", option="--data-dir"),
+            "/var/lib/zoolet", option="--data-dir"),
         Key("dataLogDir", "storage.log_dir", DIRECTORY,
             "Keep the transaction logs in this directory instead of `dataDir`.",
             "/var/log/zookeeper", default_note="`dataDir`"),

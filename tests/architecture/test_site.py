@@ -97,7 +97,7 @@ def test_each_hidden_member_exists() -> None:
     members = {
         f"{path.relative_to(ROOT).with_suffix('').as_posix().replace('/', '.')}.{kind.name}.{name}"
         for room in ("client", "server", "testing")
-        for path in (ROOT / room).rglob("*.py")
+        for path in [*(ROOT / room).rglob("*.py"), *(ROOT / room).rglob("*.pyi")]
         for kind in ast.walk(ast.parse(path.read_text()))
         if isinstance(kind, ast.ClassDef)
         for name in names_in(kind)

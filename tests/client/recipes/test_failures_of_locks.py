@@ -169,7 +169,7 @@ async def closed(scene: Scene) -> None:
 
 ROWS: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
     "the connection is lost (`State.SUSPENDED`)": connection_lost,
-    "no request that was sent within the session timeout has been answered": no_answer,
+    "the last answered request was sent more than one session timeout ago": no_answer,
     "a server answers before `State.LOST`, and still knows the session, for example after a restart": late_answer,
     "the client has heard from no server for the whole timeout, and gives the session up (`State.LOST`)": session_over,
     "a server reports that the session has expired (`State.LOST`)": expired,
