@@ -117,7 +117,7 @@ ensemble: setup  ## test locks for five minutes on an Apache ensemble whose lead
 observer: setup  ## follow Apache ensembles of 3.8.0 and 3.9.4 through 20 leader kills under load: five minutes (ARGS=...)
 	$(REAL) ZOOLET_FULL=1 ZOOLET_OBSERVER_KILLS=20 $(BIN)/pytest -s -n 0 tests/server/test_observer_on_apache.py $(ARGS)
 
-clusters: setup  ## compare a Cluster with three real servers of 3.8.0 and 3.9.4 in 38 failover scripts; Curator's locks over 100 kills; 1,000 seeds of recipes: 15 minutes
+clusters: setup  ## compare a Cluster with three real servers of 3.8.0 and 3.9.4 in 41 failover scripts; Curator's locks over 100 kills; 1,000 seeds of recipes: 15 minutes
 	$(REAL) ZOOLET_FULL=1 ZOOLET_CLUSTERS=1 ZOOLET_SCHEDULES=1000 $(BIN)/pytest --dist loadfile tests/testing/cluster tests/testing/checking $(ARGS)
 
 bench-compare: setup  ## compare the CPU time of each row with another commit, exit 1 if a row is slower: ten minutes (REV=..., ARGS=...)
