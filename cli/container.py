@@ -47,7 +47,7 @@ def start_of_command(words: Sequence[str]) -> int:
     """Return the index of the user's command among the arguments of ``zoolet``, or their number without a command."""
     place = next((place for place in range(1, len(words)) if not words[place].startswith("-")), len(words))
     if "--" in words[:place]:
-        return list(words).index("--")
+        return words.index("--")
     return len(words) if words[place : place + 1] == ["status"] or _is_daemon(words[place:]) else place
 
 

@@ -154,14 +154,8 @@ def parser(only: str | None = None) -> _Program:
 
 def _end_of_options(words: list[str]) -> int:
     """Return the index of the first word that is not an argument of ``zoolet``: ``--``, or the user's command."""
-    if words[:1] == ["run"]:
-        from .run import start_of_command
-
-        return start_of_command(words)
-    if words[:1] == ["container"]:
-        from .container import start_of_command
-
-        return start_of_command(words)
+    if words[:1] in (["run"], ["container"]):  # a command of the user may follow without --
+        return int(import_module(f".{words[0]}", __package__).start_of_command(words))
     return (*words, "--").index("--")
 
 
