@@ -299,7 +299,7 @@ class Session:
             self._probe(now)
 
     def _probe(self, now: float) -> None:
-        """Check whether the server has the last zxid that this client has seen. Only watches depend on it."""
+        """Check that the server knows the last zxid that this client has seen. Only watches depend on it."""
         if self._since_in_doubt and self._since and any(True for _ in self.watches):
             self.phase = Phase.PROBE
             self._pinged_at.append(now)

@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A part of a lane during which its process does not run, from one message to another."""
+    """A stretch of a lane where its process is paused, from one message to another."""
 
     lane: int
     first: int

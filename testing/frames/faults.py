@@ -242,7 +242,7 @@ class Fault:
         elif is_op and self._matches is not None:
             why = _nearly(self._matches, request.paths, str(self._path))
         elif is_path and self._path is not None:
-            advice = "; use op='multi', or only path" if request.view.parts else ""
+            advice = "; use op='multi', or leave op out" if request.view.parts else ""
             why = f"the op is {name_of(request.opcode)}{advice}"
         if why is not None and (line := f"{request.view.title}: {why}") not in self._near:
             self._near.append(line)

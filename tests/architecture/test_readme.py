@@ -106,7 +106,7 @@ def anchors(path: Path) -> set[str]:
     """Return the anchors of a page, as the site makes them from its headings."""
     headings = re.findall(r"^#+ (.*?)\s*$", prose(path), re.MULTILINE)
     words = [re.sub(r"[^\w\s-]", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", one)).strip().lower() for one in headings]
-    return {re.sub(r"[-\s]+", "-", one) for one in words} | set(re.findall(r'<a id="([^"]+)"', prose(path)))
+    return {re.sub(r"[-\s]+", "-", one) for one in words}
 
 
 def broken_links(path: Path) -> list[str]:

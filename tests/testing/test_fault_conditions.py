@@ -178,7 +178,7 @@ def test_strict_fault_lists_near_misses(server: Server, client: KazooClient) -> 
 
     close = "near misses:\n  "
     assert missed(server, "create", "/t", request=transaction) == (
-        f"{close}multi [create /t]: the op is multi; use op='multi', or only path"
+        f"{close}multi [create /t]: the op is multi; use op='multi', or leave op out"
     )
     assert missed(server, "create", "/q", request=lambda: client.create("/q/x")) == (
         f"{close}create /q/x: the path is a child; use /q/*"

@@ -59,7 +59,7 @@ def reconfig(
         members = _changed(members, joining, leaving)
     voters, least = voters_of(members), min(len(before), 2)
     if len(voters) < least:
-        raise BadArgumentsError(CONFIG, f"the new configuration has {len(voters)} of at least {least} participants")
+        raise BadArgumentsError(CONFIG, f"the new configuration has {len(voters)} participants; it needs {least}")
     if not state.has_quorum(voters):
         raise NewConfigNoQuorumError(CONFIG, "no quorum of the participants can be reached")
     state.acls.check(node.acl, client, Perm.WRITE, CONFIG)
