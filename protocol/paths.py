@@ -20,9 +20,8 @@ _DOTS: Final = frozenset({"", ".", ".."})
 
 def is_valid_name(name: str) -> bool:
     """Return whether *name* is allowed as a part of a path."""
-    if name.isascii():
-        return name.isprintable() and name not in _DOTS  # the allowed ASCII characters are the printable ones
-    return re.search(_FORBIDDEN, name) is None
+    # The allowed ASCII characters are the printable ones.
+    return name.isprintable() and name not in _DOTS if name.isascii() else re.search(_FORBIDDEN, name) is None
 
 
 def path_error(path: str | None) -> str | None:
