@@ -21,12 +21,16 @@ class CreateMode(IntEnum):
     PERSISTENT_SEQUENTIAL_WITH_TTL = 6
 
 
-SEQUENTIAL_MODES: Final = frozenset({2, 3, 6})
-EPHEMERAL_MODES: Final = frozenset({1, 3})
-TTL_MODES: Final = frozenset({5, 6})
 MODES: Final = frozenset(map(int, CreateMode))
+TTL_MODES: Final = frozenset({5, 6})
 PLAIN_MODES: Final = MODES - TTL_MODES
 """The modes of nodes without a TTL."""
+SEQUENTIAL: Final = 2
+"""The bit of the sequential modes."""
+EPHEMERAL: Final = 1
+"""The bit of the ephemeral modes, among the plain modes."""
+SEQUENTIAL_MODES: Final = frozenset(mode for mode in MODES if mode & SEQUENTIAL)
+EPHEMERAL_MODES: Final = frozenset(mode for mode in PLAIN_MODES if mode & EPHEMERAL)
 MAX_TTL: Final = (1 << 40) - 1
 """The longest TTL, in milliseconds."""
 
