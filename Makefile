@@ -19,7 +19,7 @@ REAL := ZOOLET_REQUIRE_APACHE=1 ZOOLET_REQUIRE_APACHE_3_9=1
 COMPILE = $(BIN)/python -m compileall -q __init__.py __main__.py protocol server client console testing cli
 
 .NOTPARALLEL:  # with -j, benchmarks would measure one another
-.PHONY: bench-scale debug interrupts pictures plugins pythons installs faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
+.PHONY: straight bench-scale debug interrupts pictures plugins pythons installs faces kills audit observer help setup run test types lint limits bench bench-server bench-disk bench-clients bench-compare schedules ensemble clusters budget docs apache-3.9 differential kazoo-suite go-suite mutations soak wheel clean attacks fuzz
 
 help:
 	@grep -E '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9.-]+):.*## /  make \1\t/' | expand -t 20
@@ -131,6 +131,9 @@ budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml
 
 faces: setup  ## generate client/blocking/client.pyi and recipes.pyi from the asyncio client and recipes
 	$(BIN)/python docs/_build/faces.py
+
+straight: setup  ## generate server/core/ops/straight.py, the frequent writes as one function each, from their descriptions
+	$(BIN)/python docs/_build/straight.py
 
 pictures: setup  ## make the pictures in docs/images again; the console's need chromium and chromium-driver
 	$(BIN)/python docs/_build/pictures.py

@@ -236,7 +236,7 @@ def at_depth(n: int) -> Steps:
     tree, path = world.engine.tree, ""
     for _ in range(n):
         parent, path = tree.find(path), path + "/d"
-        tree.create(path, parent, b"", 0, 0, 1, 1)
+        tree.create(path, "d", parent, b"", 0, 0, 1, 1)
     for _ in range(9):
         yield timed(world.send, create(path + "/x") + delete(path + "/x"), parts=n // 100)
 

@@ -42,11 +42,7 @@ _OPEN_BYTES: Final = pack_int(1) + OPEN_ACL_UNSAFE[0].encode()
 
 
 def _read(buf: bytes, offset: int, end: int) -> tuple[AclList | None, int]:
-    """Read a vector of ACLs. Nearly all creates carry OPEN_ACL_UNSAFE. It is recognised by its bytes, because decoding
-    it would cost a third of a create.
-    """
-    if buf.startswith(_OPEN_BYTES, offset, end):
-        return OPEN_ACL_UNSAFE, offset + len(_OPEN_BYTES)
+    """Read a vector of ACLs."""
     count = count_at(buf, offset, end)
     offset += 4
     if count < 0:
@@ -64,8 +60,10 @@ def _write(acl: AclList | None) -> bytes:
     return NULL if acl is None else pack_int(len(acl)) + b"".join([entry.encode() for entry in acl])
 
 
-Acls = Annotated[AclList | None, Codec(_read, _write)]
-"""A vector of ACLs as a record's field."""
+Acls = Annotated[AclList | None, Codec(_read, _write, (_OPEN_BYTES, OPEN_ACL_UNSAFE))]
+"""A vector of ACLs as a record's field. Nearly all creates carry OPEN_ACL_UNSAFE. It is recognised by its bytes,
+because decoding it would cost a third of a create.
+"""
 
 
 def digest_id(credentials: bytes, algorithm: str = "sha1") -> str:

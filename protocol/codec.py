@@ -24,7 +24,6 @@ Source: zookeeper.jute, BinaryInputArchive.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import linecache
 import re
@@ -66,10 +65,12 @@ class Codec(NamedTuple):
     Args:
         read: A function ``(buf, offset, end) -> (value, next_offset)`` that raises MarshallingError.
         write: A function ``value -> bytes``.
+        usual: A frequent encoding and its value, which is found without a call of *read*; None for none.
     """
 
     read: Callable[[bytes, int, int], tuple[Any, int]]
     write: Callable[[Any], bytes]
+    usual: tuple[bytes, Any] | None = None
 
 
 class Record:
@@ -302,7 +303,14 @@ class _Compiler:
         inner, optional = _optional(hint)
         if get_origin(inner) is Annotated and isinstance(codec := get_args(inner)[1], Codec):
             self.env[f"read_{name}"], self.env[f"write_{name}"] = codec.read, codec.write
-            self.reads.append(f"{name}, offset = read_{name}(buf, offset, end)")
+            read = f"{name}, offset = read_{name}(buf, offset, end)"
+            if codec.usual is None:
+                self.reads.append(read)
+            else:
+                self.env[f"encoded_{name}"], self.env[f"usual_{name}"] = codec.usual
+                size = len(codec.usual[0])
+                self.reads += [f"if buf[offset : offset + {size}] == encoded_{name}:", f"    {name} = usual_{name}"]
+                self.reads += [f"    offset += {size}", "else:", f"    {read}"]
             self.writes.append(f"write_{name}(self.{name})")
         elif get_origin(inner) is list:
             self.vector(name, get_args(inner)[0], optional)
@@ -454,33 +462,27 @@ def compiled(cls: type[R]) -> type[R]:
     return cls
 
 
-def compiled_reader(cls: type[Record], arguments: str, result: str, **names: Any) -> Callable[..., Any]:
-    """Compile a function that reads the fields of a record and uses them without creating the record.
+class Reading(NamedTuple):
+    """The statements that read the fields of a record from ``buf``, between ``offset`` and ``end``.
 
     Args:
-        cls: The record.
-        arguments: The arguments of the function; ``buf``, ``offset`` and ``end`` must be among them.
-        result: The statements after the fields are read. ``{fields}`` stands for their names, joined with commas.
-        **names: Further names that *result* uses.
-
-    Returns:
-        The function. It raises MarshallingError if the bytes are not such a record.
+        fields: The names of the fields, which are local names after the statements.
+        text: The statements. They move ``offset`` to the end of the record, or raise MarshallingError.
+        names: The global names that they use, with their values.
     """
+
+    fields: tuple[str, ...]
+    text: str
+    names: dict[str, Any]
+
+
+def reading_of(cls: type[Record]) -> Reading:
+    """Return the statements that read a record, for a function that uses its fields without creating the record."""
     compiler = _Compiler(cls, cls.fields())
     compiler.read_fields()
-    tail = [f"    {line}" for line in result.format(fields=", ".join(compiler.hints)).splitlines()]
-    source = "\n".join([f"def read({arguments}):", *compiler.reading(), *tail, ""])
-    env = {**compiler.env, **names}
-    _execute(source, f"<reader of {cls.__qualname__}: {result}>", env)
-    return cast(Callable[..., Any], env["read"])
-
-
-@functools.cache
-def compiled_expression(expression: str, arguments: str, **names: Any) -> Callable[..., Any]:
-    """Compile a function that returns an expression of its arguments and of other names."""
-    env = dict(names)
-    _execute(f"def evaluate({arguments}):\n    return {expression}\n", f"<{expression}>", env)
-    return cast(Callable[..., Any], env["evaluate"])
+    text = "\n".join(line.removeprefix("    ") for line in compiler.reading())
+    used = {name: value for name, value in compiler.env.items() if re.search(rf"\b{name}\b", text)}
+    return Reading(tuple(compiler.hints), text, used)
 
 
 def _execute(source: str, filename: str, env: dict[str, Any]) -> None:

@@ -19,6 +19,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started this ru
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add an option to test the descriptions of the writes."""
+    parser.addoption("--general-forms", action="store_true", help="execute no write in its straight form")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the straight forms of the writes, if the option says so."""
+    if config.getoption("--general-forms"):
+        from zoolet.server.core.ops.dispatch import PARTS, RUNS
+
+        RUNS.clear()
+        PARTS.clear()
+
+
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     """Leave these tests out of the run of a project that contains a clone: they need the clone's settings."""
     clone = Path(__file__).resolve().parents[1]

@@ -1,7 +1,7 @@
 """A znode, in one of two forms, and its cached encodings.
 
-A persistent node is *packed* until its first look-up or change, if its data is not null, everyone may change it, and it
-was not created in a transaction of several operations. A snapshot that is loaded also packs unchanged nodes. A packed
+A persistent node is *packed* until its first look-up or change, if its data is not null, everyone may change it, and
+the tree is not in the history of a test. A snapshot that is loaded also packs unchanged nodes. A packed
 leaf is one bytes object, with signed numbers in big-endian order:
 
 ====== ===== ==========================================================
@@ -304,4 +304,7 @@ def size_of(node: NodeOrLeaf) -> int:
 
 def stat_of(node: NodeOrLeaf) -> bytes:
     """Return the encoded Stat of a node."""
-    return (unpacked(node) if isinstance(node, bytes) else node).stat()
+    if isinstance(node, bytes):
+        zxid, now = _LEAF.unpack_from(node)
+        return _STAT(zxid, zxid, now, now, 0, 0, 0, 0, len(node) - LEAF_HEADER, 0, zxid)
+    return node.stat()

@@ -446,9 +446,10 @@ class ServerConnection:
             client.last_xid = xid
             try:
                 if run is not None:
-                    body = run(engine, client, buf, body_at, end)
+                    reply = run(engine, client, buf, body_at, end)
                 else:
-                    body = handle(engine, client, decode(buf, body_at, end))
+                    reply = handle(engine, client, decode(buf, body_at, end))
+                    emit(pack(16 + len(reply), xid, engine.zxid, 0))
             except ZooKeeperError as error:
                 engine.hear(buf, run_start, body_at - 12, session, zxid)
                 self._fail(error, xid, opcode, decode, buf, body_at, end)
@@ -456,9 +457,8 @@ class ServerConnection:
                 run_start, zxid = end, engine.zxid
                 until_check -= COST_OF_AN_ERROR
             else:
-                emit(pack(16 + len(body), xid, engine.zxid, 0))
-                emit(body)
-                until_check -= len(body)
+                emit(reply)
+                until_check -= len(reply)
             if costly and (self.state is not _OPEN or time() > until or client.closing):
                 break
         if engine.zxid != zxid and engine.on_requests is not None:

@@ -55,6 +55,8 @@ class Tree:
         """Nodes that were looked up, by path. Paths that are missing here may exist in the tree."""
         self.unfreed: list[Node] = []
         """Deleted nodes of sessions that had many, for :meth:`free_some`."""
+        self.packs = True
+        """Whether new leaves are packed. A history sets it to False, because it undoes and repeats changes of nodes."""
         self._counts_below = False  # whether Children.below is maintained
         self._undo: list[UndoRecord] | None = None
         self._begun: list[int] = []  # the length of _undo at the start of each transaction, the outermost first
@@ -198,11 +200,11 @@ class Tree:
     # --- the mutators ---
 
     def create(
-        self, path: str, parent: Node, data: bytes | None, acl: int, owner: int, zxid: int, now: int
+        self, path: str, name: str, parent: Node, data: bytes | None, acl: int, owner: int, zxid: int, now: int
     ) -> NodeOrLeaf:
         """Add a new node below *parent*, which has no child of that name. Return it, or the packed leaf."""
         node: NodeOrLeaf
-        if acl or owner or data is None or self._undo is not None:
+        if acl or owner or data is None or not self.packs:
             node = Node(data, acl, owner, zxid, now)
         else:
             node = pack_leaf(zxid, now) + data  # packed() is inlined to save a call
@@ -212,8 +214,7 @@ class Tree:
         if self._undo is not None:
             if owner and owner not in self.ephemerals:
                 self._undo.append((_forget_owner, owner))  # the rollback runs _forget_owner after _detach
-            self._undo.append((_detach, path, parent, node, parent.creates, parent.pzxid))
-        name = path[path.rindex("/") + 1 :]
+            self._undo.append((_detach, path, name, parent, node, parent.creates, parent.pzxid))
         children[name] = node
         if children.encoding is not None:
             children.add_encoded(name)
@@ -229,11 +230,11 @@ class Tree:
             self._count(path, 1)
         return node
 
-    def delete(self, path: str, parent: Node, node: NodeOrLeaf, zxid: int) -> None:
+    def delete(self, path: str, name: str, parent: Node, node: NodeOrLeaf, zxid: int) -> None:
         """Remove a node without children from its parent."""
         if self._undo is not None:
-            self._undo.append((_attach, path, parent, node, parent.creates, parent.pzxid))
-        self._detach(path, parent, node)
+            self._undo.append((_attach, path, name, parent, node, parent.creates, parent.pzxid))
+        self._detach(path, name, parent, node)
         parent.pzxid = zxid
         parent.encoding = None
 
@@ -247,7 +248,8 @@ class Tree:
         if len(paths) <= _FEW or self._undo is not None or paths != list(self.ephemerals.get(session_id, ())):
             nodes = [self.find(path) for path in paths]
             for path, node in zip(paths, nodes, strict=True):
-                self.delete(path, self.parent_of(path), node, zxid)
+                above, _, name = path.rpartition("/")
+                self.delete(path, name, self.find(above), node, zxid)
             return nodes, {path[: path.rindex("/")] for path in paths}
         deleted: list[Node] = []
         folders: dict[str, tuple[Node, Children, int]] = {}  # the parents, their children, and the number of these
@@ -356,12 +358,11 @@ class Tree:
         else:
             self.expiring[path] = node
 
-    def _detach(self, path: str, parent: Node, node: NodeOrLeaf) -> None:
+    def _detach(self, path: str, name: str, parent: Node, node: NodeOrLeaf) -> None:
         children = parent.children
         assert children is not None, path
         if self._counts_below:
             self._count(path, -1)
-        name = path[path.rindex("/") + 1 :]
         del children[name]
         if not children:
             parent.children = None
@@ -371,10 +372,12 @@ class Tree:
         self.size -= 1
         if isinstance(node, bytes):
             self.data_size -= len(path) + len(node) - LEAF_HEADER
-            return
-        self.data_size -= len(path) + (len(node.data) if node.data else 0)
-        if not node.owner:
-            return
+        else:
+            self.data_size -= len(path) + (len(node.data) if node.data else 0)
+            if node.owner:
+                self._drop_owner(path, node)
+
+    def _drop_owner(self, path: str, node: Node) -> None:
         if is_session(node.owner):
             owned = self.ephemerals[node.owner]
             del owned[path]
@@ -426,9 +429,9 @@ class Tree:
 # The functions in undo records. Each is a part of Tree, and returns the undo record of its own change.
 
 
-def _detach(tree: Tree, path: str, parent: Node, node: NodeOrLeaf, creates: int, pzxid: int) -> UndoRecord:
-    undo_record = (_attach, path, parent, node, parent.creates, parent.pzxid)
-    tree._detach(path, parent, node)  # noqa: SLF001 - this function is a part of Tree
+def _detach(tree: Tree, path: str, name: str, parent: Node, node: NodeOrLeaf, creates: int, pzxid: int) -> UndoRecord:
+    undo_record = (_attach, path, name, parent, node, parent.creates, parent.pzxid)
+    tree._detach(path, name, parent, node)  # noqa: SLF001 - this function is a part of Tree
     parent.creates, parent.pzxid = creates, pzxid
     parent.encoding = None
     return undo_record
@@ -444,10 +447,9 @@ def _know_owner(tree: Tree, owner: int) -> UndoRecord:
     return (_forget_owner, owner)  # attaching the node adds its owner
 
 
-def _attach(tree: Tree, path: str, parent: Node, node: NodeOrLeaf, creates: int, pzxid: int) -> UndoRecord:
-    undo_record = (_detach, path, parent, node, parent.creates, parent.pzxid)
+def _attach(tree: Tree, path: str, name: str, parent: Node, node: NodeOrLeaf, creates: int, pzxid: int) -> UndoRecord:
+    undo_record = (_detach, path, name, parent, node, parent.creates, parent.pzxid)
     children = parent.children = parent.children or Children()
-    name = path[path.rindex("/") + 1 :]
     children[name] = node
     if children.encoding is not None:
         children.add_encoded(name)

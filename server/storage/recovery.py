@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...protocol import paths
 from ...protocol.errors import BadArgumentsError
 from ..core.engine import Engine
 from ..core.node import restored_node
@@ -104,7 +105,7 @@ def _finish(engine: Engine) -> None:
         for node_path in list(tree.ephemerals[owner]):
             below = [path for path, _ in tree.walk(node_path)] if tree.get(node_path) is not None else []
             for path in reversed(below):
-                tree.delete(path, tree.parent_of(path), tree.find(path), engine.zxid)
+                tree.delete(path, paths.name(path), tree.parent_of(path), tree.find(path), engine.zxid)
         del tree.ephemerals[owner]
     engine.quota.recount_all()
 

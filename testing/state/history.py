@@ -9,6 +9,7 @@ Undoing changes returns the records that redo them, so every snapshot can be rea
 
 from __future__ import annotations
 
+from ...protocol import paths
 from ...server.core.engine import Engine
 from ...server.core.tree import UndoRecord
 
@@ -46,6 +47,7 @@ class History:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         engine.acls.keep = True
+        engine.tree.packs = False
         engine.tree.begin()
         self.current = Snapshot(self, None)
         self.start = self.current
@@ -85,7 +87,7 @@ class History:
         tree = self._engine.tree
         for owner in [owner for owner in tree.ephemerals if owner not in self._engine.sessions.alive]:
             for path in list(tree.ephemerals[owner]):
-                tree.delete(path, tree.parent_of(path), tree.find(path), self._engine.zxid)
+                tree.delete(path, paths.name(path), tree.parent_of(path), tree.find(path), self._engine.zxid)
             tree.ephemerals.pop(owner, None)
 
 

@@ -15,6 +15,8 @@ TABLES: Final = frozenset(
     {"protocol/operations.py", "protocol/records.py", "protocol/errors.py", "server/config/keys.py"}
 )
 """Tables for reference, which may be longer."""
+GENERATED: Final = "server/core/ops/straight.py"
+"""A module that a program writes. Its functions may be longer."""
 MODULE_LINES: Final = 550
 FUNCTION_LINES: Final = 60
 USUAL_LINES: Final = 40
@@ -60,7 +62,8 @@ def test_no_module_is_too_long() -> None:
 
 @pytest.mark.slow
 def test_no_function_is_too_long() -> None:
-    sizes = [(name, *found) for name, path in MODULES.items() for found in functions(path.read_text())]
+    written = [(name, path.read_text()) for name, path in MODULES.items() if name != GENERATED]
+    sizes = [(name, *found) for name, text in written for found in functions(text)]
 
     assert [found for found in sizes if found[-1] > FUNCTION_LINES] == []
     assert sorted(size for _, _, size in sizes)[len(sizes) * 99 // 100] <= USUAL_LINES
@@ -73,7 +76,7 @@ def test_names_fit_line_of_report() -> None:
 
 
 def test_modules_listed_as_tables_exist() -> None:
-    assert MODULES.keys() >= TABLES
+    assert MODULES.keys() >= {*TABLES, GENERATED}
 
 
 def test_docstring_does_not_count() -> None:

@@ -41,6 +41,12 @@ TESTS: Final = tuple(
 """The tests to run; the others of ``make test`` need Java, or check the sources and the docs."""
 TIMES_AS_LONG: Final = 4
 """Limit for the duration of tests, as a multiple of the time without a defect; above it the defect counts as found."""
+PYTEST: Final = (
+    *(sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"),
+    "--general-forms",
+)
+STRAIGHT: Final = ROOT / "server" / "core" / "ops" / "straight.py"
+"""A module that is made from others, which receive the defects. The tests are run without it."""
 NOTES: Final = ROOT / "build" / "mutations.json"
 """The recorded lines of the previous run."""
 START_S: Final = 15
@@ -62,7 +68,7 @@ class Part(NamedTuple):
 
     def mutants(self) -> list[Mutant]:
         """Return all defects that can be planted here."""
-        files = sorted({file for pattern in SOURCES[self.name] for file in ROOT.glob(pattern)})
+        files = sorted({file for pattern in SOURCES[self.name] for file in ROOT.glob(pattern)} - {STRAIGHT})
         return [mutant for file in files for mutant in mutants_of(ROOT, file)]
 
 
@@ -311,7 +317,18 @@ def run(folder: Path, options: list[str], settings: dict[str, str], seconds: flo
     output = folder.with_suffix(".out")
     with output.open("wb") as stdout:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", *options],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-rfE",
+                "--tb=no",
+                "-p",
+                "no:cacheprovider",
+                "--general-forms",
+                *options,
+            ],
             cwd=folder,
             env=os.environ
             | {

@@ -97,7 +97,7 @@ def test_put_strs_writes_same_as_field(values: list[str] | None) -> None:
 
 # --- ACL lists ---
 
-read_acl, write_acl = get_args(Acls)[1]
+read_acl, write_acl, _ = get_args(Acls)[1]
 OPEN_BYTES = (1).to_bytes(4, "big") + OPEN_ACL_UNSAFE[0].encode()
 
 
@@ -268,10 +268,10 @@ def test_replies_to_reads_are_records(
     xid: int, zxid: int, numbers: dict[str, int], data: bytes | None, children: list[str]
 ) -> None:
     peer = peer_of(zxid)
-    peer.engine.tree.create("/n", peer.engine.tree.parent_of("/n"), data, 0, 0, 1, 0)
+    peer.engine.tree.create("/n", "n", peer.engine.tree.parent_of("/n"), data, 0, 0, 1, 0)
     node = peer.engine.tree.find("/n")
     for name in children:
-        peer.engine.tree.create(f"/n/{name}", peer.engine.tree.parent_of(f"/n/{name}"), b"", 0, 0, 1, 0)
+        peer.engine.tree.create(f"/n/{name}", name, peer.engine.tree.parent_of(f"/n/{name}"), b"", 0, 0, 1, 0)
     change(node, numbers)
     stat = stat_of(node)
     expected: list[tuple[OpCode, Record, Record]] = [
@@ -306,7 +306,7 @@ def test_reply_to_get_ephemerals_is_record(names: list[str], prefix: str) -> Non
     peer = peer_of()
     paths = [f"/{letter}{name}" for name in names for letter in "ba"]
     for path in paths:
-        peer.engine.tree.create(path, peer.engine.tree.parent_of(path), b"", 0, session_of(peer), 1, 0)
+        peer.engine.tree.create(path, path[1:], peer.engine.tree.parent_of(path), b"", 0, session_of(peer), 1, 0)
 
     raw = peer.feed(request(7, OpCode.GET_EPHEMERALS, r.GetEphemeralsRequest(prefix)))
 

@@ -13,6 +13,7 @@ from support.engine import assemble_daemon
 from support.waiting import DEADLINE_S, until
 from support.wire import StreamWire
 
+from zoolet.protocol import paths
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
@@ -129,7 +130,7 @@ class LiveServer:
 
     def make_node(self, path: str, size: int) -> None:
         """Create a node of *size* bytes directly in the tree, without events."""
-        self.engine.tree.create(path, self.engine.tree.parent_of(path), bytes(size), 0, 0, 1, 0)
+        self.engine.tree.create(path, paths.name(path), self.engine.tree.parent_of(path), bytes(size), 0, 0, 1, 0)
 
     async def settle(self) -> None:
         """Wait until the server has noticed that all connections are closed."""

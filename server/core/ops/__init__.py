@@ -4,6 +4,6 @@ A handler that rejects a request raises the error of the first check that fails.
 contract. It is the same as in the ZooKeeper method named under ``Source``, and ``tests/differential`` compares it.
 """
 
-from . import multi, reads, reconfig, session_ops, watch_ops, writes
+from . import multi, reads, reconfig, session_ops, straight, watch_ops, writes
 
-__all__ = ["multi", "reads", "reconfig", "session_ops", "watch_ops", "writes"]
+__all__ = ["multi", "reads", "reconfig", "session_ops", "straight", "watch_ops", "writes"]

@@ -2,12 +2,14 @@
 
 - ``TABLE`` maps an op code to its decoder and its handler, with one look-up per request.
 - ``WRITES`` maps the op code of a write to its ``perform`` and ``reply``.
+- ``RUNS`` and ``PARTS`` map the op code of a frequent write to its straight form, which does the same in one function:
+  as a request, and as an operation of a multi.
 - ``APPLIES`` maps the class of a transaction record to the function that applies it.
 
 A read is one function, which returns the encoded body of its reply. A write is two: *perform* checks the fields of the
 request in ZooKeeper's order, changes the state, and passes the transaction record to ``state.record`` if there is a
-journal. *Reply* is an expression that encodes the result. The decoder of a request, its *perform* and its *reply* are
-compiled into one function from bytes to bytes, once for single writes and once for the operations of a multi.
+journal. *Reply* encodes the result. The straight forms are made from the sources of both, and of the functions that
+they call (``make straight``).
 
 A transaction record from a log or from another member has passed its checks, so *apply* only makes the change.
 """
@@ -15,42 +17,60 @@ A transaction record from a log or from another member has passed its checks, so
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import StrEnum
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from ....protocol.codec import Record, compiled, compiled_expression, compiled_reader, put_str
+from ....protocol.codec import Record, compiled, pack_int
 from ....protocol.errors import ErrorCode, NotReadOnlyError, ZooKeeperError
 from ....protocol.operations import OPERATIONS, OpCode
 from ..client_connection import ClientConnection
 from ..compat import Compat
-from ..node import NodeOrLeaf, stat_of
+from ..node import Node, NodeOrLeaf, stat_of
 from ..state import ServerState
 
 Decode = Callable[[bytes, int, int], Any]
 Handle = Callable[[ServerState, ClientConnection, Any], bytes]
 Run = Callable[[ServerState, ClientConnection, bytes, int, int], bytes]
+"""A straight form of a request: a function from the place of its body to the frame of its reply."""
+Part = Callable[[ServerState, ClientConnection, bytes, int, int, list[bytes]], int]
+"""A straight form of an operation of a multi: a function from the place of its record to the place of the next
+operation. It adds its encoded result to a list. It returns 0, before it changes anything, if the operation needs the
+general form.
+"""
 Outcome = tuple[str, NodeOrLeaf]
 """The path of the node that a write concerns, with its sequence number, and the node."""
 Perform = Callable[..., Outcome]
 """A write: a function of the state, the connection, the op code and the fields of the request."""
+Reply = Callable[[str, Any], bytes]
+"""The body of a write's reply: a function of its outcome. A node that was changed is not packed."""
 Apply = Callable[[ServerState, Any, int], Any]
 
 
-class Reply(StrEnum):
-    """The body of a write's reply, as an expression of the ``path`` of its node, with the sequence number, and the
-    ``node``. An expression is compiled into the function of each write, because a call costs 2 % of a set.
-    """
-
-    PATH = "put_str(path)"
-    PATH_AND_STAT = "put_str(path) + stat_of(node)"
-    STAT = "node.stat()"
-    """The Stat of a node that was changed, and so is not packed."""
-    DATA_AND_STAT = "node.encoded_data() + node.stat()"
-    EMPTY = "b''"
+def path_reply(path: str, node: NodeOrLeaf) -> bytes:
+    """Encode the path."""
+    raw = path.encode()
+    return pack_int(len(raw)) + raw
 
 
-_NAMES: Final = {"put_str": put_str, "stat_of": stat_of}
-"""The names in the expressions."""
+def path_and_stat_reply(path: str, node: NodeOrLeaf) -> bytes:
+    """Encode the path and the Stat."""
+    raw = path.encode()
+    return pack_int(len(raw)) + raw + stat_of(node)
+
+
+def stat_reply(path: str, node: Node) -> bytes:
+    """Encode the Stat."""
+    stat = node.stat()
+    return stat
+
+
+def data_and_stat_reply(path: str, node: Node) -> bytes:
+    """Encode the data and the Stat."""
+    return node.encoded_data() + node.stat()
+
+
+def no_reply(path: str, node: NodeOrLeaf) -> bytes:
+    """Encode nothing."""
+    return b""
 
 
 class DispatchEntry(NamedTuple):
@@ -70,9 +90,9 @@ class DispatchEntry(NamedTuple):
 
 DispatchTuple = tuple[Decode, Handle, bool, Run | None]
 Dispatch = dict[int, DispatchTuple]
-"""A dispatch table: decoder, handler, whether the operation is costly, and for a write one function from the request's
-body to the reply's body. Decoder and handler do the same with a record in between, for a table that wraps this one. The
-entries are plain tuples: unpacking a named tuple costs 3 % of a get (Python 3.11).
+"""A dispatch table: decoder, handler, whether the operation is costly, and the straight form, if there is one. Decoder
+and handler do the same with a record in between, for a table that wraps this one. The entries are plain tuples:
+unpacking a named tuple costs 3 % of a get (Python 3.11).
 """
 
 
@@ -81,26 +101,6 @@ class Write(NamedTuple):
 
     perform: Perform
     reply: Reply
-
-    def reader(self, op: int, arguments: str, result: str, **names: Any) -> Callable[..., Any]:
-        """Compile a function that reads the request from ``buf``, ``offset`` and ``end``, and performs it.
-
-        Args:
-            op: The op code.
-            arguments: The arguments of the function; ``state`` and ``client`` must be among them.
-            result: The statements after the request is read. ``{perform}`` stands for the assignment of the outcome to
-                ``path`` and ``node``, ``{reply}`` for the body of the reply, and ``{fields}`` for the fields.
-            **names: Further names that *result* uses.
-        """
-        request = OPERATIONS[op].request
-        assert request is not None, op
-        perform = "path, node = perform(state, client, op, {fields})"
-        text = result.replace("{perform}", perform).replace("{reply}", self.reply)
-        return compiled_reader(request, arguments, text, op=op, perform=self.perform, **_NAMES, **names)
-
-    def encoded_reply(self, path: str, node: NodeOrLeaf) -> bytes:
-        """Return the body of the reply for an outcome."""
-        return cast(bytes, compiled_expression(self.reply, "path, node", **_NAMES)(path, node))
 
 
 class UnfinishedError(ZooKeeperError):
@@ -121,6 +121,8 @@ class UnfinishedError(ZooKeeperError):
 
 TABLE: dict[int, DispatchEntry] = {}
 WRITES: dict[int, Write] = {}
+RUNS: dict[int, Run] = {}
+PARTS: dict[int, Part] = {}
 APPLIES: dict[type[Record], Apply] = {}
 
 
@@ -163,21 +165,9 @@ def _handler(op: OpCode, write: Write) -> Handle:
     def handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
         state.zxid += 1  # a write uses up its zxid even if it fails its checks
         fields = map(request.__getattribute__, request.fields())
-        return write.encoded_reply(*write.perform(state, client, op, *fields))
+        return write.reply(*write.perform(state, client, op, *fields))
 
     return handle
-
-
-def _runner(table: Dispatch, op: int) -> Run:
-    """Return a function from the body of a request to the body of its reply, which the first request compiles."""
-
-    def run(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> bytes:
-        result = "state.zxid += 1\n{perform}\nreturn {reply}"  # it uses up its zxid even if it fails its checks
-        compiled_run = WRITES[op].reader(op, "state, client, buf, offset, end", result)
-        table[op] = *table[op][:3], compiled_run
-        return cast(bytes, compiled_run(state, client, buf, offset, end))
-
-    return run
 
 
 def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatch:
@@ -199,10 +189,10 @@ def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatc
             table[op] = _skip_body, _refuse, False, None
         elif entry.decode is None:
             assert operation.request is not None, op
-            run = _runner(table, op) if op in WRITES else None
-            table[op] = _compiling_decoder(table, op, operation.request), entry.handle, entry.costly, run
+            decode = _compiling_decoder(table, op, operation.request)
+            table[op] = decode, entry.handle, entry.costly, RUNS.get(op)
         else:
-            table[op] = entry.decode, entry.handle, entry.costly, None
+            table[op] = entry.decode, entry.handle, entry.costly, RUNS.get(op)
     return table
 
 

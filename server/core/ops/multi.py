@@ -9,7 +9,6 @@ Source: PrepRequestProcessor.pRequest2Txn (case multi), MultiOperationRecord.des
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from ....protocol import multi as wire
@@ -17,8 +16,7 @@ from ....protocol import records as r
 from ....protocol.codec import Record, struct_of
 from ....protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
 from ....protocol.errors import BadArgumentsError, ErrorCode, MarshallingError, ZooKeeperError
-from ....protocol.operations import OpCode, changing
-from ....protocol.paths import QUOTA
+from ....protocol.operations import OPERATIONS, OpCode, changing
 from ....protocol.quotas import STATS
 from ....protocol.txns import ErrorTxn
 from ..client_connection import ClientConnection
@@ -27,22 +25,21 @@ from ..journal import ERROR, Applied, Parts
 from ..node import NodeOrLeaf
 from ..state import ServerState
 from . import writes
-from .dispatch import TABLE, WRITES, DispatchEntry, reads
+from .dispatch import PARTS, TABLE, WRITES, DispatchEntry, reads
 
 assert writes  # importing the module registers the operations of a transaction
 Span = tuple[bytes, int, int]
-_SHORT_MODES: Final = PLAIN_MODES - {CreateMode.CONTAINER}
+SHORT_MODES: Final = PLAIN_MODES - {CreateMode.CONTAINER}
+"""The modes of a create in a multi that is nothing else."""
 RECOUNTS: Final = 8
 """Maximum number of quota statistics that one multi may create. Each create counts all nodes below the quota."""
 _FLAGS: Final = 3  # the place of the flags among the fields of a create
-_HEADER: Final = struct_of(r.MultiHeader).unpack_from
-Part = Callable[[ServerState, ClientConnection, bytes, int, int], tuple[bytes, int]]
-"""A function that reads and performs one operation. It returns the result, and where the next operation starts."""
-_PARTS: Final[dict[int, Part]] = {}
-"""The compiled parts by op code."""
+_HEADER = struct_of(r.MultiHeader)
+_HEADER_SIZE: Final = _HEADER.size
+_header_at: Final = _HEADER.unpack_from
 
 
-def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
+def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> bytes:
     """Apply all operations or none. The error of a failed operation is in the results, and the error of the reply is 0.
 
     Only a malformed request fails as a whole. Except in one case of 3.9, it also uses up its zxid.
@@ -50,7 +47,7 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
     assert client.session is not None
     session_id = client.session.id
     state.zxid += 1
-    buf, offset, end = span
+    span = buf, offset, end
     results: list[bytes] = []
     performed: list[Applied] = []
     failed: Parts = []
@@ -59,30 +56,21 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
         state.record = performed.append  # the journal gets one transaction
     state.begin()
     try:
-        while True:
-            if offset + 9 > end:
+        for _ in range(limit + 1):
+            at = offset + _HEADER_SIZE
+            if at > end:
                 raise MarshallingError(None, "the end of the operations is missing")
-            kind, done, _ = _HEADER(buf, offset)
+            kind, done, _ = _header_at(buf, offset)
             if done:
                 break
-            if len(results) >= limit:
-                raise MarshallingError(None, f"a transaction may contain at most {limit} operations")
-            part = _PARTS.get(kind) or _compile_part(kind)
-            result, offset = part(state, client, buf, offset + 9, end)
-            results.append(result)
+            part = PARTS.get(kind)
+            after = part(state, client, buf, at, end, results) if part is not None else 0
+            offset = after or perform_part(state, client, kind, buf, at, end, results)
+        else:
+            raise MarshallingError(None, f"a transaction may contain at most {limit} operations")
     except ZooKeeperError as error:
         state.roll_back()
-        if type(error) is MarshallingError:
-            _check_operations(state, client, span, span[1], 0)
-            raise
-        count = len(results) + _check_operations(state, client, span, offset, len(results))
-        state.failed += 1
-        state.add_detail("")
-        done = len(results)
-        codes = [ErrorCode.OK] * done + [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * (count - done - 1)
-        encoded = {code: wire.error_result(code) for code in set(codes)}
-        results = [encoded[code] for code in codes]
-        failed = [(ERROR, ErrorTxn(code)) for code in codes[done:]]
+        failed = _fail(state, client, span, offset, error, results)
     except BaseException:  # after a defect or an interrupt, the state must not stay inside a transaction
         state.roll_back()
         raise
@@ -97,28 +85,62 @@ def multi(state: ServerState, client: ClientConnection, span: Span) -> bytes:
     return b"".join(results)
 
 
-def _compile_part(kind: int) -> Part:
-    """Compile the part of an op code.
+def _fail(
+    state: ServerState, client: ClientConnection, span: Span, offset: int, error: ZooKeeperError, results: list[bytes]
+) -> Parts:
+    """Replace the results of the operations before a failed one by those of all operations, which were rolled back.
+
+    Args:
+        state: The state of the server.
+        client: The connection that sent the request.
+        span: The operations.
+        offset: The place of the failed operation.
+        error: Its error.
+        results: The results of those before it.
+
+    Returns:
+        The records of the failed operations, for the journal.
 
     Raises:
-        MarshallingError: The operation is not allowed in a multi.
+        ZooKeeperError: The request as a whole is malformed.
+    """
+    if type(error) is MarshallingError:
+        _check_operations(state, client, span, span[1], 0)
+        raise error
+    done = len(results)
+    left = _check_operations(state, client, span, offset, done)
+    state.failed += 1
+    state.add_detail("")
+    codes = [error.code] + [ErrorCode.RUNTIME_INCONSISTENCY] * (left - 1)
+    encoded = {code: wire.error_result(code) for code in (ErrorCode.OK, *set(codes))}
+    results[:] = [encoded[ErrorCode.OK]] * done + [encoded[code] for code in codes]
+    return [(ERROR, ErrorTxn(code)) for code in codes]
+
+
+def perform_part(
+    state: ServerState, client: ClientConnection, kind: int, buf: bytes, offset: int, end: int, results: list[bytes]
+) -> int:
+    """Read and perform one operation, and add its result to *results*. Return the place of the next operation.
+
+    Raises:
+        MarshallingError: The whole request is malformed, or contains too much. :func:`_check_operations` finds the
+            first fault.
+        ZooKeeperError: The operation failed.
     """
     if kind not in wire.WRITES:
         raise MarshallingError(detail=f"operation {kind} is not allowed in a multi")
-    op, write = OpCode(kind), WRITES[kind]
-    result = "{perform}\nreturn header + {reply}, offset"
-    if kind in _CREATES:  # nearly all creates are plain ones, and need no normalizing
-        is_special = f"acl is None or flags not in plain or path is None or path.startswith({QUOTA!r})"
-        if kind != OpCode.CREATE:
-            is_special = "True"
-        result = f"if {is_special}:\n    return perform_special(state, client, op, {{fields}}), offset\n{result}"
-    names = {"header": _header(op), "plain": _SHORT_MODES, "perform_special": _perform_special}
-    part = _PARTS[kind] = write.reader(op, "state, client, buf, offset, end", result, **names)
-    return part
+    op, request = OpCode(kind), OPERATIONS[kind].request
+    assert request is not None, kind
+    record, offset = request.read_from(buf, offset, end)
+    fields = tuple(map(record.__getattribute__, record.fields()))
+    if kind in _CREATES:
+        op, fields = _checked_create(state, op, fields)
+    results.append(result_of(op, *WRITES[op].perform(state, client, op, *fields)))
+    return offset
 
 
-def _perform_special(state: ServerState, client: ClientConnection, op: OpCode, *fields: Any) -> bytes:
-    """Perform a create whose fields decide what it is, or of a statistic of a quota. Return its result.
+def _checked_create(state: ServerState, op: OpCode, fields: tuple[Any, ...]) -> tuple[OpCode, tuple[Any, ...]]:
+    """Check the rules for creates in a multi, and return the effective op code and fields.
 
     Raises:
         MarshallingError: The whole request is malformed, or contains too much. :func:`_check_operations` finds the
@@ -134,16 +156,12 @@ def _perform_special(state: ServerState, client: ClientConnection, op: OpCode, *
     op, fields = _normalize_create(compat, op, fields)
     if op == OpCode.CREATE and flags in TTL_MODES:
         raise MarshallingError(path, f"the create flags {flags} require a ttl")
-    return result_of(op, *WRITES[op].perform(state, client, op, *fields))
+    return op, fields
 
 
 def result_of(op: int, path: str, node: NodeOrLeaf) -> bytes:
     """Return the encoded result of one applied operation."""
-    return _header(op) + WRITES[op].encoded_reply(path, node)
-
-
-def _header(op: int) -> bytes:
-    return wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, b"")
+    return wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, WRITES[op].reply(path, node))
 
 
 def _check_operations(state: ServerState, client: ClientConnection, span: Span, offset: int, done: int) -> int:
@@ -260,7 +278,9 @@ def _normalize_create(compat: Compat, op: OpCode, fields: tuple[Any, ...]) -> tu
 
 
 _WITH_STAT: Final = (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
-TABLE[OpCode.MULTI] = DispatchEntry(lambda buf, offset, end: (buf, offset, end), multi, True)
+TABLE[OpCode.MULTI] = DispatchEntry(
+    lambda buf, offset, end: (buf, offset, end), lambda state, client, span: multi(state, client, *span), True
+)
 
 
 class PartialResults(MarshallingError):

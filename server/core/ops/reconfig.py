@@ -24,7 +24,7 @@ from ....protocol.paths import CONFIG
 from ....protocol.txns import SetDataTxn
 from ..client_connection import ClientConnection
 from ..state import ServerState
-from .dispatch import Outcome, Reply, writes
+from .dispatch import Outcome, data_and_stat_reply, writes
 from .writes import log, replace_data
 
 _SPEC = (
@@ -35,7 +35,7 @@ _SPEC = (
 Members = dict[int, str]
 
 
-@writes({OpCode.RECONFIG: Reply.DATA_AND_STAT})
+@writes({OpCode.RECONFIG: data_and_stat_reply})
 def reconfig(
     state: ServerState,
     client: ClientConnection,

@@ -38,7 +38,7 @@ def replay(state: ServerState, entry: Applied) -> tuple[int, bytes]:
             return ErrorCode.OK, b""  # the client connected before the transaction arrived
         outcome = APPLIES[type(record)](state, record, session_id)  # type: ignore[index] # the record is not a multi
         write = WRITES.get(kind)
-        return ErrorCode.OK, write.encoded_reply(record.path, outcome) if write is not None else b""  # type: ignore[union-attr]
+        return ErrorCode.OK, write.reply(record.path, outcome) if write is not None else b""  # type: ignore[union-attr]
     finally:
         state.now = now
 

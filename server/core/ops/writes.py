@@ -14,11 +14,11 @@ from ....protocol.acl import OPEN_ACL_UNSAFE, AclList
 from ....protocol.codec import Record
 from ....protocol.enums import (
     ANY_VERSION,
-    EPHEMERAL_MODES,
+    EPHEMERAL,
     MAX_TTL,
     MODES,
     PLAIN_MODES,
-    SEQUENTIAL_MODES,
+    SEQUENTIAL,
     TTL_MODES,
     Perm,
     is_ttl_ms,
@@ -34,7 +34,7 @@ from ....protocol.errors import (
     UnimplementedError,
 )
 from ....protocol.operations import OpCode
-from ....protocol.paths import QUOTA, is_valid_name
+from ....protocol.paths import QUOTA, ROOT, is_valid_name
 from ....protocol.txns import (
     CheckVersionTxn,
     CreateContainerTxn,
@@ -48,7 +48,7 @@ from ..client_connection import ClientConnection
 from ..node import CONTAINER_OWNER, Node, NodeOrLeaf, int32, is_session, ttl_owner, unpacked
 from ..state import ServerState
 from ..tree import RESERVED
-from .dispatch import Outcome, Reply, applies, writes
+from .dispatch import Outcome, applies, no_reply, path_and_stat_reply, path_reply, stat_reply, writes
 
 AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
@@ -62,7 +62,7 @@ def log(state: ServerState, client: ClientConnection, op: int, txn: Record) -> N
 # --- create ---
 
 
-@writes({OpCode.CREATE: Reply.PATH, OpCode.CREATE2: Reply.PATH_AND_STAT})
+@writes({OpCode.CREATE: path_reply, OpCode.CREATE2: path_and_stat_reply})
 def create(
     state: ServerState,
     client: ClientConnection,
@@ -75,15 +75,16 @@ def create(
     """Create a persistent or ephemeral node."""
     if flags not in PLAIN_MODES:
         refuse_flags(state, path, flags)
-    path, acl, parent = check_create(state, client, path, data, acl, flags)
-    is_ephemeral = flags in EPHEMERAL_MODES
-    node = add(state, path, parent, data, acl, client.session_id if is_ephemeral else 0)
+    path, name, acl, parent = check_create(state, client, path, data, acl, flags)
+    is_ephemeral = flags & EPHEMERAL != 0
+    owner = client.session.id if is_ephemeral and client.session is not None else 0
+    node = add(state, path, name, parent, data, acl, owner)
     if state.record is not None:
         log(state, client, op, CreateTxn(path, data, acl, is_ephemeral, parent.creates))
     return path, node
 
 
-@writes({OpCode.CREATE_CONTAINER: Reply.PATH_AND_STAT})
+@writes({OpCode.CREATE_CONTAINER: path_and_stat_reply})
 def create_container(
     state: ServerState,
     client: ClientConnection,
@@ -96,14 +97,14 @@ def create_container(
     """Create a container. The only flag with an effect is the flag for a sequence number."""
     if flags not in PLAIN_MODES:
         refuse_flags(state, path, flags)
-    path, acl, parent = check_create(state, client, path, data, acl, flags)
-    node = add(state, path, parent, data, acl, CONTAINER_OWNER)
+    path, name, acl, parent = check_create(state, client, path, data, acl, flags)
+    node = add(state, path, name, parent, data, acl, CONTAINER_OWNER)
     if state.record is not None:
         log(state, client, op, CreateContainerTxn(path, data, acl, parent.creates))
     return path, node
 
 
-@writes({OpCode.CREATE_TTL: Reply.PATH_AND_STAT})
+@writes({OpCode.CREATE_TTL: path_and_stat_reply})
 def create_ttl(
     state: ServerState,
     client: ClientConnection,
@@ -125,8 +126,8 @@ def create_ttl(
         raise UnimplementedError(path, "TTL nodes are disabled (extendedTypesEnabled)")
     if flags not in TTL_MODES or not is_ttl_ms(ttl):
         raise BadArgumentsError(path, f"invalid ttl of {ttl} ms for create flags {flags} (limit {MAX_TTL} ms)")
-    path, acl, parent = check_create(state, client, path, data, acl, flags)
-    node = add(state, path, parent, data, acl, ttl_owner(ttl))
+    path, name, acl, parent = check_create(state, client, path, data, acl, flags)
+    node = add(state, path, name, parent, data, acl, ttl_owner(ttl))
     if state.record is not None:
         log(state, client, op, CreateTTLTxn(path, data, acl, parent.creates, ttl))
     return path, node
@@ -151,7 +152,7 @@ def check_create(
     data: bytes | None,
     acl: AclList | None,
     flags: int,
-) -> tuple[str, AclList, Node]:
+) -> tuple[str, str, AclList, Node]:
     """Check the conditions that are common to all creates, in ZooKeeper's order:
 
     - The path contains a slash and no NUL.
@@ -162,23 +163,24 @@ def check_create(
     - The quota is not exceeded.
 
     Returns:
-        The path with its sequence number, the ACL list to store, and the parent.
+        The path and the name with their sequence number, the ACL list to store, and the parent.
     """
     if path is None:
         raise MarshallingError(None, "a path must not be null")
-    slash = path.rfind("/")
-    if slash < 0 or "\0" in path:
+    above, slash, name = path.rpartition("/")
+    if not slash or "\0" in path:
         raise BadArgumentsError(path)
     to_store = OPEN_ACL_UNSAFE if acl is OPEN_ACL_UNSAFE else state.acls.normalized(acl, client, path)
-    parent = state.tree.path_cache.get(path[:slash]) or state.tree.find(path[:slash])
+    parent = state.tree.path_cache.get(above) or state.tree.find(above)
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.CREATE, path)
-    if flags in SEQUENTIAL_MODES:
-        path += paths.sequence_suffix(parent.creates)
+    if flags & SEQUENTIAL:
+        suffix = paths.sequence_suffix(parent.creates)
+        path += suffix
+        name += suffix
         if state.on_requests is not None:  # state.add_detail() without its call
             state.details.append((state.zxid, path))
-    name = path[slash + 1 :]
-    if slash == 1 or not is_valid_name(name):  # the parent exists, so a slash at 1 follows another slash
+    if above == ROOT or not is_valid_name(name):  # a slash precedes the last one
         if path == "/":
             raise NodeExistsError(path)
         raise BadArgumentsError(path, paths.path_error(path) or "")
@@ -188,7 +190,7 @@ def check_create(
         raise NoChildrenForEphemeralsError(path)
     if state.quota.enforced:
         state.quota.check(path, 1, len(data or b""))
-    return path, to_store, parent
+    return path, name, to_store, parent
 
 
 @applies(CreateTxn, CreateContainerTxn, CreateTTLTxn)
@@ -198,17 +200,20 @@ def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node
         owner = session_id if txn.ephemeral else 0
     else:
         owner = CONTAINER_OWNER if isinstance(txn, CreateContainerTxn) else ttl_owner(txn.ttl)
-    return add(state, txn.path, state.tree.parent_of(txn.path), txn.data, txn.acl or (), owner)
+    parent = state.tree.parent_of(txn.path)
+    return add(state, txn.path, paths.name(txn.path), parent, txn.data, txn.acl or (), owner)
 
 
-def add(state: ServerState, path: str, parent: Node, data: bytes | None, acl: AclList, owner: int) -> NodeOrLeaf:
+def add(
+    state: ServerState, path: str, name: str, parent: Node, data: bytes | None, acl: AclList, owner: int
+) -> NodeOrLeaf:
     """Add a node to the tree, fire the watches on it and on its parent, and count it for the quotas."""
     acl_key = 0 if acl is OPEN_ACL_UNSAFE else state.acls.intern(acl)
-    node = state.tree.create(path, parent, data, acl_key, owner, state.zxid, state.now)
+    node = state.tree.create(path, name, parent, data, acl_key, owner, state.zxid, state.now)
     watches = state.watches
     if watches.active:
         watches.created(path, acl_key, paths.parent(path), parent.acl, state.zxid)
-    if state.quota.active or path.startswith(QUOTA):
+    if state.quota.active or (path >= QUOTA and path.startswith(QUOTA)):  # comparing them saves a call
         state.quota.created(path, len(data or b""))  # a stats node may count itself, with its initial data
     return node
 
@@ -216,21 +221,21 @@ def add(state: ServerState, path: str, parent: Node, data: bytes | None, acl: Ac
 # --- delete ---
 
 
-@writes({OpCode.DELETE: Reply.EMPTY})
+@writes({OpCode.DELETE: no_reply})
 def delete(state: ServerState, client: ClientConnection, op: int, path: str | None, version: int) -> Outcome:
     """Delete a node after these checks, in this order: the path, DELETE permission on the parent, that the node exists,
     its version, and that it has no children.
     """
     if path is None:
         raise MarshallingError(None, "a path must not be null")
-    slash = path.rfind("/")
-    if slash < 0 or "\0" in path or path in RESERVED:
+    above, slash, name = path.rpartition("/")
+    if not slash or "\0" in path or path in RESERVED:
         raise BadArgumentsError(path)
-    parent = state.tree.path_cache.get(path[:slash]) or state.tree.find(path[:slash])
+    parent = state.tree.path_cache.get(above) or state.tree.find(above)
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.DELETE, path)
-    node = parent.children.get(path[slash + 1 :]) if parent.children else None
-    if node is None or slash == 1:  # a slash at 1 follows another slash, as in check_create
+    node = parent.children.get(name) if parent.children else None
+    if node is None or above == ROOT:  # as in check_create
         raise NoNodeError(path)
     is_packed = isinstance(node, bytes)
     found = 0 if is_packed else node.version  # type: ignore[union-attr] # the node is not packed
@@ -238,7 +243,7 @@ def delete(state: ServerState, client: ClientConnection, op: int, path: str | No
         raise bad_version(path, version, found)
     if not is_packed and node.children:  # type: ignore[union-attr] # the node is not packed
         raise NotEmptyError(path)
-    state.tree.delete(path, parent, node, state.zxid)
+    state.tree.delete(path, name, parent, node, state.zxid)
     if state.watches.active or state.quota.active or (not is_packed and node.acl):  # type: ignore[union-attr]
         note_deleted(state, path, unpacked(node) if isinstance(node, bytes) else node, parent)
     if state.record is not None:
@@ -250,7 +255,7 @@ def delete(state: ServerState, client: ClientConnection, op: int, path: str | No
 def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> Node:
     """Remove the node of a transaction record from the tree, with its events."""
     parent, node = state.tree.parent_of(txn.path), state.tree.find(txn.path)
-    state.tree.delete(txn.path, parent, node, state.zxid)
+    state.tree.delete(txn.path, paths.name(txn.path), parent, node, state.zxid)
     note_deleted(state, txn.path, node, parent)
     return node
 
@@ -288,7 +293,7 @@ def bad_version(path: str | None, expected: int, found: int) -> BadVersionError:
     return BadVersionError(path, f"version mismatch: expected {expected}, found {found}")
 
 
-@writes({OpCode.SET_DATA: Reply.STAT})
+@writes({OpCode.SET_DATA: stat_reply})
 def set_data(
     state: ServerState, client: ClientConnection, op: int, path: str | None, data: bytes | None, version: int
 ) -> Outcome:
@@ -327,7 +332,7 @@ def replace_data(state: ServerState, path: str, node: Node, data: bytes | None, 
         quota.changed(path, before, data)
 
 
-@writes({OpCode.SET_ACL: Reply.STAT})
+@writes({OpCode.SET_ACL: stat_reply})
 def set_acl(
     state: ServerState, client: ClientConnection, op: int, path: str | None, acl: AclList | None, version: int
 ) -> Outcome:
@@ -357,7 +362,7 @@ def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int) -> Node:
     return node
 
 
-@writes({OpCode.CHECK: Reply.EMPTY})
+@writes({OpCode.CHECK: no_reply})
 def check(state: ServerState, client: ClientConnection, op: int, path: str | None, version: int) -> Outcome:
     """Check that a node exists, that the client may read it, and its version, in this order."""
     node = node_at(state, path)

@@ -24,10 +24,10 @@ def add(engine: Engine, folder: str, *names: str, owner: int = 1, now: int = 0) 
     """Create ephemeral nodes, and their folder."""
     tree = engine.tree
     if tree.get(folder) is None:
-        tree.create(folder, tree.parent_of(folder), b"", 0, 0, 1, 0)
+        tree.create(folder, folder[1:], tree.parent_of(folder), b"", 0, 0, 1, 0)
     for name in names:
         engine.zxid += 1
-        tree.create(f"{folder}/{name}", tree.find(folder), b"", 0, owner, engine.zxid, now)
+        tree.create(f"{folder}/{name}", name, tree.find(folder), b"", 0, owner, engine.zxid, now)
 
 
 async def shown(engine: Engine, name: str = "zoolet_locks", **options: object) -> dict[str, float]:

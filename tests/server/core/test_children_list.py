@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoolet.protocol import paths
 from zoolet.protocol.codec import put_strs
 from zoolet.server.core.node import Children, Node
 from zoolet.server.core.tree import Tree
@@ -20,15 +21,15 @@ NAMES = ["a", "bc", "ä", "b", "x" * 9000]
 
 def tree_with(names: list[str]) -> tuple[Tree, Node]:
     tree = Tree()
-    tree.create("/q", tree.root, b"", 0, 0, 1, 1)
+    tree.create("/q", "q", tree.root, b"", 0, 0, 1, 1)
     folder = tree.find("/q")
     for name in names:
-        tree.create(f"/q/{name}", folder, b"", 0, 0, 1, 1)
+        tree.create(f"/q/{name}", name, folder, b"", 0, 0, 1, 1)
     return tree, folder
 
 
 def delete(tree: Tree, path: str) -> None:
-    tree.delete(path, tree.parent_of(path), tree.find(path), 1)
+    tree.delete(path, paths.name(path), tree.parent_of(path), tree.find(path), 1)
 
 
 def listed(folder: Node) -> Children:
@@ -46,14 +47,14 @@ def test_cached_list_equals_new_encoding(todo: list[int]) -> None:
         if step in (CREATE, UNDO):
             tree.begin()
             made += 1
-            tree.create(f"/q/{made}", folder, b"", 0, 0, 1, 1)
+            tree.create(f"/q/{made}", str(made), folder, b"", 0, 0, 1, 1)
             if children is not None and len(children) > 2:
                 delete(tree, "/q/" + next(iter(children)))
             tree.commit() if step == CREATE else tree.roll_back()
         elif step == AGAIN:
             missing = [name for name in NAMES if name not in (children or ())]
             for name in missing[:1]:
-                tree.create(f"/q/{name}", folder, b"", 0, 0, 1, 1)
+                tree.create(f"/q/{name}", name, folder, b"", 0, 0, 1, 1)
         elif children is not None and step != LIST:
             names = list(children)
             delete(tree, "/q/" + names[{DELETE_FIRST: 0, DELETE_LAST: -1}.get(step, len(names) // 2)])
@@ -85,7 +86,7 @@ def test_queue_extends_and_cuts_cached_list() -> None:
     listed(folder).encoded()
 
     delete(tree, "/q/a")
-    tree.create("/q/d", folder, b"", 0, 0, 1, 1)
+    tree.create("/q/d", "d", folder, b"", 0, 0, 1, 1)
 
     assert listed(folder).encoding is not None
     assert listed(folder).encoded() == put_strs(["b", "c", "d"])
@@ -108,7 +109,7 @@ def test_name_that_comes_and_goes_unlisted_is_not_listed() -> None:
 
     for _ in range(2):
         delete(tree, "/q/b")
-        tree.create("/q/b", folder, b"", 0, 0, 1, 1)
+        tree.create("/q/b", "b", folder, b"", 0, 0, 1, 1)
     delete(tree, "/q/a")
     delete(tree, "/q/b")
 
@@ -148,7 +149,8 @@ def test_many_creates_discard_cached_list() -> None:
 
     numbers = iter(range(2_000))
     while listed(folder).encoding is not None:
-        tree.create(f"/q/{next(numbers)}", folder, b"", 0, 0, 1, 1)
+        name = str(next(numbers))
+        tree.create(f"/q/{name}", name, folder, b"", 0, 0, 1, 1)
 
     assert 1_000 < next(numbers) < 1_300
     assert not listed(folder).added
@@ -169,7 +171,7 @@ def test_name_is_not_cut_inside_other_name(
 ) -> None:
     monkeypatch.setattr("zoolet.server.core.node._MAX_SEARCHED", 1 << 30)
     tree, folder = tree_with([name, "middle", other] if is_first else [other, "middle", name])
-    tree.create("/q/end", folder, b"", 0, 0, 1, 1)
+    tree.create("/q/end", "end", folder, b"", 0, 0, 1, 1)
     assert listed(folder).encoded().count(put_strs([name])[4:]) == 2
 
     delete(tree, f"/q/{name}")
@@ -178,9 +180,9 @@ def test_name_is_not_cut_inside_other_name(
 
 
 CHANGES: dict[str, Callable[[Tree, Node], object]] = {
-    "create": lambda tree, node: tree.create("/a/new", node, b"", 0, 5, 9, 9),
-    "first delete": lambda tree, node: tree.delete("/a/x", node, tree.find("/a/x"), 9),
-    "last delete": lambda tree, node: tree.delete("/a/z", node, tree.find("/a/z"), 9),
+    "create": lambda tree, node: tree.create("/a/new", "new", node, b"", 0, 5, 9, 9),
+    "first delete": lambda tree, node: tree.delete("/a/x", "x", node, tree.find("/a/x"), 9),
+    "last delete": lambda tree, node: tree.delete("/a/z", "z", node, tree.find("/a/z"), 9),
     "deletes of a session": lambda tree, node: tree.delete_owned(["/a/y"], 4, 9),
     "data": lambda tree, node: tree.set_data(node, b"newer", 1, 9, 9),
     "silent data": lambda tree, node: tree.set_data_silently(node, b"newer"),
@@ -192,10 +194,10 @@ CHANGES: dict[str, Callable[[Tree, Node], object]] = {
 @pytest.mark.parametrize("is_read", [False, True], ids=["unread", "read"])
 def test_caches_show_state_before_undone_change(change: Callable[[Tree, Node], object], is_read: bool) -> None:
     tree = Tree()
-    tree.create("/a", tree.root, b"old", 0, 0, 1, 1)
+    tree.create("/a", "a", tree.root, b"old", 0, 0, 1, 1)
     node = tree.find("/a")
     for number, (name, owner) in enumerate({"x": 0, "y": 4, "z": 0}.items(), 2):
-        tree.create(f"/a/{name}", node, b"", 0, owner, number, number)
+        tree.create(f"/a/{name}", name, node, b"", 0, owner, number, number)
 
     def shown() -> tuple[object, ...]:
         assert node.children is not None

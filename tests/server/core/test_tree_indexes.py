@@ -172,7 +172,7 @@ def test_empty_path_counts_root() -> None:
 def test_second_count_in_large_tree_is_free() -> None:
     peer = connected(make_engine())
     for number in range(20_000):
-        peer.engine.tree.create(f"/{number}", peer.engine.tree.parent_of(f"/{number}"), b"", 0, 0, 1, 0)
+        peer.engine.tree.create(f"/{number}", str(number), peer.engine.tree.parent_of(f"/{number}"), b"", 0, 0, 1, 0)
     below(peer, "/")
 
     started = time.process_time()

@@ -1,0 +1,139 @@
+"""The straight forms of the writes do what their general forms do, for any bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from random import Random
+from typing import Any
+
+import pytest
+from fuzz import engines, frames
+from support.effort import effort
+from support.engine import keep_log
+from support.forms import general_forms
+from support.peer import Peer
+from support.rooms import ROOT
+
+from zoolet.protocol import multi as wire
+from zoolet.protocol import records as r
+from zoolet.protocol.acl import OPEN_ACL_UNSAFE
+from zoolet.protocol.operations import OpCode
+from zoolet.server.core.node import Node
+from zoolet.server.core.ops.dispatch import PARTS, RUNS
+from zoolet.server.core.server_connection import ConnectionState, ServerConnection
+from zoolet.testing.state.history import History
+
+FRAMES = effort(600, 4_000)
+KINDS = ["alone", "logged", "heard", "undone"]
+"""A server alone, with a log, with a history of the console, and with a history of a test."""
+FIELDS = [name for name in Node.__slots__ if name != "children"]
+
+
+class World:
+    """An engine with two connections: one that sends the requests, and one that watches.
+
+    Args:
+        variant: Number of the settings.
+        kind: One of :data:`KINDS`.
+        forms: Maker of the blocks in which the engine is made and works.
+    """
+
+    def __init__(self, variant: int, kind: str, forms: Callable[[], AbstractContextManager[None]]) -> None:
+        self.forms = forms
+        self.heard: list[Any] = []
+        with self.forms():
+            self.engine = engines.engine_for(variant)
+        self.journal = keep_log(self.engine) if kind == "logged" else None
+        if kind == "heard":
+            self.engine.on_requests = self.heard.append
+        self.history = History(self.engine) if kind == "undone" else None
+        self.connections = [self.connect("127.0.0.1"), self.connect("10.0.0.7")]
+
+    def connect(self, host: str) -> ServerConnection:
+        connection = engines.connection_to(self.engine, host)
+        engines.receive(connection, frames.HELLO)
+        return connection
+
+    def feed(self, number: int, data: bytes) -> list[bytes]:
+        """Send bytes on one connection, and return the output of both. A closed connection is opened again."""
+        with self.forms():
+            while engines.receive(self.connections[number], data):
+                data = b""
+        output = [connection.data_to_send() for connection in self.connections]
+        for at, connection in enumerate(self.connections):
+            if connection.state is ConnectionState.CLOSED:
+                connection.connection_lost()
+                self.connections[at] = self.connect("127.0.0.1")
+        return output
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything that a write may change."""
+        engine, tree = self.engine, self.engine.tree
+        nodes = {
+            path: (*(getattr(node, name) for name in FIELDS), dict(node.children or {}).keys())
+            for path, node in tree.walk()
+        }
+        packed = [
+            path for path, node in tree.walk() for child in (node.children or {}).values() if type(child) is bytes
+        ]
+        facts = {"nodes": nodes, "packed": packed, "size": tree.size, "data_size": tree.data_size}
+        facts |= {"ephemerals": tree.ephemerals, "expiring": list(tree.expiring), "zxid": engine.zxid}
+        facts |= {"failed": engine.failed, "watches": engine.watches.active, "quota": engine.quota.active}
+        facts |= {"log": self.journal.entries if self.journal else [], "heard": self.heard}
+        return facts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("variant", range(len(engines.VARIANTS)))
+def test_straight_forms_equal_general_forms(variant: int, kind: str) -> None:
+    rng = Random(f"{variant} {kind}")
+    pool = frames.pool(rng, FRAMES)
+    straight, general = World(variant, kind, nullcontext), World(variant, kind, general_forms)
+
+    for number, whole in enumerate(pool):
+        data = frames.broken(rng, whole, pool) if rng.random() < 0.1 else whole
+        at = int(rng.random() < 0.2)
+        assert straight.feed(at, data) == general.feed(at, data), (number, data.hex())
+
+    assert straight.facts() == general.facts()
+    if straight.history is not None and general.history is not None:
+        straight.history.restore_to(straight.history.start)
+        general.history.restore_to(general.history.start)
+        assert straight.facts() == general.facts()
+
+
+def test_compared_requests_reach_every_straight_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: set[tuple[str, int]] = set()
+    for name, table in (("run", RUNS), ("part", PARTS)):
+        for op, form in table.items():
+
+            def spy(*arguments: Any, key: tuple[str, int] = (name, op), form: Any = form) -> Any:
+                result = form(*arguments)
+                reached.add(key)  # only if it succeeds
+                return result
+
+            monkeypatch.setitem(table, op, spy)
+    world = World(0, "alone", nullcontext)
+
+    for data in frames.pool(Random(0), 4_000):
+        world.feed(0, data)
+
+    assert reached == {*(("run", op) for op in RUNS), *(("part", op) for op in PARTS)}
+
+
+def test_straight_forms_are_up_to_date() -> None:
+    """``make straight`` writes them."""
+    subprocess.run([sys.executable, ROOT / "docs" / "_build" / "straight.py", "--check"], check=True)
+
+
+def test_part_that_needs_the_general_form_has_changed_nothing(peer: Peer) -> None:
+    ttl = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 4)
+    body = wire.encode_operations([(OpCode.CREATE, ttl)])
+    before = peer.engine.zxid
+
+    after = PARTS[OpCode.CREATE](peer.engine, peer.client, body, 9, len(body), [])
+
+    assert (after, peer.engine.zxid, peer.engine.tree.get("/a")) == (0, before, None)
