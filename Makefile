@@ -132,7 +132,7 @@ budget: setup  ## exit 1 if a request costs more CPU than benchmarks/budget.toml
 faces: setup  ## generate client/blocking/client.pyi and recipes.pyi from the asyncio client and recipes
 	$(BIN)/python docs/_build/faces.py
 
-straight: setup  ## generate server/core/ops/straight.py, the frequent writes as one function each, from their descriptions
+straight: setup  ## generate server/core/ops/straight.py, the frequent requests as one function each, from their general forms
 	$(BIN)/python docs/_build/straight.py
 
 pictures: setup  ## make the pictures in docs/images again; the console's need chromium and chromium-driver

@@ -4,7 +4,7 @@ A null in a field that is declared without ``None`` cannot be decoded. The reply
 """
 
 from .acl import Acls
-from .codec import Bool, Int, Long, Record, cached_decode, record
+from .codec import Bool, Int, Long, Record, record
 
 
 @record
@@ -111,7 +111,6 @@ class DeleteRequest(Record):
     version: Int
 
 
-@cached_decode
 @record
 class ExistsRequest(Record):
     """Request a node's Stat. The watch is set whether or not the node exists."""
@@ -120,7 +119,6 @@ class ExistsRequest(Record):
     watch: Bool
 
 
-@cached_decode
 @record
 class GetDataRequest(Record):
     """Request a node's data and Stat."""
@@ -154,7 +152,6 @@ class SetACLRequest(Record):
     version: Int
 
 
-@cached_decode
 @record
 class GetChildrenRequest(Record):
     """Request the names of a node's children (getChildren and getChildren2)."""

@@ -20,17 +20,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started this ru
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add an option to test the descriptions of the writes."""
-    parser.addoption("--general-forms", action="store_true", help="execute no write in its straight form")
+    """Add an option to test the general forms of requests."""
+    parser.addoption("--general-forms", action="store_true", help="execute no request in its straight form")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hide the straight forms of the writes, if the option says so."""
+    """Hide the straight forms of requests if the option is set."""
     if config.getoption("--general-forms"):
-        from zoolet.server.core.ops.dispatch import PARTS, RUNS
+        from support.forms import general_forms
 
-        RUNS.clear()
-        PARTS.clear()
+        forms = general_forms()
+        forms.__enter__()
+        config.add_cleanup(lambda: forms.__exit__(None, None, None))
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:

@@ -75,9 +75,9 @@ def names_in(module: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def relative(module: str) -> str:
-    """Return the name of a module in the stubs: with leading dots for a module of zoolet."""
-    ours, parts = ["zoolet", "client", "blocking"], module.split(".")
+def relative(module: str, package: str = "zoolet.client.blocking") -> str:
+    """Return the name of a module in a package of zoolet: with leading dots for a module of zoolet."""
+    ours, parts = package.split("."), module.split(".")
     if parts[0] != "zoolet":
         return module
     common = next(number for number in range(len(ours), 0, -1) if ours[:number] == parts[:number])

@@ -1,14 +1,14 @@
-"""Writes server/core/ops/straight.py, the frequent writes as one function each (``make straight``).
+"""Writes server/core/ops/straight.py, the frequent requests as one function each (``make straight``).
 
-A write is described by short functions: its checks, its change of the tree and its reply. This program copies the
-bodies of the called functions into the caller, after the statements that read the request. The result makes no call on
-the usual way, no record and no separate header. It does what the description does, because its statements are the same,
-in the same order.
+The general form of a request is a few functions: its checks, its change of the tree and its reply. This program copies
+the bodies of the called functions into the caller, after the statements that read the request. The result has few
+calls, no record and no separate header. It does what the general form does, because its statements are the same, in the
+same order.
 
 A function can be copied if it has only positional parameters, no inner function, and at most one ``return``, as its
 last statement. The call must be a statement: ``call(...)`` or ``target = call(...)``. A function that consists of one
 ``return`` can be called anywhere. Each local name gets the number of its copy, so names of different functions cannot
-collide.
+collide. Only assertions, annotations and casts are left out.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
+from types import ModuleType
 from typing import Any, Final
 
-from faces import names_in
+sys.modules["zoolet.server.core.ops.straight"] = ModuleType("straight")  # the old forms may not fit their sources
+
+from faces import names_in, relative
 
 from zoolet.protocol import codec, paths
+from zoolet.protocol import records as r
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.node import Node
-from zoolet.server.core.ops import multi, writes
-from zoolet.server.core.ops.dispatch import WRITES
+from zoolet.server.core.ops import multi, reads, writes
+from zoolet.server.core.ops.dispatch import TABLE, WRITES
 from zoolet.server.core.state import ServerState
 from zoolet.server.core.tree import Tree
 from zoolet.server.core.watches import Watches
@@ -41,9 +45,9 @@ Function = Callable[..., Any]
 COPIED: Final[dict[str, Function]] = {
     prefix + function.__name__: function
     for prefix, functions in {
-        "": (writes.check_create, writes.add, writes.replace_data, paths.is_valid_name),
+        "": (writes.check_create, writes.add, writes.replace_data, paths.is_valid_name, multi.is_special),
         "paths.": (paths.sequence_suffix,),
-        "state.": (ServerState.begin, ServerState.commit),
+        "state.": (ServerState.begin, ServerState.commit, ServerState.add_detail),
         "state.tree.": (Tree.create, Tree.delete, Tree.set_data, Tree.begin, Tree.commit),
         "state.watches.": (Watches.begin, Watches.commit),
         "self.": (Tree._detach,),  # noqa: SLF001 - only copies of the tree's functions call it
@@ -52,17 +56,24 @@ COPIED: Final[dict[str, Function]] = {
     for function in functions
 }
 """The functions to copy, by the text of a call."""
+READS: Final = (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN2)
+"""The reads that get a straight form. Decoded requests are kept, because many are repeated. GET_CHILDREN has none,
+because its general form does not copy the list of names.
+"""
 RUNS: Final = (OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE, OpCode.SET_DATA)
-"""The requests that get a straight form, besides multi."""
+"""The writes that get one, besides multi."""
 PARTS: Final = (OpCode.CREATE, OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK)
 """The operations of a multi that get one."""
-SPECIAL: Final = "acl is None or flags not in SHORT_MODES or path is None or state.quota.changes is not None"
-"""The creates in a multi that need the general form."""
+REPLY: Final = codec.struct_of(codec.Int, r.ReplyHeader)
+RESULT: Final = codec.struct_of(r.MultiHeader)
+INNER: Final = (ast.Lambda, ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+"""Parts of a function that prevent a copy."""
 HEAD: Final = '''\
-"""The frequent writes, each as one function from the bytes of the request to the bytes of the reply.
+"""The frequent requests, each as one function from the bytes of the request to the frame of the reply. For an
+operation of a multi, it adds the encoded result to a list.
 
-Made by ``make straight`` from ``writes.py``, ``multi.py``, the functions that they call and the records of the
-requests; do not edit. Decision 37 gives the reasons.
+Made by ``make straight`` from the general forms in ``reads.py``, ``writes.py`` and ``multi.py``, the functions that
+they call and the records of the requests; do not edit. Decision 37 gives the reasons.
 """
 
 # mypy: ignore-errors
@@ -101,12 +112,15 @@ class Copier(ast.NodeTransformer):
 
     Attributes:
         origins: The module that each global name in the copies comes from, and its name there.
+        used: The texts of the replaced calls.
     """
 
-    def __init__(self, **copied: Function) -> None:
+    def __init__(self, copied: dict[str, Function]) -> None:
         self.origins: dict[str, tuple[str, str]] = {}
-        self._copied = {**COPIED, **copied}
+        self.used: set[str] = set()
+        self._copied = copied
         self._count = 0
+        self._originals: dict[str, str] = {}  # the names before they got a number
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         """Replace the calls in statements.
@@ -118,8 +132,10 @@ class Copier(ast.NodeTransformer):
             is_copy = isinstance(statement, ast.Assign) and self._function(statement.value) is not None
             visited = self.visit(ast.fix_missing_locations(statement))
             done += visited if isinstance(visited, list) else [visited] if visited is not None else []
-            names, others = aliases(done[-1]) if is_copy else {}, statements[number + 1 :]
-            if others and names and not names.keys() & {name for other in others for name in assigned_in(other)}:
+            others = statements[number + 1 :]
+            names = aliases(done[-1]) if is_copy and others else {}
+            changed = {name for other in others for name in assigned_in(other)}
+            if names and not changed & {*names, *map(ast.unparse, names.values())}:
                 done.pop()
                 statements[number + 1 :] = [Renamed(names).visit(other) for other in others]
         return done
@@ -144,9 +160,6 @@ class Copier(ast.NodeTransformer):
     def visit_Assert(self, node: ast.Assert) -> None:
         """Leave out an assertion, which informs type checkers."""
 
-    def visit_Pass(self, node: ast.Pass) -> None:
-        """Leave out a statement that does nothing."""
-
     def visit_Call(self, node: ast.Call) -> Any:
         """Replace a call of a function that consists of one ``return``, and leave out a cast."""
         if isinstance(node.func, ast.Name) and node.func.id == "cast":
@@ -162,7 +175,11 @@ class Copier(ast.NodeTransformer):
     def _function(self, call: ast.expr) -> Function | None:
         if not isinstance(call, ast.Call):
             return None
-        return self._copied.get(re.sub(r"_\d+\b", "", ast.unparse(call.func)))
+        text = re.sub(r"\w+", lambda word: self._originals.get(word[0], word[0]), ast.unparse(call.func))
+        function = self._copied.get(text)
+        if function is not None:
+            self.used.add(text)
+        return function
 
     def _copy(self, call: ast.expr, targets: list[ast.expr]) -> list[ast.stmt] | None:
         """Return the statements of a called function; None if it is not one of those to copy."""
@@ -171,8 +188,11 @@ class Copier(ast.NodeTransformer):
             return None
         names, statements, body = self._renaming(function, call)
         statements += [Renamed(names).visit(statement) for statement in body]
-        if isinstance(last := statements[-1], ast.Return) and last.value is not None:
-            statements[-1:] = [ast.Assign(targets, last.value)] if targets else []
+        last = statements[-1]
+        if isinstance(last, ast.Return) and last.value is not None:
+            statements[-1] = ast.Assign(targets, last.value) if targets else ast.Expr(last.value)
+        elif targets:
+            raise ValueError(f"{function.__qualname__} does not end with a result")
         if any(isinstance(node, ast.Return) for statement in statements for node in ast.walk(statement)):
             raise ValueError(f"{function.__qualname__} returns before its end")
         return self.block(statements)
@@ -185,12 +205,18 @@ class Copier(ast.NodeTransformer):
         self._count += 1
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
         assert isinstance(tree, ast.FunctionDef)
+        signature = tree.args
+        options = [*signature.kwonlyargs, *signature.defaults, signature.vararg, signature.kwarg, *call.keywords]
+        if any(options) or any(isinstance(node, INNER) for statement in tree.body for node in ast.walk(statement)):
+            raise ValueError(f"{function.__qualname__} cannot be copied")
         known = names_in(function.__module__)
         for name in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & function.__globals__.keys():
             self.add_origin(name, known[name])
         assigned = assigned_in(tree)
         parameters = [parameter.arg for parameter in tree.args.args]
-        names: dict[str, ast.expr] = {name: ast.Name(f"{name}_{self._count}") for name in {*parameters, *assigned}}
+        numbered = {name: f"{name}_{self._count}" for name in {*parameters, *assigned} if name != "_"}
+        self._originals |= {new: name for name, new in numbered.items()}
+        names: dict[str, ast.expr] = {name: ast.Name(new) for name, new in numbered.items()}
         arguments = [call.func.value, *call.args] if parameters[0] == "self" else call.args
         assignments: list[ast.stmt] = []
         for parameter, argument in zip(parameters, arguments, strict=True):
@@ -210,7 +236,7 @@ def assigned_in(tree: ast.AST) -> set[str]:
 
 def aliases(statement: ast.stmt) -> dict[str, ast.expr]:
     """Return the values of the targets of an assignment, if all of them are names."""
-    if not isinstance(statement, ast.Assign):
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return {}
     sides = [statement.targets[0], statement.value]
     targets, values = [side.elts if isinstance(side, ast.Tuple) else [side] for side in sides]
@@ -233,24 +259,32 @@ class Module:
         self._origins = {name: (f"{OPS}.dispatch", name) for name in ("RUNS", "PARTS")}
         self._constants: dict[str, str] = {}
         self._functions: list[str] = []
+        self._used: set[str] = set()
 
     def add(self, op: OpCode) -> None:
         """Add the straight form of a write, as a request, as an operation of a multi, or as both."""
         write, request = WRITES[op], OPERATIONS[op].request
         assert request is not None, op
         reading = codec.reading_of(request)
-        copier = Copier(perform=write.perform, reply=write.reply)
-        names: dict[str, ast.expr] = {
-            name: ast.Name(self._reader_name(copier, name, value)) for name, value in reading.names.items()
-        }
+        copied = {**COPIED, "perform": write.perform, "reply": write.reply}
+        names: dict[str, ast.expr] = {}
+        known = names_in(codec.__name__)
+        for name, value in reading.names.items():
+            if isinstance(struct := getattr(value, "__self__", None), Struct) and name not in known:
+                names[name] = ast.Name(self._constant(struct.format.lstrip(">"), "unpack_from"))
+            elif name not in known:  # a function that reads a field
+                copied[name] = value
+        copier = Copier(copied)
+        for name in known.keys() & reading.names:
+            copier.add_origin(name, known[name])
         statements = copier.block([Renamed(names).visit(statement) for statement in ast.parse(reading.text).body])
         is_run, is_part = "results is None", "results is not None"
         if op in RUNS:
             count = "state.zxid += 1"  # a request uses up its zxid even if it fails its checks
             statements += ast.parse(f"if {is_run}:\n    {count}" if op in PARTS else count).body
         if op in PARTS and "flags" in reading.fields:
-            statements += ast.parse(f"if {is_part} and ({SPECIAL}):\n    return 0").body
-            copier.add_origin("SHORT_MODES", (f"{OPS}.multi", "SHORT_MODES"))
+            special = f"if {is_part} and is_special(state, path, acl, flags):\n    return 0"
+            statements += copier.block(ast.parse(special).body)
         fields = ", ".join(reading.fields)
         outcome = f"path, node = perform(state, client, {int(op)}, {fields})\nbody = reply(path, node)"
         *others, body = copier.block(ast.parse(outcome).body)
@@ -263,9 +297,24 @@ class Module:
         statements += result(op, terms_of(body.value))
         self._add_function(op, copier, statements, "state, client, buf, offset, end, results=None", "writes")
 
+    def add_read(self, op: OpCode) -> None:
+        """Add the straight form of a read."""
+        handle, request = TABLE[op].handle, OPERATIONS[op].request
+        assert request is not None, op
+        copier = Copier({"perform": handle, "children_of": reads.children_of})
+        for origin in ((request.__module__, request.__name__), (codec.__name__, codec.Decoded.__name__)):
+            self._origins[origin[1]] = origin
+        known = f"{op.name.lower()}_requests"
+        self._constants[known] = f"{codec.Decoded.__name__}({request.__name__})"
+        text = f"request = {known}[buf[offset:end]]\nbody = perform(state, client, request)"
+        *statements, body = copier.block(ast.parse(text).body)
+        assert isinstance(body, ast.Assign), ast.unparse(body)
+        statements += self._frame(op, terms_of(body.value))
+        self._add_function(op, copier, statements, "state, client, buf, offset, end", "reads")
+
     def add_multi(self) -> None:
         """Add the straight form of a multi."""
-        copier = Copier(perform=multi.multi)
+        copier = Copier({**COPIED, "perform": multi.multi})
         *statements, body = copier.block(ast.parse("body = perform(state, client, buf, offset, end)").body)
         assert isinstance(body, ast.Assign), ast.unparse(body)
         statements += self._frame(OpCode.MULTI, [body.value])
@@ -275,23 +324,16 @@ class Module:
         self, op: OpCode, copier: Copier, statements: list[ast.stmt], parameters: str, source: str
     ) -> None:
         text = "\n".join(ast.unparse(ast.fix_missing_locations(statement)) for statement in statements)
-        for name, origin in copier.origins.items():
-            if re.search(rf"\b{name}\b", text) and self._origins.setdefault(name, origin) != origin:
-                raise ValueError(f"{name} means {origin} and {self._origins[name]}")
+        tree = ast.parse(text)
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & copier.origins.keys()
+        if hidden := used & assigned_in(tree):
+            raise ValueError(f"{hidden} are global and local names")
+        for name in used:
+            if self._origins.setdefault(name, copier.origins[name]) != copier.origins[name]:
+                raise ValueError(f"{name} means {copier.origins[name]} and {self._origins[name]}")
+        self._used |= copier.used
         text = f'"""Execute {op.name}, in its general form in ``{source}.py``."""\n{text}'
         self._functions.append(f"def {op.name.lower()}({parameters}):\n{textwrap.indent(text, '    ')}\n")
-
-    def _reader_name(self, copier: Copier, name: str, value: Any) -> str:
-        """Return the name for a global name of the statements that read a request."""
-        if (origin := names_in(codec.__name__).get(name)) is not None:
-            copier.add_origin(name, origin)
-        elif isinstance(struct := getattr(value, "__self__", None), Struct):
-            return self._constant(struct.format.lstrip(">"), "unpack_from")
-        else:
-            homes = [module for key, module in sorted(sys.modules.items()) if key.startswith("zoolet.protocol.")]
-            found = [(home.__name__, key) for home in homes for key, other in vars(home).items() if other is value]
-            copier.add_origin(name, found[0])
-        return name
 
     def _constant(self, letters: str, method: str = "pack") -> str:
         """Return the name of a constant: a method of a Struct."""
@@ -304,15 +346,17 @@ class Module:
         at the start of the body are packed together.
         """
         lengths, rest, statements = self._parted(terms)
-        size = " + ".join([str(16 + 4 * len(lengths)), *(f"len({name})" for name in rest)])
-        packed = self._constant("iiqi" + "i" * len(lengths))
+        size = " + ".join([str(REPLY.size - 4 + 4 * len(lengths)), *(f"len({name})" for name in rest)])
+        packed = self._constant(REPLY.format.lstrip(">") + "i" * len(lengths))
         values = ", ".join([size, "client.last_xid", "state.zxid", "0", *lengths])
-        return [*statements, *ast.parse(f"return {' + '.join([f'{packed}({values})', *rest])}").body]
+        parts = [f"{packed}({values})", *rest]
+        frame = f"b''.join(({', '.join(parts)}))" if len(parts) > 2 else " + ".join(parts)  # one copy of large data
+        return [*statements, *ast.parse(f"return {frame}").body]
 
     def _result(self, op: OpCode, terms: list[ast.expr]) -> list[ast.stmt]:
         """Return the statements that add the result of an operation of a multi, and return the place of the next."""
         lengths, rest, statements = self._parted(terms)
-        packed = self._constant("i?i" + "i" * len(lengths))
+        packed = self._constant(RESULT.format.lstrip(">") + "i" * len(lengths))
         result = f"{packed}({', '.join([str(int(op)), 'False', '0', *lengths])})"
         if not lengths:
             self._constants[f"RESULT_{int(op)}"] = result
@@ -333,47 +377,47 @@ class Module:
         return lengths, rest, statements
 
     def text(self) -> str:
-        """Return the text of the module."""
+        """Return the text of the module.
+
+        Raises:
+            ValueError: A function was not copied, because no call has its text, or the name of a form hides it.
+        """
+        functions = {op.name.lower() for op in (*READS, *RUNS, *PARTS, OpCode.MULTI)}
+        if unused := {*COPIED} - self._used or functions & self._origins.keys():
+            raise ValueError(f"not called, or hidden: {unused}")
         imports: dict[str, set[str]] = {}
         for name, (module, original) in self._origins.items():
             if original:
                 imports.setdefault(module, set()).add(name if name == original else f"{original} as {name}")
         lines = [f"import {name}" for name, (_, original) in sorted(self._origins.items()) if not original]
         for module, names in sorted(imports.items()):
-            lines.append(f"from {relative(module)} import {', '.join(sorted(names))}")
+            lines.append(f"from {relative(module, OPS)} import {', '.join(sorted(names))}")
         constants = [f"{name} = {value}" for name, value in self._constants.items()]
-        runs = ", ".join(f"{int(op)}: {op.name.lower()}" for op in (*RUNS, OpCode.MULTI))
+        runs = ", ".join(f"{int(op)}: {op.name.lower()}" for op in (*READS, *RUNS, OpCode.MULTI))
         parts = ", ".join(f"{int(op)}: {op.name.lower()}" for op in PARTS)
         tables = [f"RUNS.update({{{runs}}})", f"PARTS.update({{{parts}}})"]
         return "\n".join([HEAD, *lines, *constants, *self._functions, *tables])
 
 
-def relative(module: str) -> str:
-    """Return the name of a module of zoolet, relative to the module that is written."""
-    home, parts = OPS.split("."), module.split(".")
-    if parts[0] != home[0]:
-        return module
-    common = next(number for number in range(len(home), 0, -1) if home[:number] == parts[:number])
-    return "." * (len(home) - common + 1) + ".".join(parts[common:])
-
-
 def straight() -> str:
-    """Return the formatted text of the module."""
+    """Return the text of the module, without a format."""
     module = Module()
     for op in sorted({*RUNS, *PARTS}):
         module.add(op)
+    for op in READS:
+        module.add_read(op)
     module.add_multi()
-    command = [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", FILE, "-"]
-    return subprocess.run(command, input=module.text(), capture_output=True, text=True, check=True).stdout
+    return module.text()
 
 
 def main() -> int:
-    """Write the module. With ``--check``, compare it instead."""
+    """Write the module. With ``--check``, compare its statements instead."""
     text = straight()
     if "--check" not in sys.argv:
-        FILE.write_text(text)
-    elif FILE.read_text() != text:
-        print(f"{FILE} is not what the sources make of it: `make straight` writes it", file=sys.stderr)
+        command = [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", FILE, "-"]
+        FILE.write_text(subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout)
+    elif ast.dump(ast.parse(FILE.read_text())) != ast.dump(ast.parse(text)):
+        print(f"{FILE} is not what its sources make of it: `make straight` writes it", file=sys.stderr)
         return 1
     return 0
 

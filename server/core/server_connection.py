@@ -56,6 +56,7 @@ from .ops.session_ops import LOGIN_STEPS, LoginStep
 
 _HEAD = struct_of(Int, r.RequestHeader).unpack_from
 _REPLY = struct_of(Int, r.ReplyHeader).pack
+_REPLY_SIZE: Final = struct_of(Int, r.ReplyHeader).size
 PING: Final = int(OpCode.PING)  # a plain int, because comparing enums costs more than the rest of a ping
 PING_XID: Final = int(Xid.PING)
 CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
@@ -404,8 +405,7 @@ class ServerConnection:
         """Answer the complete requests from *offset* on, and return the offset of the first unanswered request.
 
         This is the server's hot path. Everything that a request needs is in local names, and work is done once per
-        batch where possible. The few operations with replies in a different form are recognised by their absence from
-        the dispatch table.
+        batch where possible. Operations that are not in the dispatch table have replies in a different form.
         """
         engine, client, session = self.engine, self.client, self.client.session
         auth_required = bool(engine.settings.require_auth) and self.auth_required()
@@ -413,7 +413,7 @@ class ServerConnection:
         emit, unpack, pack, size = client.outbox.append, _HEAD, _REPLY, len(buf)
         max_frame, output_left = engine.settings.max_frame, engine.settings.max_output_per_turn
         until_check = CHECK_AFTER
-        done = answered = xid = opcode = 0
+        done = controls = xid = opcode = 0
         run_start, zxid = offset, engine.zxid  # the start of a run of successful requests, and the last zxid before it
         while size - offset >= 12:  # length, xid and op code
             length, xid, opcode = unpack(buf, offset)
@@ -430,9 +430,9 @@ class ServerConnection:
             body_at, offset = offset + 12, end  # the next frame starts where this one ends
             if entry is None:
                 if opcode == PING and not auth_required:
-                    answered += 1
                     emit(pack(16, PING_XID, engine.zxid, 0))
                     continue
+                controls += 1
                 engine.hear(buf, run_start, body_at - 12, session, zxid)
                 is_open = self._control(xid, opcode, buf, body_at, end)
                 run_start, zxid = end, engine.zxid
@@ -442,14 +442,14 @@ class ServerConnection:
                 find = NO_OPERATIONS.get if auth_required else engine.dispatch.get
                 continue
             decode, handle, costly, run = entry
-            answered += 1
             client.last_xid = xid
             try:
                 if run is not None:
-                    reply = run(engine, client, buf, body_at, end)
+                    output = run(engine, client, buf, body_at, end)  # the whole frame of the reply
                 else:
-                    reply = handle(engine, client, decode(buf, body_at, end))
-                    emit(pack(16 + len(reply), xid, engine.zxid, 0))
+                    output = handle(engine, client, decode(buf, body_at, end))
+                    emit(pack(16 + len(output), xid, engine.zxid, 0))
+                    until_check -= _REPLY_SIZE
             except ZooKeeperError as error:
                 engine.hear(buf, run_start, body_at - 12, session, zxid)
                 self._fail(error, xid, opcode, decode, buf, body_at, end)
@@ -457,14 +457,14 @@ class ServerConnection:
                 run_start, zxid = end, engine.zxid
                 until_check -= COST_OF_AN_ERROR
             else:
-                emit(reply)
-                until_check -= len(reply)
+                emit(output)
+                until_check -= len(output)
             if costly and (self.state is not _OPEN or time() > until or client.closing):
                 break
         if engine.zxid != zxid and engine.on_requests is not None:
             engine.hear(buf, run_start, offset, session, zxid)
         if done:
-            self._count(done, answered, session, opcode)
+            self._count(done, done - controls, session, opcode)
         return offset
 
     def _work(self, until: float, time: Callable[[], float]) -> None:

@@ -23,7 +23,7 @@ from support.rows import for_each
 PURE: Final = frozenset(
     """
     __future__ base64 binascii bisect codecs collections contextlib dataclasses enum functools hashlib heapq hmac
-    inspect ipaddress itertools linecache math re struct types typing zlib
+    inspect ipaddress itertools linecache math operator re struct types typing zlib
     """.split()
 )
 """Modules of the standard library that the pure parts may use."""

@@ -16,7 +16,7 @@ TABLES: Final = frozenset(
 )
 """Tables for reference, which may be longer."""
 GENERATED: Final = "server/core/ops/straight.py"
-"""A module that a program writes. Its functions may be longer."""
+"""A module that a program writes. It and its functions may be longer."""
 MODULE_LINES: Final = 550
 FUNCTION_LINES: Final = 60
 USUAL_LINES: Final = 40
@@ -55,7 +55,9 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_no_module_is_too_long() -> None:
-    sizes = {name: len(path.read_text().splitlines()) for name, path in MODULES.items() if name not in TABLES}
+    sizes = {
+        name: len(path.read_text().splitlines()) for name, path in MODULES.items() if name not in {*TABLES, GENERATED}
+    }
 
     assert {name: size for name, size in sizes.items() if size > MODULE_LINES} == {}
 

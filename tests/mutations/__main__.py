@@ -41,7 +41,7 @@ TESTS: Final = tuple(
 """The tests to run; the others of ``make test`` need Java, or check the sources and the docs."""
 TIMES_AS_LONG: Final = 4
 """Limit for the duration of tests, as a multiple of the time without a defect; above it the defect counts as found."""
-PYTEST: Final = (
+PYTEST: Final[tuple[str, ...]] = (
     *(sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"),
     "--general-forms",
 )
@@ -317,18 +317,7 @@ def run(folder: Path, options: list[str], settings: dict[str, str], seconds: flo
     output = folder.with_suffix(".out")
     with output.open("wb") as stdout:
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-rfE",
-                "--tb=no",
-                "-p",
-                "no:cacheprovider",
-                "--general-forms",
-                *options,
-            ],
+            [*PYTEST, *options],
             cwd=folder,
             env=os.environ
             | {

@@ -20,7 +20,7 @@ from support.record_strategies import thorough
 from zoolet.protocol import acl, records, txns
 from zoolet.protocol import multi as wire
 from zoolet.protocol.acl import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Acls
-from zoolet.protocol.codec import Record, text
+from zoolet.protocol.codec import Decoded, Record, text
 from zoolet.protocol.enums import MAX_FRAME
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import Frames, frame
@@ -297,3 +297,35 @@ def test_malformed_text_is_read_equally_in_every_field(raw: bytes) -> None:
     item = records.GetChildrenResponse.decode(b"\x00\x00\x00\x01" + sized).children
 
     assert (mandatory, item) == (text(raw), [text(raw)])
+
+
+# --- repeated requests ---
+
+
+def test_repeated_request_is_decoded_once() -> None:
+    requests = Decoded(records.GetDataRequest)
+    raw = records.GetDataRequest("/a", True).encode()
+
+    assert requests[raw] == records.GetDataRequest("/a", True)
+    assert requests[bytes(bytearray(raw))] is requests[raw]
+
+
+def test_number_and_size_of_kept_requests_are_limited() -> None:
+    requests = Decoded(records.GetDataRequest)
+
+    for number in range(10_000):
+        assert requests[records.GetDataRequest(f"/{number}", False).encode()].path == f"/{number}"
+        assert len(requests) <= 4096
+    requests.clear()
+    requests[records.GetDataRequest("/" + "n" * 300, False).encode()]
+
+    assert not requests
+
+
+def test_malformed_request_is_not_kept() -> None:
+    requests = Decoded(records.GetDataRequest)
+
+    with pytest.raises(MarshallingError):
+        requests[b"\0\0"]
+
+    assert not requests

@@ -97,7 +97,7 @@ def test_put_strs_writes_same_as_field(values: list[str] | None) -> None:
 
 # --- ACL lists ---
 
-read_acl, write_acl, _ = get_args(Acls)[1]
+read_acl, write_acl = get_args(Acls)[1]
 OPEN_BYTES = (1).to_bytes(4, "big") + OPEN_ACL_UNSAFE[0].encode()
 
 

@@ -1,4 +1,4 @@
-"""A server without the straight forms of its writes, which executes them in their general form."""
+"""A server that executes every request in its general form."""
 
 from __future__ import annotations
 

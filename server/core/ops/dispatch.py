@@ -2,13 +2,13 @@
 
 - ``TABLE`` maps an op code to its decoder and its handler, with one look-up per request.
 - ``WRITES`` maps the op code of a write to its ``perform`` and ``reply``.
-- ``RUNS`` and ``PARTS`` map the op code of a frequent write to its straight form, which does the same in one function:
-  as a request, and as an operation of a multi.
+- ``RUNS`` and ``PARTS`` map the op code of a frequent request to its straight form, which does the same in one
+  function: as a request, and as an operation of a multi.
 - ``APPLIES`` maps the class of a transaction record to the function that applies it.
 
 A read is one function, which returns the encoded body of its reply. A write is two: *perform* checks the fields of the
 request in ZooKeeper's order, changes the state, and passes the transaction record to ``state.record`` if there is a
-journal. *Reply* encodes the result. The straight forms are made from the sources of both, and of the functions that
+journal. *Reply* encodes the result. The straight forms are made from the sources of these functions, and of those that
 they call (``make straight``).
 
 A transaction record from a log or from another member has passed its checks, so *apply* only makes the change.
@@ -17,6 +17,7 @@ A transaction record from a log or from another member has passed its checks, so
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ....protocol.codec import Record, compiled, pack_int
@@ -59,7 +60,7 @@ def path_and_stat_reply(path: str, node: NodeOrLeaf) -> bytes:
 
 def stat_reply(path: str, node: Node) -> bytes:
     """Encode the Stat."""
-    stat = node.stat()
+    stat = node.stat()  # a statement, because `make straight` copies the function here
     return stat
 
 
@@ -162,12 +163,24 @@ def applies(*txns: type[Record]) -> Callable[[Apply], Apply]:
 
 
 def _handler(op: OpCode, write: Write) -> Handle:
+    perform, reply, fields = write.perform, write.reply, fields_of(op)
+
     def handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
         state.zxid += 1  # a write uses up its zxid even if it fails its checks
-        fields = map(request.__getattribute__, request.fields())
-        return write.reply(*write.perform(state, client, op, *fields))
+        return reply(*perform(state, client, op, *fields(request)))
 
     return handle
+
+
+def fields_of(op: OpCode) -> Callable[[Record], tuple[Any, ...]]:
+    """Return a function that returns the fields of an operation's record."""
+    return attrgetter(*_request_of(op).__match_args__)
+
+
+def _request_of(op: int) -> type[Record]:
+    request = OPERATIONS[op].request
+    assert request is not None, op
+    return request
 
 
 def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatch:
@@ -187,12 +200,9 @@ def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatc
         operation = OPERATIONS[op]
         if (operation.takes_zxid and refuses_writes) or (read_only and op == OpCode.SYNC):
             table[op] = _skip_body, _refuse, False, None
-        elif entry.decode is None:
-            assert operation.request is not None, op
-            decode = _compiling_decoder(table, op, operation.request)
-            table[op] = decode, entry.handle, entry.costly, RUNS.get(op)
         else:
-            table[op] = entry.decode, entry.handle, entry.costly, RUNS.get(op)
+            decode = entry.decode or _compiling_decoder(table, op)
+            table[op] = decode, entry.handle, entry.costly, RUNS.get(op)
     return table
 
 
@@ -203,9 +213,9 @@ def late_decoder(table: Dispatch, op: int) -> Decode:
     return lambda buf, offset, end: table[op][0](buf, offset, end)
 
 
-def _compiling_decoder(table: Dispatch, op: int, request: type[Record]) -> Decode:
+def _compiling_decoder(table: Dispatch, op: int) -> Decode:
     def decode(buf: bytes, offset: int, end: int) -> Record:
-        compiled_decode = compiled(request).decode
+        compiled_decode = compiled(_request_of(op)).decode
         table[op] = compiled_decode, *table[op][1:]
         return compiled_decode(buf, offset, end)
 

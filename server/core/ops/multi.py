@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from ....protocol import multi as wire
 from ....protocol import records as r
-from ....protocol.codec import Record, struct_of
+from ....protocol.acl import AclList
+from ....protocol.codec import Bool, Int, Record, struct_of
 from ....protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
 from ....protocol.errors import BadArgumentsError, ErrorCode, MarshallingError, ZooKeeperError
 from ....protocol.operations import OPERATIONS, OpCode, changing
@@ -25,18 +26,16 @@ from ..journal import ERROR, Applied, Parts
 from ..node import NodeOrLeaf
 from ..state import ServerState
 from . import writes
-from .dispatch import PARTS, TABLE, WRITES, DispatchEntry, reads
+from .dispatch import PARTS, TABLE, WRITES, DispatchEntry, fields_of, reads
 
 assert writes  # importing the module registers the operations of a transaction
 Span = tuple[bytes, int, int]
-SHORT_MODES: Final = PLAIN_MODES - {CreateMode.CONTAINER}
-"""The modes of a create in a multi that is nothing else."""
+_SHORT_MODES: Final = PLAIN_MODES - {CreateMode.CONTAINER}
 RECOUNTS: Final = 8
 """Maximum number of quota statistics that one multi may create. Each create counts all nodes below the quota."""
 _FLAGS: Final = 3  # the place of the flags among the fields of a create
-_HEADER = struct_of(r.MultiHeader)
-_HEADER_SIZE: Final = _HEADER.size
-_header_at: Final = _HEADER.unpack_from
+_HEADER_SIZE: Final = struct_of(r.MultiHeader).size
+_header_at: Final = struct_of(Int, Bool).unpack_from  # its last field has no meaning in a request
 
 
 def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> bytes:
@@ -60,7 +59,7 @@ def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int,
             at = offset + _HEADER_SIZE
             if at > end:
                 raise MarshallingError(None, "the end of the operations is missing")
-            kind, done, _ = _header_at(buf, offset)
+            kind, done = _header_at(buf, offset)
             if done:
                 break
             part = PARTS.get(kind)
@@ -105,6 +104,7 @@ def _fail(
         ZooKeeperError: The request as a whole is malformed.
     """
     if type(error) is MarshallingError:
+        state.details[:] = [detail for detail in state.details if detail[0] != state.zxid]  # the zxid may be used again
         _check_operations(state, client, span, span[1], 0)
         raise error
     done = len(results)
@@ -127,16 +127,25 @@ def perform_part(
             first fault.
         ZooKeeperError: The operation failed.
     """
-    if kind not in wire.WRITES:
+    operation = _OPERATIONS.get(kind)
+    if operation is None:
         raise MarshallingError(detail=f"operation {kind} is not allowed in a multi")
-    op, request = OpCode(kind), OPERATIONS[kind].request
-    assert request is not None, kind
+    op, request, fields_of_record = operation
     record, offset = request.read_from(buf, offset, end)
-    fields = tuple(map(record.__getattribute__, record.fields()))
-    if kind in _CREATES:
+    fields = fields_of_record(record)
+    if op in _CREATES:
         op, fields = _checked_create(state, op, fields)
     results.append(result_of(op, *WRITES[op].perform(state, client, op, *fields)))
     return offset
+
+
+def is_special(state: ServerState, path: str | None, acl: AclList | None, flags: int) -> bool:
+    """Return whether :func:`_checked_create` may reject or change a create with these fields."""
+    return (
+        acl is None
+        or flags not in _SHORT_MODES
+        or (state.quota.changes is not None and path is not None and path.endswith(STATS))
+    )
 
 
 def _checked_create(state: ServerState, op: OpCode, fields: tuple[Any, ...]) -> tuple[OpCode, tuple[Any, ...]]:
@@ -261,6 +270,9 @@ def _too_many(
 
 
 _CREATES: Final = frozenset(map(OpCode, changing("create")))
+_OPERATIONS: Final = {
+    int(op): (op, request, fields_of(op)) for op in wire.WRITES if (request := OPERATIONS[op].request) is not None
+}
 
 
 def _normalize_create(compat: Compat, op: OpCode, fields: tuple[Any, ...]) -> tuple[OpCode, tuple[Any, ...]]:

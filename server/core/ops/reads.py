@@ -12,23 +12,24 @@ from ....protocol.enums import Perm
 from ....protocol.errors import BadArgumentsError, NoNodeError
 from ....protocol.operations import OpCode
 from ..client_connection import ClientConnection
+from ..node import Node
 from ..state import ServerState
 from ..watches import CHILD, DATA, STANDARD
 from .dispatch import reads
+
+NO_NAMES = put_strs([])
 
 
 @reads(OpCode.GET_DATA)
 def get_data(state: ServerState, client: ClientConnection, request: r.GetDataRequest) -> bytes:
     """Return data and Stat. The watch is set only if the node exists and may be read."""
-    node = state.tree.find(request.path)
+    node = state.tree.path_cache.get(request.path) or state.tree.find(request.path)
     if node.acl:
         state.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
         state.watches.add(client, DATA, request.path, STANDARD)
-    data = node.data
-    if data is None:
-        return node.encoded_data() + node.stat()
-    return pack_int(len(data)) + data + node.stat()
+    data, size = (node.data, len(node.data)) if node.data is not None else (b"", -1)
+    return pack_int(size) + data + (node.encoding or node.stat())
 
 
 @reads(OpCode.EXISTS)
@@ -36,36 +37,39 @@ def exists(state: ServerState, client: ClientConnection, request: r.ExistsReques
     """Return the Stat. The watch is set even if the node does not exist."""
     if "\0" in request.path:
         raise BadArgumentsError(request.path)
-    node = state.tree.get(request.path)
+    node = state.tree.path_cache.get(request.path) or state.tree.get(request.path)
     if node is not None and node.acl and state.settings.compat.exists_needs_read:
         state.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
         state.watches.add(client, DATA, request.path, STANDARD)
     if node is None:
         raise NoNodeError(request.path)
-    return node.stat()
+    return node.encoding or node.stat()
 
 
-def _children(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> tuple[bytes, bytes]:
-    node = state.tree.find(request.path)
+def children_of(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> tuple[bytes, Node]:
+    """Return the encoded names of a node's children, and the node."""
+    node = state.tree.path_cache.get(request.path) or state.tree.find(request.path)
     if node.acl:
         state.acls.check(node.acl, client, Perm.READ, request.path)
     if request.watch:
         state.watches.add(client, CHILD, request.path, STANDARD)
-    return node.children.encoded() if node.children else put_strs([]), node.stat()
+    names = node.children.encoded() if node.children else NO_NAMES
+    return names, node
 
 
 @reads(OpCode.GET_CHILDREN)
 def get_children(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
     """Return the names of a node's children."""
-    return _children(state, client, request)[0]
+    names, _ = children_of(state, client, request)
+    return names
 
 
 @reads(OpCode.GET_CHILDREN2)
 def get_children2(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
     """Return the names of a node's children, and the node's Stat."""
-    names, stat = _children(state, client, request)
-    return names + stat
+    names, node = children_of(state, client, request)
+    return names + (node.encoding or node.stat())
 
 
 @reads(OpCode.GET_ALL_CHILDREN_NUMBER, costly=True)

@@ -1,7 +1,8 @@
-"""The frequent writes, each as one function from the bytes of the request to the bytes of the reply.
+"""The frequent requests, each as one function from the bytes of the request to the frame of the reply. For an
+operation of a multi, it adds the encoded result to a list.
 
-Made by ``make straight`` from ``writes.py``, ``multi.py``, the functions that they call and the records of the
-requests; do not edit. Decision 37 gives the reasons.
+Made by ``make straight`` from the general forms in ``reads.py``, ``writes.py`` and ``multi.py``, the functions that
+they call and the records of the requests; do not edit. Decision 37 gives the reasons.
 """
 
 # mypy: ignore-errors
@@ -14,13 +15,8 @@ from struct import Struct
 
 import re
 from ....protocol import multi as wire, paths
-from ....protocol.acl import (
-    OPEN_ACL_UNSAFE,
-    OPEN_ACL_UNSAFE as usual_acl,
-    _OPEN_BYTES as encoded_acl,
-    _read as read_acl,
-)
-from ....protocol.codec import StructError, bytes_or_null_at, int_at, str_or_null_at, text
+from ....protocol.acl import OPEN_ACL_UNSAFE, _OPEN_BYTES, _OPEN_SIZE, _read_entries
+from ....protocol.codec import Decoded, StructError, bytes_or_null_at, int_at, str_or_null_at, text
 from ....protocol.enums import ANY_VERSION, EPHEMERAL, PLAIN_MODES, Perm, SEQUENTIAL
 from ....protocol.errors import (
     BadArgumentsError,
@@ -33,6 +29,8 @@ from ....protocol.errors import (
 )
 from ....protocol.operations import OpCode
 from ....protocol.paths import QUOTA, ROOT, _DOTS, _FORBIDDEN
+from ....protocol.quotas import STATS
+from ....protocol.records import ExistsRequest, GetChildrenRequest, GetDataRequest
 from ....protocol.txns import CheckVersionTxn, CreateTxn, DeleteTxn, SetDataTxn
 from ..node import (
     CONTAINER_OWNER,
@@ -48,9 +46,11 @@ from ..node import (
     unpacked,
 )
 from .dispatch import PARTS, RUNS
-from .multi import SHORT_MODES, _HEADER_SIZE, _fail, _header_at, perform_part
+from .multi import _HEADER_SIZE, _SHORT_MODES, _fail, _header_at, perform_part
+from .reads import NO_NAMES
 from .writes import bad_version, log, node_at, note_deleted, refuse_flags
 from ..tree import RESERVED, _attach, _detach, _forget_owner, _undo_set_data
+from ..watches import CHILD, DATA, STANDARD
 
 unpack_from_i = Struct(">i").unpack_from
 pack_ibii = Struct(">i?ii").pack
@@ -60,6 +60,9 @@ RESULT_2 = pack_ibi(2, False, 0)
 pack_iiqi = Struct(">iiqi").pack
 RESULT_5 = pack_ibi(5, False, 0)
 RESULT_13 = pack_ibi(13, False, 0)
+exists_requests = Decoded(ExistsRequest)
+get_data_requests = Decoded(GetDataRequest)
+get_children2_requests = Decoded(GetChildrenRequest)
 
 
 def create(state, client, buf, offset, end, results=None):
@@ -82,13 +85,14 @@ def create(state, client, buf, offset, end, results=None):
             data, offset = bytes_or_null_at(buf, start - 4, end)
         else:
             data = buf[start:offset]
-        if buf[offset : offset + 27] == encoded_acl:
-            acl = usual_acl
-            offset += 27
-        else:
-            acl, offset = read_acl(buf, offset, end)
+        acl_1 = OPEN_ACL_UNSAFE
+        after_1 = offset + _OPEN_SIZE
+        if buf[offset:after_1] != _OPEN_BYTES or after_1 > end:
+            acl_1, after_1 = _read_entries(buf, offset, end)
+        acl, offset = (acl_1, after_1)
         (flags,) = unpack_from_i(buf, offset)
         offset += 4
+        pass
     except StructError:
         raise MarshallingError(detail="unexpected end of data in CreateRequest") from None
     if offset > end:
@@ -96,84 +100,86 @@ def create(state, client, buf, offset, end, results=None):
     if results is None:
         state.zxid += 1
     if results is not None and (
-        acl is None or flags not in SHORT_MODES or path is None or (state.quota.changes is not None)
+        acl is None
+        or flags not in _SHORT_MODES
+        or (state.quota.changes is not None and path is not None and path.endswith(STATS))
     ):
         return 0
-    path_1 = path
-    acl_1 = acl
+    path_3 = path
+    acl_3 = acl
     if flags not in PLAIN_MODES:
-        refuse_flags(state, path_1, flags)
-    path_2 = path_1
-    if path_2 is None:
+        refuse_flags(state, path_3, flags)
+    path_4 = path_3
+    if path_4 is None:
         raise MarshallingError(None, "a path must not be null")
-    above_2, slash_2, name_2 = path_2.rpartition("/")
-    if not slash_2 or "\x00" in path_2:
-        raise BadArgumentsError(path_2)
-    to_store_2 = OPEN_ACL_UNSAFE if acl_1 is OPEN_ACL_UNSAFE else state.acls.normalized(acl_1, client, path_2)
-    parent_2 = state.tree.path_cache.get(above_2) or state.tree.find(above_2)
-    if parent_2.acl:
-        state.acls.check(parent_2.acl, client, Perm.CREATE, path_2)
+    above_4, slash_4, name_4 = path_4.rpartition("/")
+    if not slash_4 or "\x00" in path_4:
+        raise BadArgumentsError(path_4)
+    to_store_4 = OPEN_ACL_UNSAFE if acl_3 is OPEN_ACL_UNSAFE else state.acls.normalized(acl_3, client, path_4)
+    parent_4 = state.tree.path_cache.get(above_4) or state.tree.find(above_4)
+    if parent_4.acl:
+        state.acls.check(parent_4.acl, client, Perm.CREATE, path_4)
     if flags & SEQUENTIAL:
-        number_3 = parent_2.creates
-        suffix_2 = f"{number_3:010d}"
-        path_2 += suffix_2
-        name_2 += suffix_2
+        number_5 = parent_4.creates
+        suffix_4 = f"{number_5:010d}"
+        path_4 += suffix_4
+        name_4 += suffix_4
         if state.on_requests is not None:
-            state.details.append((state.zxid, path_2))
-    if above_2 == ROOT or not (
-        name_2.isprintable() and name_2 not in _DOTS if name_2.isascii() else re.search(_FORBIDDEN, name_2) is None
+            state.details.append((state.zxid, path_4))
+    if above_4 == ROOT or not (
+        name_4.isprintable() and name_4 not in _DOTS if name_4.isascii() else re.search(_FORBIDDEN, name_4) is None
     ):
-        if path_2 == "/":
-            raise NodeExistsError(path_2)
-        raise BadArgumentsError(path_2, paths.path_error(path_2) or "")
-    if parent_2.children and name_2 in parent_2.children:
-        raise NodeExistsError(path_2)
-    if parent_2.owner and is_session(parent_2.owner):
-        raise NoChildrenForEphemeralsError(path_2)
+        if path_4 == "/":
+            raise NodeExistsError(path_4)
+        raise BadArgumentsError(path_4, paths.path_error(path_4) or "")
+    if parent_4.children and name_4 in parent_4.children:
+        raise NodeExistsError(path_4)
+    if parent_4.owner and is_session(parent_4.owner):
+        raise NoChildrenForEphemeralsError(path_4)
     if state.quota.enforced:
-        state.quota.check(path_2, 1, len(data or b""))
-    is_ephemeral_1 = flags & EPHEMERAL != 0
-    owner_1 = client.session.id if is_ephemeral_1 and client.session is not None else 0
-    acl_key_5 = 0 if to_store_2 is OPEN_ACL_UNSAFE else state.acls.intern(to_store_2)
-    self_6 = state.tree
-    zxid_6 = state.zxid
-    now_6 = state.now
-    if acl_key_5 or owner_1 or data is None or (not self_6.packs):
-        node_6 = Node(data, acl_key_5, owner_1, zxid_6, now_6)
+        state.quota.check(path_4, 1, len(data or b""))
+    is_ephemeral_3 = flags & EPHEMERAL != 0
+    owner_3 = client.session.id if is_ephemeral_3 and client.session is not None else 0
+    acl_key_8 = 0 if to_store_4 is OPEN_ACL_UNSAFE else state.acls.intern(to_store_4)
+    self_9 = state.tree
+    zxid_9 = state.zxid
+    now_9 = state.now
+    if acl_key_8 or owner_3 or data is None or (not self_9.packs):
+        node_9 = Node(data, acl_key_8, owner_3, zxid_9, now_9)
     else:
-        node_6 = pack_leaf(zxid_6, now_6) + data
-    children_6 = parent_2.children
-    if children_6 is None:
-        children_6 = parent_2.children = Children()
-    if self_6._undo is not None:
-        if owner_1 and owner_1 not in self_6.ephemerals:
-            self_6._undo.append((_forget_owner, owner_1))
-        self_6._undo.append((_detach, path_2, name_2, parent_2, node_6, parent_2.creates, parent_2.pzxid))
-    children_6[name_2] = node_6
-    if children_6.encoding is not None:
-        children_6.add_encoded(name_2)
-    creates_6 = parent_2.creates + 1
-    parent_2.creates = creates_6 if creates_6 < 2147483648 else int32(creates_6)
-    parent_2.pzxid = zxid_6
-    parent_2.encoding = None
-    self_6.size += 1
-    self_6.data_size += len(path_2) + (len(data) if data else 0)
-    if owner_1:
-        self_6._index_owner(path_2, node_6)
-    if self_6._counts_below:
-        self_6._count(path_2, 1)
-    watches_5 = state.watches
-    if watches_5.active:
-        watches_5.created(path_2, acl_key_5, paths.parent(path_2), parent_2.acl, state.zxid)
-    if state.quota.active or (path_2 >= QUOTA and path_2.startswith(QUOTA)):
-        state.quota.created(path_2, len(data or b""))
+        node_9 = pack_leaf(zxid_9, now_9) + data
+    children_9 = parent_4.children
+    if children_9 is None:
+        children_9 = parent_4.children = Children()
+    if self_9._undo is not None:
+        if owner_3 and owner_3 not in self_9.ephemerals:
+            self_9._undo.append((_forget_owner, owner_3))
+        self_9._undo.append((_detach, path_4, name_4, parent_4, node_9, parent_4.creates, parent_4.pzxid))
+    children_9[name_4] = node_9
+    if children_9.encoding is not None:
+        children_9.add_encoded(name_4)
+    creates_9 = parent_4.creates + 1
+    parent_4.creates = creates_9 if creates_9 < 2147483648 else int32(creates_9)
+    parent_4.pzxid = zxid_9
+    parent_4.encoding = None
+    self_9.size += 1
+    self_9.data_size += len(path_4) + (len(data) if data else 0)
+    if owner_3:
+        self_9._index_owner(path_4, node_9)
+    if self_9._counts_below:
+        self_9._count(path_4, 1)
+    watches_8 = state.watches
+    if watches_8.active:
+        watches_8.created(path_4, acl_key_8, paths.parent(path_4), parent_4.acl, state.zxid)
+    if state.quota.active or (path_4 >= QUOTA and path_4.startswith(QUOTA)):
+        state.quota.created(path_4, len(data or b""))
     if state.record is not None:
-        log(state, client, 1, CreateTxn(path_2, data, to_store_2, is_ephemeral_1, parent_2.creates))
-    raw_7 = path_2.encode()
+        log(state, client, 1, CreateTxn(path_4, data, to_store_4, is_ephemeral_3, parent_4.creates))
+    raw_10 = path_4.encode()
     if results is not None:
-        results.append(pack_ibii(1, False, 0, len(raw_7)) + raw_7)
+        results.append(pack_ibii(1, False, 0, len(raw_10)) + raw_10)
         return offset
-    return pack_iiqii(20 + len(raw_7), client.last_xid, state.zxid, 0, len(raw_7)) + raw_7
+    return pack_iiqii(20 + len(raw_10), client.last_xid, state.zxid, 0, len(raw_10)) + raw_10
 
 
 def delete(state, client, buf, offset, end, results=None):
@@ -191,6 +197,7 @@ def delete(state, client, buf, offset, end, results=None):
                 path = text(buf[start:offset])
         (version,) = unpack_from_i(buf, offset)
         offset += 4
+        pass
     except StructError:
         raise MarshallingError(detail="unexpected end of data in DeleteRequest") from None
     if offset > end:
@@ -268,6 +275,7 @@ def set_data(state, client, buf, offset, end, results=None):
             data = buf[start:offset]
         (version,) = unpack_from_i(buf, offset)
         offset += 4
+        pass
     except StructError:
         raise MarshallingError(detail="unexpected end of data in SetDataRequest") from None
     if offset > end:
@@ -340,6 +348,7 @@ def check(state, client, buf, offset, end, results=None):
                 path = text(buf[start:offset])
         (version,) = unpack_from_i(buf, offset)
         offset += 4
+        pass
     except StructError:
         raise MarshallingError(detail="unexpected end of data in CheckVersionRequest") from None
     if offset > end:
@@ -374,91 +383,138 @@ def create2(state, client, buf, offset, end, results=None):
             data, offset = bytes_or_null_at(buf, start - 4, end)
         else:
             data = buf[start:offset]
-        if buf[offset : offset + 27] == encoded_acl:
-            acl = usual_acl
-            offset += 27
-        else:
-            acl, offset = read_acl(buf, offset, end)
+        acl_1 = OPEN_ACL_UNSAFE
+        after_1 = offset + _OPEN_SIZE
+        if buf[offset:after_1] != _OPEN_BYTES or after_1 > end:
+            acl_1, after_1 = _read_entries(buf, offset, end)
+        acl, offset = (acl_1, after_1)
         (flags,) = unpack_from_i(buf, offset)
         offset += 4
+        pass
     except StructError:
         raise MarshallingError(detail="unexpected end of data in CreateRequest") from None
     if offset > end:
         raise MarshallingError(detail="unexpected end of data in CreateRequest")
     state.zxid += 1
-    path_1 = path
-    acl_1 = acl
+    path_2 = path
+    acl_2 = acl
     if flags not in PLAIN_MODES:
-        refuse_flags(state, path_1, flags)
-    path_2 = path_1
-    if path_2 is None:
+        refuse_flags(state, path_2, flags)
+    path_3 = path_2
+    if path_3 is None:
         raise MarshallingError(None, "a path must not be null")
-    above_2, slash_2, name_2 = path_2.rpartition("/")
-    if not slash_2 or "\x00" in path_2:
-        raise BadArgumentsError(path_2)
-    to_store_2 = OPEN_ACL_UNSAFE if acl_1 is OPEN_ACL_UNSAFE else state.acls.normalized(acl_1, client, path_2)
-    parent_2 = state.tree.path_cache.get(above_2) or state.tree.find(above_2)
-    if parent_2.acl:
-        state.acls.check(parent_2.acl, client, Perm.CREATE, path_2)
+    above_3, slash_3, name_3 = path_3.rpartition("/")
+    if not slash_3 or "\x00" in path_3:
+        raise BadArgumentsError(path_3)
+    to_store_3 = OPEN_ACL_UNSAFE if acl_2 is OPEN_ACL_UNSAFE else state.acls.normalized(acl_2, client, path_3)
+    parent_3 = state.tree.path_cache.get(above_3) or state.tree.find(above_3)
+    if parent_3.acl:
+        state.acls.check(parent_3.acl, client, Perm.CREATE, path_3)
     if flags & SEQUENTIAL:
-        number_3 = parent_2.creates
-        suffix_2 = f"{number_3:010d}"
-        path_2 += suffix_2
-        name_2 += suffix_2
+        number_4 = parent_3.creates
+        suffix_3 = f"{number_4:010d}"
+        path_3 += suffix_3
+        name_3 += suffix_3
         if state.on_requests is not None:
-            state.details.append((state.zxid, path_2))
-    if above_2 == ROOT or not (
-        name_2.isprintable() and name_2 not in _DOTS if name_2.isascii() else re.search(_FORBIDDEN, name_2) is None
+            state.details.append((state.zxid, path_3))
+    if above_3 == ROOT or not (
+        name_3.isprintable() and name_3 not in _DOTS if name_3.isascii() else re.search(_FORBIDDEN, name_3) is None
     ):
-        if path_2 == "/":
-            raise NodeExistsError(path_2)
-        raise BadArgumentsError(path_2, paths.path_error(path_2) or "")
-    if parent_2.children and name_2 in parent_2.children:
-        raise NodeExistsError(path_2)
-    if parent_2.owner and is_session(parent_2.owner):
-        raise NoChildrenForEphemeralsError(path_2)
+        if path_3 == "/":
+            raise NodeExistsError(path_3)
+        raise BadArgumentsError(path_3, paths.path_error(path_3) or "")
+    if parent_3.children and name_3 in parent_3.children:
+        raise NodeExistsError(path_3)
+    if parent_3.owner and is_session(parent_3.owner):
+        raise NoChildrenForEphemeralsError(path_3)
     if state.quota.enforced:
-        state.quota.check(path_2, 1, len(data or b""))
-    is_ephemeral_1 = flags & EPHEMERAL != 0
-    owner_1 = client.session.id if is_ephemeral_1 and client.session is not None else 0
-    acl_key_5 = 0 if to_store_2 is OPEN_ACL_UNSAFE else state.acls.intern(to_store_2)
-    self_6 = state.tree
-    zxid_6 = state.zxid
-    now_6 = state.now
-    if acl_key_5 or owner_1 or data is None or (not self_6.packs):
-        node_6 = Node(data, acl_key_5, owner_1, zxid_6, now_6)
+        state.quota.check(path_3, 1, len(data or b""))
+    is_ephemeral_2 = flags & EPHEMERAL != 0
+    owner_2 = client.session.id if is_ephemeral_2 and client.session is not None else 0
+    acl_key_7 = 0 if to_store_3 is OPEN_ACL_UNSAFE else state.acls.intern(to_store_3)
+    self_8 = state.tree
+    zxid_8 = state.zxid
+    now_8 = state.now
+    if acl_key_7 or owner_2 or data is None or (not self_8.packs):
+        node_8 = Node(data, acl_key_7, owner_2, zxid_8, now_8)
     else:
-        node_6 = pack_leaf(zxid_6, now_6) + data
-    children_6 = parent_2.children
-    if children_6 is None:
-        children_6 = parent_2.children = Children()
-    if self_6._undo is not None:
-        if owner_1 and owner_1 not in self_6.ephemerals:
-            self_6._undo.append((_forget_owner, owner_1))
-        self_6._undo.append((_detach, path_2, name_2, parent_2, node_6, parent_2.creates, parent_2.pzxid))
-    children_6[name_2] = node_6
-    if children_6.encoding is not None:
-        children_6.add_encoded(name_2)
-    creates_6 = parent_2.creates + 1
-    parent_2.creates = creates_6 if creates_6 < 2147483648 else int32(creates_6)
-    parent_2.pzxid = zxid_6
-    parent_2.encoding = None
-    self_6.size += 1
-    self_6.data_size += len(path_2) + (len(data) if data else 0)
-    if owner_1:
-        self_6._index_owner(path_2, node_6)
-    if self_6._counts_below:
-        self_6._count(path_2, 1)
-    watches_5 = state.watches
-    if watches_5.active:
-        watches_5.created(path_2, acl_key_5, paths.parent(path_2), parent_2.acl, state.zxid)
-    if state.quota.active or (path_2 >= QUOTA and path_2.startswith(QUOTA)):
-        state.quota.created(path_2, len(data or b""))
+        node_8 = pack_leaf(zxid_8, now_8) + data
+    children_8 = parent_3.children
+    if children_8 is None:
+        children_8 = parent_3.children = Children()
+    if self_8._undo is not None:
+        if owner_2 and owner_2 not in self_8.ephemerals:
+            self_8._undo.append((_forget_owner, owner_2))
+        self_8._undo.append((_detach, path_3, name_3, parent_3, node_8, parent_3.creates, parent_3.pzxid))
+    children_8[name_3] = node_8
+    if children_8.encoding is not None:
+        children_8.add_encoded(name_3)
+    creates_8 = parent_3.creates + 1
+    parent_3.creates = creates_8 if creates_8 < 2147483648 else int32(creates_8)
+    parent_3.pzxid = zxid_8
+    parent_3.encoding = None
+    self_8.size += 1
+    self_8.data_size += len(path_3) + (len(data) if data else 0)
+    if owner_2:
+        self_8._index_owner(path_3, node_8)
+    if self_8._counts_below:
+        self_8._count(path_3, 1)
+    watches_7 = state.watches
+    if watches_7.active:
+        watches_7.created(path_3, acl_key_7, paths.parent(path_3), parent_3.acl, state.zxid)
+    if state.quota.active or (path_3 >= QUOTA and path_3.startswith(QUOTA)):
+        state.quota.created(path_3, len(data or b""))
     if state.record is not None:
-        log(state, client, 15, CreateTxn(path_2, data, to_store_2, is_ephemeral_1, parent_2.creates))
-    raw_7 = path_2.encode()
-    rest_1 = stat_of(node_6)
-    return pack_iiqii(20 + len(raw_7) + len(rest_1), client.last_xid, state.zxid, 0, len(raw_7)) + raw_7 + rest_1
+        log(state, client, 15, CreateTxn(path_3, data, to_store_3, is_ephemeral_2, parent_3.creates))
+    raw_9 = path_3.encode()
+    rest_1 = stat_of(node_8)
+    return b"".join(
+        (pack_iiqii(20 + len(raw_9) + len(rest_1), client.last_xid, state.zxid, 0, len(raw_9)), raw_9, rest_1)
+    )
+
+
+def exists(state, client, buf, offset, end):
+    """Execute EXISTS, in its general form in ``reads.py``."""
+    request = exists_requests[buf[offset:end]]
+    if "\x00" in request.path:
+        raise BadArgumentsError(request.path)
+    node_1 = state.tree.path_cache.get(request.path) or state.tree.get(request.path)
+    if node_1 is not None and node_1.acl and state.settings.compat.exists_needs_read:
+        state.acls.check(node_1.acl, client, Perm.READ, request.path)
+    if request.watch:
+        state.watches.add(client, DATA, request.path, STANDARD)
+    if node_1 is None:
+        raise NoNodeError(request.path)
+    rest_0 = node_1.encoding or node_1.stat()
+    return pack_iiqi(16 + len(rest_0), client.last_xid, state.zxid, 0) + rest_0
+
+
+def get_data(state, client, buf, offset, end):
+    """Execute GET_DATA, in its general form in ``reads.py``."""
+    request = get_data_requests[buf[offset:end]]
+    node_1 = state.tree.path_cache.get(request.path) or state.tree.find(request.path)
+    if node_1.acl:
+        state.acls.check(node_1.acl, client, Perm.READ, request.path)
+    if request.watch:
+        state.watches.add(client, DATA, request.path, STANDARD)
+    data_1, size_1 = (node_1.data, len(node_1.data)) if node_1.data is not None else (b"", -1)
+    rest_1 = node_1.encoding or node_1.stat()
+    return b"".join(
+        (pack_iiqii(20 + len(data_1) + len(rest_1), client.last_xid, state.zxid, 0, size_1), data_1, rest_1)
+    )
+
+
+def get_children2(state, client, buf, offset, end):
+    """Execute GET_CHILDREN2, in its general form in ``reads.py``."""
+    request = get_children2_requests[buf[offset:end]]
+    node_2 = state.tree.path_cache.get(request.path) or state.tree.find(request.path)
+    if node_2.acl:
+        state.acls.check(node_2.acl, client, Perm.READ, request.path)
+    if request.watch:
+        state.watches.add(client, CHILD, request.path, STANDARD)
+    names_2 = node_2.children.encoded() if node_2.children else NO_NAMES
+    rest_1 = node_2.encoding or node_2.stat()
+    return b"".join((pack_iiqi(16 + len(names_2) + len(rest_1), client.last_xid, state.zxid, 0), names_2, rest_1))
 
 
 def multi(state, client, buf, offset, end):
@@ -481,11 +537,11 @@ def multi(state, client, buf, offset, end):
     self_4._held = []
     state.quota.in_transaction = state.acls.in_transaction = True
     try:
-        for __1 in range(limit_1 + 1):
+        for _ in range(limit_1 + 1):
             at_1 = offset_1 + _HEADER_SIZE
             if at_1 > end:
                 raise MarshallingError(None, "the end of the operations is missing")
-            kind_1, done_1, __1 = _header_at(buf, offset_1)
+            kind_1, done_1 = _header_at(buf, offset_1)
             if done_1:
                 break
             part_1 = PARTS.get(kind_1)
@@ -517,12 +573,12 @@ def multi(state, client, buf, offset, end):
     finally:
         state.record = record_1
     if record_1 is not None:
-        parts_1 = [(kind_1, txn_1) for __1, __1, __1, __1, kind_1, txn_1 in performed_1]
+        parts_1 = [(kind_1, txn_1) for _, _, _, _, kind_1, txn_1 in performed_1]
         record_1((session_id_1, client.last_xid, state.zxid, state.now, OpCode.MULTI, parts_1 + failed_1))
     results_1.append(wire.END)
     rest_0 = b"".join(results_1)
     return pack_iiqi(16 + len(rest_0), client.last_xid, state.zxid, 0) + rest_0
 
 
-RUNS.update({1: create, 15: create2, 2: delete, 5: set_data, 14: multi})
+RUNS.update({3: exists, 4: get_data, 12: get_children2, 1: create, 15: create2, 2: delete, 5: set_data, 14: multi})
 PARTS.update({1: create, 2: delete, 5: set_data, 13: check})

@@ -178,9 +178,8 @@ def check_create(
         suffix = paths.sequence_suffix(parent.creates)
         path += suffix
         name += suffix
-        if state.on_requests is not None:  # state.add_detail() without its call
-            state.details.append((state.zxid, path))
-    if above == ROOT or not is_valid_name(name):  # a slash precedes the last one
+        state.add_detail(path)
+    if above == ROOT or not is_valid_name(name):  # the path starts with //
         if path == "/":
             raise NodeExistsError(path)
         raise BadArgumentsError(path, paths.path_error(path) or "")
@@ -213,7 +212,7 @@ def add(
     watches = state.watches
     if watches.active:
         watches.created(path, acl_key, paths.parent(path), parent.acl, state.zxid)
-    if state.quota.active or (path >= QUOTA and path.startswith(QUOTA)):  # comparing them saves a call
+    if state.quota.active or (path >= QUOTA and path.startswith(QUOTA)):  # the comparison avoids most calls
         state.quota.created(path, len(data or b""))  # a stats node may count itself, with its initial data
     return node
 
@@ -235,7 +234,7 @@ def delete(state: ServerState, client: ClientConnection, op: int, path: str | No
     if parent.acl:
         state.acls.check(parent.acl, client, Perm.DELETE, path)
     node = parent.children.get(name) if parent.children else None
-    if node is None or above == ROOT:  # as in check_create
+    if node is None or above == ROOT:  # the path starts with //
         raise NoNodeError(path)
     is_packed = isinstance(node, bytes)
     found = 0 if is_packed else node.version  # type: ignore[union-attr] # the node is not packed

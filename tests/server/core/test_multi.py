@@ -44,6 +44,8 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import NoAuthError
 from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
+from zoolet.server.core.journal import Requests
+from zoolet.server.core.ops.received import transactions
 
 
 def sets(count: int) -> bytes:
@@ -414,3 +416,12 @@ def test_node_recreated_in_multi_has_only_new_acl(private: Peer) -> None:
 
     with pytest.raises(NoAuthError):
         private.get("/open")
+
+
+def test_zxid_that_is_used_again_has_no_details_of_failed_multi(peer: Peer) -> None:
+    heard: list[Requests] = []
+    peer.engine.on_requests = heard.append
+    multi(peer, creating("/q", SEQUENTIAL), creating("/x", acl=None))  # 3.9 gives the zxid back
+    path = peer.create("/z", flags=SEQUENTIAL)
+
+    assert [change for *_, changes in transactions(heard[-1]) for change in changes] == [(OpCode.CREATE, path, 0)]

@@ -25,7 +25,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import CHECK_AFTER, ServerConnection
 
-STAT_SIZE: Final = 68
+REPLY_SIZE = 20 + 68  # the header and the Stat
 """Bytes of a reply to exists."""
 
 
@@ -122,7 +122,7 @@ def test_clock_is_read_after_eight_kilobytes_of_replies(connection: ServerConnec
 
     assert left
     assert clock.reads == 1
-    assert len(xids(connection)) == CHECK_AFTER // STAT_SIZE + 1
+    assert len(xids(connection)) == CHECK_AFTER // REPLY_SIZE + 1
 
 
 def test_failing_requests_use_up_turn(connection: ServerConnection) -> None:
@@ -152,7 +152,7 @@ def test_cheap_requests_continue_until_late(connection: ServerConnection) -> Non
     connection.receive_data(one * 1_000, UNTIL, clock)
 
     assert clock.reads == 4
-    assert len(xids(connection)) == 4 * (CHECK_AFTER // STAT_SIZE + 1)
+    assert len(xids(connection)) == 4 * (CHECK_AFTER // REPLY_SIZE + 1)
 
 
 def test_turn_has_not_ended_at_its_last_moment(connection: ServerConnection) -> None:
