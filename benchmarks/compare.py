@@ -216,6 +216,10 @@ def checked_out(commit: str, folder: Path) -> Path:
     package.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", commit], cwd=HERE.parent, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(package)], input=archive, check=True)
+    # Early commits do not contain these files. Without them, the installed package would be measured.
+    (package / "__init__.py").touch()
+    if not (package / "__main__.py").exists():
+        (package / "__main__.py").write_text("from runpy import run_module\nrun_module('zoolet.server')\n")
     return folder
 
 
