@@ -410,7 +410,8 @@ def main() -> None:
         return
     if options.publish:
         docs = load.HERE.parent / "docs"
-        load.replace_table(docs / "speed.md", table(json.loads((load.OUT / "scale.json").read_text())), "scale")
+        report = json.loads((load.OUT / "scale.json").read_text())
+        load.replace_table(docs / "project" / "speed.md", table(report), "scale")
         shutil.copy(load.OUT / "scale.svg", docs / "scale.svg")
         return
     words = [word for word in options.only.split(",") if word]
