@@ -32,7 +32,7 @@ from faces import names_in, relative
 from zoolet.protocol import codec, paths
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OPERATIONS, OpCode
-from zoolet.server.core.node import Node
+from zoolet.server.core.node import Node, packed
 from zoolet.server.core.ops import multi, reads, writes
 from zoolet.server.core.ops.dispatch import TABLE, WRITES
 from zoolet.server.core.state import ServerState
@@ -45,7 +45,7 @@ Function = Callable[..., Any]
 COPIED: Final[dict[str, Function]] = {
     prefix + function.__name__: function
     for prefix, functions in {
-        "": (writes.check_create, writes.add, writes.replace_data, paths.is_valid_name, multi.is_special),
+        "": (writes.check_create, writes.add, writes.replace_data, paths.is_valid_name, multi.is_special, packed),
         "paths.": (paths.sequence_suffix,),
         "state.": (ServerState.begin, ServerState.commit, ServerState.add_detail),
         "state.tree.": (Tree.create, Tree.delete, Tree.set_data, Tree.begin, Tree.commit),

@@ -14,8 +14,8 @@ offset bytes content
 
 All other fields have their defaults: 0, no children, and the ACL list that grants everything to everyone. A packed
 leaf takes 180 bytes less than a :class:`Node`, and no time in a garbage collection. :meth:`Tree.find
-<zoolet.server.core.tree.Tree.find>` replaces it by a Node. Only :func:`packed`, :func:`unpacked` and :func:`size_of`
-know the layout, and three places in the tree that inline them to save a call.
+<zoolet.server.core.tree.Tree.find>` replaces it by a Node. Only :func:`packed`, :func:`unpacked`,
+:func:`size_of` and :func:`stat_of` know the layout, and two places in the tree that inline them to save a call.
 
 Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node.encoding``,
 68 bytes), the encoded list of children (``Children.encoding``) and a session's ephemeral paths in sorted order

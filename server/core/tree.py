@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from ...protocol.errors import NoNodeError
 from ...protocol.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER
-from .node import LEAF_HEADER, Children, Node, NodeOrLeaf, OwnedPaths, int32, is_session, pack_leaf, size_of, unpacked
+from .node import LEAF_HEADER, Children, Node, NodeOrLeaf, OwnedPaths, int32, is_session, packed, size_of, unpacked
 
 UndoRecord = tuple[Callable[..., "UndoRecord"], *tuple[Any, ...]]
 """A function of this module that undoes one change, and its arguments. It returns the undo record of its own change."""
@@ -207,7 +207,7 @@ class Tree:
         if acl or owner or data is None or not self.packs:
             node = Node(data, acl, owner, zxid, now)
         else:
-            node = pack_leaf(zxid, now) + data  # packed() is inlined to save a call
+            node = packed(data, zxid, now)
         children = parent.children
         if children is None:
             children = parent.children = Children()

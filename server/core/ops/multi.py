@@ -87,7 +87,7 @@ def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int,
 def _fail(
     state: ServerState, client: ClientConnection, span: Span, offset: int, error: ZooKeeperError, results: list[bytes]
 ) -> Parts:
-    """Replace the results of the operations before a failed one by those of all operations, which were rolled back.
+    """Replace the results of the operations before a failed one by the results of all, after they were rolled back.
 
     Args:
         state: The state of the server.

@@ -175,11 +175,11 @@ def create(state, client, buf, offset, end, results=None):
         state.quota.created(path_4, len(data or b""))
     if state.record is not None:
         log(state, client, 1, CreateTxn(path_4, data, to_store_4, is_ephemeral_3, parent_4.creates))
-    raw_10 = path_4.encode()
+    raw_11 = path_4.encode()
     if results is not None:
-        results.append(pack_ibii(1, False, 0, len(raw_10)) + raw_10)
+        results.append(pack_ibii(1, False, 0, len(raw_11)) + raw_11)
         return offset
-    return pack_iiqii(20 + len(raw_10), client.last_xid, state.zxid, 0, len(raw_10)) + raw_10
+    return pack_iiqii(20 + len(raw_11), client.last_xid, state.zxid, 0, len(raw_11)) + raw_11
 
 
 def delete(state, client, buf, offset, end, results=None):
@@ -466,10 +466,10 @@ def create2(state, client, buf, offset, end, results=None):
         state.quota.created(path_3, len(data or b""))
     if state.record is not None:
         log(state, client, 15, CreateTxn(path_3, data, to_store_3, is_ephemeral_2, parent_3.creates))
-    raw_9 = path_3.encode()
+    raw_10 = path_3.encode()
     rest_1 = stat_of(node_8)
     return b"".join(
-        (pack_iiqii(20 + len(raw_9) + len(rest_1), client.last_xid, state.zxid, 0, len(raw_9)), raw_9, rest_1)
+        (pack_iiqii(20 + len(raw_10) + len(rest_1), client.last_xid, state.zxid, 0, len(raw_10)), raw_10, rest_1)
     )
 
 

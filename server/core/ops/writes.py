@@ -77,7 +77,7 @@ def create(
         refuse_flags(state, path, flags)
     path, name, acl, parent = check_create(state, client, path, data, acl, flags)
     is_ephemeral = flags & EPHEMERAL != 0
-    owner = client.session.id if is_ephemeral and client.session is not None else 0
+    owner = client.session.id if is_ephemeral and client.session is not None else 0  # session_id without its call
     node = add(state, path, name, parent, data, acl, owner)
     if state.record is not None:
         log(state, client, op, CreateTxn(path, data, acl, is_ephemeral, parent.creates))
