@@ -25,8 +25,8 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import CHECK_AFTER, ServerConnection
 
-REPLY_SIZE = 20 + 68  # the header and the Stat
-"""Bytes of a reply to exists."""
+REPLY_SIZE: Final = 20 + 68
+"""Bytes of a reply to exists: its header and the Stat."""
 
 
 class Time:

@@ -1,4 +1,4 @@
-"""The straight forms of the writes do what their general forms do, for any bytes."""
+"""The straight forms of requests do what their general forms do, for any bytes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fuzz import engines, frames
 from support.effort import effort
 from support.engine import keep_log
 from support.forms import general_forms
+from support.numbers import CONTAINER
 from support.peer import Peer
 from support.rooms import ROOT
 
@@ -76,15 +77,20 @@ class World:
         nodes = {path: tuple(getattr(node, name) for name in FIELDS) for path, node in tree.walk()}
         children = {path: dict(node.children or {}) for path, node in tree.walk()}
         kinds = {path: [(name, type(child)) for name, child in below.items()] for path, below in children.items()}
-        facts = {"nodes": nodes, "kinds": kinds, "size": tree.size, "data_size": tree.data_size}
-        facts |= {"ephemerals": tree.ephemerals, "expiring": list(tree.expiring), "zxid": engine.zxid}
-        facts |= {
+        return {
+            "nodes": nodes,
+            "kinds": kinds,
+            "size": tree.size,
+            "data_size": tree.data_size,
+            "ephemerals": tree.ephemerals,
+            "expiring": list(tree.expiring),
+            "zxid": engine.zxid,
             "failed": engine.failed,
             "watches": [client.modes for client in engine.connections],
             "quota": engine.quota.active,
+            "log": self.journal.entries if self.journal else [],
+            "heard": self.heard,
         }
-        facts |= {"log": self.journal.entries if self.journal else [], "heard": self.heard}
-        return facts
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,8 +137,8 @@ def test_straight_forms_are_up_to_date() -> None:
 
 
 def test_part_that_needs_the_general_form_has_changed_nothing(peer: Peer) -> None:
-    ttl = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 4)
-    body = wire.encode_operations([(OpCode.CREATE, ttl)])
+    container = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, CONTAINER)
+    body = wire.encode_operations([(OpCode.CREATE, container)])
     before = peer.engine.zxid
 
     after = PARTS[OpCode.CREATE](peer.engine, peer.client, body, 9, len(body), [])

@@ -71,7 +71,8 @@ async def test_reply_above_64_mib_reaches_reading_client(serve: Serve) -> None:
     server = await serve(settings=Settings(max_unread_bytes_total=1 << 20, max_unread_bytes=1 << 20))
     tree = server.engine.tree
     for number in range(70):
-        tree.create(f"/{number:02}" + "n" * 1_000_000, f"{number:02}" + "n" * 1_000_000, tree.root, b"", 0, 0, 1, 0)
+        name = f"{number:02}" + "n" * 1_000_000
+        tree.create(f"/{name}", name, tree.root, b"", 0, 0, 1, 0)
     client = await server.dial()
     await client.shake_hands()
 
