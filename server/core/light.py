@@ -74,6 +74,8 @@ def _never(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 
 
 def _get(state: ServerState, client: ClientConnection, data: bytes) -> bool:
+    if state.tree.largest <= MAX_REPLY:  # most trees: finding the node takes twice as long as all else
+        return True
     if not _is_exact(data):
         return False
     node = _node(state, data)
@@ -111,7 +113,7 @@ def _release(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 
 
 def _create(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    if _QUOTA in data:
+    if data.startswith(_QUOTA, _PATH):
         return False
     if not state.watches.active:
         return True

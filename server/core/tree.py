@@ -47,6 +47,8 @@ class Tree:
         """Number of nodes in the tree, including the root."""
         self.data_size = 0
         """Bytes of all paths and data."""
+        self.largest = 0
+        """Bytes of the largest data that a node has or had."""
         self.ephemerals: dict[int, OwnedPaths] = {}  # as in ZooKeeper, an owner of ephemerals stays until its end
         """The paths of ephemeral nodes by session id, in order of creation."""
         self.expiring: dict[str, Node] = {}
@@ -223,7 +225,10 @@ class Tree:
         parent.pzxid = zxid
         parent.encoding = None
         self.size += 1
-        self.data_size += len(path) + (len(data) if data else 0)
+        size = len(data) if data else 0
+        self.data_size += len(path) + size
+        if size > self.largest:
+            self.largest = size
         if owner:
             self._index_owner(path, cast(Node, node))
         if self._counts_below:
@@ -294,7 +299,10 @@ class Tree:
         """Replace a node's data. *version* is the new version."""
         if self._undo is not None:
             self._undo.append((_undo_set_data, node, node.data, node.version, node.mzxid, node.mtime))
-        self.data_size += (len(data) if data else 0) - (len(node.data) if node.data else 0)
+        size = len(data) if data else 0
+        self.data_size += size - (len(node.data) if node.data else 0)
+        if size > self.largest:
+            self.largest = size
         node.data = data
         node.version = version
         node.mzxid = zxid
@@ -313,9 +321,11 @@ class Tree:
         """Add a node that was read from a file, with all its fields, without counting it as a new child. The parent
         must exist and must not have a child of that name. The nodes that exist in every tree are replaced.
         """
+        size = len(node.data or b"")
+        self.largest = max(self.largest, size)
         if path in RESERVED:
             existing = self.find(path)
-            self.data_size += len(node.data or b"") - len(existing.data or b"")
+            self.data_size += size - len(existing.data or b"")
             for name in ("data", "acl", "owner", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "aversion"):
                 setattr(existing, name, getattr(node, name))
             existing.creates = node.creates
@@ -330,7 +340,7 @@ class Tree:
         children.encoding = None
         parent.encoding = None
         self.size += 1
-        self.data_size += len(path) + len(node.data or b"")
+        self.data_size += len(path) + size
         if node.owner:
             self._index_owner(path, node)
 

@@ -163,7 +163,10 @@ def create(state, client, buf, offset, end, results=None):
     parent_4.pzxid = zxid_9
     parent_4.encoding = None
     self_9.size += 1
-    self_9.data_size += len(path_4) + (len(data) if data else 0)
+    size_9 = len(data) if data else 0
+    self_9.data_size += len(path_4) + size_9
+    if size_9 > self_9.largest:
+        self_9.largest = size_9
     if owner_3:
         self_9._index_owner(path_4, node_9)
     if self_9._counts_below:
@@ -297,7 +300,10 @@ def set_data(state, client, buf, offset, end, results=None):
     now_3 = state.now
     if self_3._undo is not None:
         self_3._undo.append((_undo_set_data, node_1, node_1.data, node_1.version, node_1.mzxid, node_1.mtime))
-    self_3.data_size += (len(data) if data else 0) - (len(node_1.data) if node_1.data else 0)
+    size_3 = len(data) if data else 0
+    self_3.data_size += size_3 - (len(node_1.data) if node_1.data else 0)
+    if size_3 > self_3.largest:
+        self_3.largest = size_3
     node_1.data = data
     node_1.version = new_1
     node_1.mzxid = zxid_3
@@ -454,7 +460,10 @@ def create2(state, client, buf, offset, end, results=None):
     parent_3.pzxid = zxid_8
     parent_3.encoding = None
     self_8.size += 1
-    self_8.data_size += len(path_3) + (len(data) if data else 0)
+    size_8 = len(data) if data else 0
+    self_8.data_size += len(path_3) + size_8
+    if size_8 > self_8.largest:
+        self_8.largest = size_8
     if owner_2:
         self_8._index_owner(path_3, node_8)
     if self_8._counts_below:

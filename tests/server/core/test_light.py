@@ -18,6 +18,7 @@ from zoolet.protocol.codec import pack_int
 from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.light import is_light
+from zoolet.server.core.node import Node
 
 LIST: Final = request(1, OpCode.GET_CHILDREN, r.GetChildrenRequest("/a", False))
 LIST2: Final = request(1, OpCode.GET_CHILDREN2, r.GetChildrenRequest("/a", False))
@@ -121,8 +122,22 @@ def test_list_is_light_while_it_is_short_or_cached(peer: Peer, data: bytes) -> N
     assert (uncached, cached, light(peer, data)) == (False, True, False)
 
 
+def test_get_is_light_if_no_data_is_large(peer: Peer) -> None:
+    large = Node(bytes((1 << 16) + 1), 0, 0, 0, 0)
+    empty, replaced, added = (make_engine().tree for _ in range(3))
+    replaced.place("/", large)
+    added.place("/file", large)
+
+    assert [tree.largest for tree in (peer.engine.tree, empty)] == [1, 0]
+    assert [tree.largest for tree in (replaced, added)] == [65_537, 65_537]
+    assert light(peer, get(1, "/a") + b"")
+    peer.create("/large", large.data)
+    assert not light(peer, get(1, "/large"))
+
+
 @pytest.mark.parametrize("data", [get(1, "/a"), LIST, LIST2], ids=["get", "children", "children2"])
 def test_read_with_further_bytes_is_not_light(peer: Peer, data: bytes) -> None:
+    peer.create("/large", bytes((1 << 16) + 1))
     longer = pack_int(len(data) - 3) + data[4:] + b"\0"
 
     assert [light(peer, data), light(peer, longer)] == [True, False]
