@@ -225,8 +225,7 @@ class ServerConnection:
     def answer_with_error(self, xid: int, opcode: int, code: int) -> None:
         """Answer a request with an error without executing it. A write nevertheless uses up a zxid."""
         engine = self.engine
-        row = OPERATIONS.get(opcode)
-        if row is not None and row.takes_zxid:
+        if (row := OPERATIONS.get(opcode)) is not None and row.takes_zxid:
             engine.take_zxid(self.client.session_id, xid, code)
         self.answer(xid, opcode, code)
 
@@ -410,9 +409,8 @@ class ServerConnection:
         engine, client, session = self.engine, self.client, self.client.session
         auth_required = bool(engine.settings.require_auth) and self.auth_required()
         find = NO_OPERATIONS.get if auth_required else engine.dispatch.get
-        emit, unpack, pack, size = client.outbox.append, _HEAD, _REPLY, len(buf)
-        max_frame, output_left = engine.settings.max_frame, engine.settings.max_output_per_turn
-        until_check = CHECK_AFTER
+        emit, unpack, pack, until_check = client.outbox.append, _HEAD, _REPLY, CHECK_AFTER
+        size, max_frame, output_left = len(buf), engine.settings.max_frame, engine.settings.max_output_per_turn
         done = controls = xid = opcode = 0
         run_start, zxid = offset, engine.zxid  # the start of a run of successful requests, and the last zxid before it
         while size - offset >= 12:  # length, xid and op code
@@ -427,15 +425,15 @@ class ServerConnection:
                 until_check = CHECK_AFTER
             entry = find(opcode)
             done += 1
-            body_at, offset = offset + 12, end  # the next frame starts where this one ends
             if entry is None:
                 if opcode == PING and not auth_required:
+                    offset = end
                     emit(pack(16, PING_XID, engine.zxid, 0))
                     continue
                 controls += 1
-                engine.hear(buf, run_start, body_at - 12, session, zxid)
-                is_open = self._control(xid, opcode, buf, body_at, end)
-                run_start, zxid = end, engine.zxid
+                engine.hear(buf, run_start, offset, session, zxid)
+                is_open = self._control(xid, opcode, buf, offset + 12, end)
+                offset, run_start, zxid = end, end, engine.zxid
                 if not is_open or time() > until:
                     break
                 auth_required = self.auth_required()  # the client may have authenticated just now
@@ -445,20 +443,21 @@ class ServerConnection:
             client.last_xid = xid
             try:
                 if run is not None:
-                    output = run(engine, client, buf, body_at, end)  # the whole frame of the reply
+                    output = run(engine, client, buf, offset + 12, end)  # the whole frame of the reply
                 else:
-                    output = handle(engine, client, decode(buf, body_at, end))
+                    output = handle(engine, client, decode(buf, offset + 12, end))
                     emit(pack(16 + len(output), xid, engine.zxid, 0))
                     until_check -= _REPLY_SIZE
             except ZooKeeperError as error:
-                engine.hear(buf, run_start, body_at - 12, session, zxid)
-                self._fail(error, xid, opcode, decode, buf, body_at, end)
+                engine.hear(buf, run_start, offset, session, zxid)
+                self._fail(error, xid, opcode, decode, buf, offset + 12, end)
                 self._work(until, time)
                 run_start, zxid = end, engine.zxid
                 until_check -= COST_OF_AN_ERROR
             else:
                 emit(output)
                 until_check -= len(output)
+            offset = end
             if costly and (self.state is not _OPEN or time() > until or client.closing):
                 break
         if engine.zxid != zxid and engine.on_requests is not None:
