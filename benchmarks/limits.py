@@ -21,8 +21,8 @@ import load
 
 GOALS: Final = {
     "get": 2.3,
-    "set": 4.5,
-    "create": 9.0,
+    "set": 4.0,
+    "create": 6.0,
     "get, 32 connections x 1": 1.4,
     "create, 32 connections x 1": 2.5,
     "sessions opened and closed": 2.0,

@@ -53,24 +53,12 @@ def iter_operations(buf: bytes, offset: int, end: int, allowed: frozenset[OpCode
 
 
 def read_operations(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, Record]]:
-    """Return the operations of a multi. It is :func:`iter_operations` with ``WRITES``, but without a generator, which
-    would cost a small multi 3 %.
+    """Return the operations of a multi.
 
     Raises:
         MarshallingError: An operation is not a write or cannot be decoded, or the final header is missing.
     """
-    operations: list[tuple[OpCode, Record]] = []
-    while True:
-        if offset + 9 > end:
-            raise MarshallingError(detail="unexpected end of data in a list of operations")
-        kind, done, _ = _header_at(buf, offset)
-        if done:
-            return operations
-        if kind not in WRITES:
-            raise MarshallingError(detail=f"operation {kind} is not allowed in a multi")
-        op, request = _KINDS[kind]
-        body, offset = request.read_from(buf, offset + 9, end)
-        operations.append((op, body))
+    return list(iter_operations(buf, offset, end, WRITES))
 
 
 def iter_reads(buf: bytes, offset: int, end: int) -> Iterator[tuple[OpCode, str | None]]:

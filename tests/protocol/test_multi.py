@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from zoolet.protocol import multi as wire
 from zoolet.protocol import records
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import Record
-from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.operations import OPERATIONS, OpCode
 
 # --- the bytes of ZooKeeper ---
@@ -94,27 +92,6 @@ def test_operations_of_transaction_survive_round_trip(
     raw = wire.encode_operations(written) + rest
 
     assert list(wire.iter_operations(raw, 0, len(raw), allowed)) == written
-
-
-def outcome(read: Callable[[], list[tuple[OpCode, Record]]]) -> object:
-    """Return the decoded operations, or the detail of the error."""
-    try:
-        return read()
-    except MarshallingError as error:
-        return error.detail
-
-
-@quick
-@given(data=st.data(), at=st.integers(0, 200), byte=st.integers(0, 255), cut=st.integers(0, 30))
-def test_fast_multi_reader_equals_other_reader(data: st.DataObject, at: int, byte: int, cut: int) -> None:
-    raw = bytearray(wire.encode_operations(data.draw(operations(wire.WRITES))))
-    raw[at % len(raw)] = byte
-    damaged = bytes(raw[: len(raw) - cut] if data.draw(st.booleans()) else raw)
-
-    fast = outcome(lambda: wire.read_operations(damaged, 0, len(damaged)))
-    slow = outcome(lambda: list(wire.iter_operations(damaged, 0, len(damaged), wire.WRITES)))
-
-    assert fast == slow
 
 
 RESULTS = [op for op in sorted(wire.WRITES | wire.READS) if op not in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)]

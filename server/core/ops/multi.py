@@ -326,7 +326,7 @@ def _decode_reads(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, str |
         and buf[offset + 3] in wire.WRITES
         and not buf[offset + 4]
     ):
-        return list(wire.iter_operations(buf, offset, end, wire.WRITES))
+        return wire.read_operations(buf, offset, end)
     return list(wire.iter_reads(buf, offset, end))
 
 
