@@ -160,26 +160,28 @@ class ServerConnection:
             True if complete requests remain because the time is up or the replies exceed ``max_output_per_turn``. Then
             call again with ``b""`` after other connections had their turn and this client has read its replies.
         """
-        if self.client.closing:
+        client, parts, offset = self.client, self._parts, 0
+        if client.closing:
             return False
-        self.missing -= len(data)
-        parts = self._parts
-        if self.missing > 0:  # a long frame arrives in parts, which are joined only once
-            self._keep_part(data)
-            return False
-        if parts:
-            parts.append(data)
-            data = b"".join(parts)
-            self._forget_parts()
-        offset = 0
-        if self.state is _WORKING:
-            self._work(until, time)
-        elif self.state is not _OPEN:
-            offset = self._handshake(data)
-        is_open = self.state is _OPEN and not self.client.closing  # a continued request may have closed it
-        if is_open and (not offset or time() <= until):  # the handshake counts as a request
-            offset = self._requests(data, offset, until, time)
-        if self.client.closing:
+        if self.state is _OPEN and not parts:  # nearly always
+            offset = self._requests(data, 0, until, time)
+        else:
+            self.missing -= len(data)
+            if self.missing > 0:  # a long frame arrives in parts, which are joined only once
+                self._keep_part(data)
+                return False
+            if parts:
+                parts.append(data)
+                data = b"".join(parts)
+                self._forget_parts()
+            if self.state is _WORKING:
+                self._work(until, time)
+            elif self.state is not _OPEN:
+                offset = self._handshake(data)
+            is_open = self.state is _OPEN and not client.closing  # a continued request may have closed it
+            if is_open and (not offset or time() <= until):  # the handshake counts as a request
+                offset = self._requests(data, offset, until, time)
+        if client.closing:
             self.state = _CLOSED
             return False
         if self.state is _WORKING:
@@ -194,9 +196,7 @@ class ServerConnection:
     def data_to_send(self) -> bytes:
         """Return the bytes to write now, and clear the outbox."""
         outbox = self.client.outbox
-        if not outbox:
-            return b""
-        data = b"".join(outbox) if len(outbox) > 1 else outbox[0]
+        data = b"".join(outbox)
         outbox.clear()
         return data
 
