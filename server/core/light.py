@@ -28,6 +28,12 @@ MAX_REPLY: Final = 1 << 16
 """Maximum size of the data or the list of names in the reply to a light read."""
 MAX_NAMES: Final = 16
 """Maximum number of names that a light read encodes. Longer lists are light only while they are cached."""
+MAX_SEARCHED: Final = 1 << 18
+"""Maximum number of bytes in which a light read searches deleted names."""
+MAX_IDENTITIES: Final = 4
+"""Maximum number of identities of a client that may set ACLs in a light request. An entry of scheme ``auth`` stands for
+all of them.
+"""
 MAX_EVENTS: Final = 16
 """Maximum number of events that a light write causes."""
 MAX_OWNED: Final = 16
@@ -88,8 +94,11 @@ def _list(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     node = _node(state, data)
     if node is None or not node.children:
         return True
-    cached = node.children.encoding
-    names = node.children if cached is None else node.children.added
+    children = node.children
+    cached = children.encoding
+    if cached is not None and len(children.removed) * len(cached) > MAX_SEARCHED:
+        return False
+    names = children if cached is None else children.added
     return len(names) <= MAX_NAMES and sum(map(len, names)) + len(cached or b"") <= MAX_REPLY
 
 
@@ -113,7 +122,7 @@ def _release(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 
 
 def _create(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    if data.startswith(_QUOTA, _PATH):
+    if data.startswith(_QUOTA, _PATH) or len(client.ids) > MAX_IDENTITIES:
         return False
     if not state.watches.active:
         return True
@@ -123,8 +132,12 @@ def _create(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     return _causes_few_events(state, path) and _causes_few_events(state, sequential)
 
 
+def _set_acl(state: ServerState, client: ClientConnection, data: bytes) -> bool:
+    return len(client.ids) <= MAX_IDENTITIES and _release(state, client, data)
+
+
 def _multi(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    if len(data) > MAX_MULTI or state.acls.large or _QUOTA in data:
+    if len(data) > MAX_MULTI or state.acls.large or _QUOTA in data or len(client.ids) > MAX_IDENTITIES:
         return False
     return state.watches.active <= MAX_EVENTS
 
@@ -142,7 +155,8 @@ _CHECKS: Final[dict[int, Check]] = {
         **{op: _write if OPERATIONS[op].changes else _never for op, entry in TABLE.items() if entry.costly},
         OpCode.ADD_WATCH: _add_watch,
         **{op: _create for op in TABLE if OPERATIONS[op].changes == "create"},
-        **{op: _release for op in TABLE if OPERATIONS[op].changes in ("delete", "acl")},
+        **{op: _release for op in TABLE if OPERATIONS[op].changes == "delete"},
+        **{op: _set_acl for op in TABLE if OPERATIONS[op].changes == "acl"},
         OpCode.GET_DATA: _get,
         OpCode.GET_CHILDREN: _list,
         OpCode.GET_CHILDREN2: _list,

@@ -23,6 +23,7 @@ from zoolet.server.core.node import Node
 LIST: Final = request(1, OpCode.GET_CHILDREN, r.GetChildrenRequest("/a", False))
 LIST2: Final = request(1, OpCode.GET_CHILDREN2, r.GetChildrenRequest("/a", False))
 DELETE: Final = request(1, OpCode.DELETE, r.DeleteRequest("/a", -1))
+SET_ACL: Final = request(1, OpCode.SET_ACL, r.SetACLRequest("/a", OPEN_ACL_UNSAFE, -1))
 CLOSE: Final = request(1, OpCode.CLOSE_SESSION)
 MULTI: Final = request(1, OpCode.MULTI, encode_operations([(OpCode.DELETE, r.DeleteRequest("/a", -1))]))
 ADD_WATCH: Final = request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/a", 1))
@@ -88,7 +89,7 @@ def test_request_that_may_read_everything_is_not_light(peer: Peer, data: bytes) 
 
 def test_request_that_may_release_large_acl_is_not_light(peer: Peer) -> None:
     acl = tuple(ACL(31, Id("ip", f"10.0.0.{number}")) for number in range(101))
-    requests = (DELETE, MULTI, CLOSE, request(1, OpCode.SET_ACL, r.SetACLRequest("/a", OPEN_ACL_UNSAFE, -1)))
+    requests = (DELETE, MULTI, CLOSE, SET_ACL)
     judged = []
     for size in (100, 101):
         peer.create(f"/{size}", acl=acl[:size])
@@ -133,6 +134,31 @@ def test_get_is_light_if_no_data_is_large(peer: Peer) -> None:
     assert light(peer, get(1, "/a") + b"")
     peer.create("/large", large.data)
     assert not light(peer, get(1, "/large"))
+
+
+def test_list_without_many_deleted_names_is_light(peer: Peer) -> None:
+    names = [f"{number:05}{'a' * 20}" for number in range(400)]
+    for name in names:
+        peer.create(f"/a/{name}")
+    peer.children("/a")
+    judged = []
+    for name in names[200:224]:
+        judged.append(light(peer, LIST))
+        peer.delete(f"/a/{name}")
+    judged.append(light(peer, LIST))
+    peer.children("/a")
+
+    assert (judged[0], judged[-1], light(peer, LIST)) == (True, False, True)
+
+
+@pytest.mark.parametrize("data", [create(1, "/a/b"), SET_ACL, MULTI], ids=["create", "setACL", "multi"])
+def test_acl_of_client_with_many_identities_is_not_light(peer: Peer, data: bytes) -> None:
+    few = light(peer, data)
+    for number in range(4):
+        peer.client.add_id("digest", str(number))
+
+    assert (few, light(peer, data)) == (True, False)
+    assert light(peer, DELETE)
 
 
 @pytest.mark.parametrize("data", [get(1, "/a"), LIST, LIST2], ids=["get", "children", "children2"])
