@@ -411,7 +411,7 @@ class Decoded(dict[bytes, R]):
     """Records by their bytes: a record that is missing is decoded. Use it for small requests that are repeated.
 
     Such a record must not be modified. No entry ever becomes invalid, because equal bytes decode to equal records. Up
-    to 4,096 records of up to 256 bytes each are kept, about 2 MB. All are discarded when there are more.
+    to 4,096 records of up to 128 bytes each are kept, at most 4 MB. All are discarded when there are more.
 
     Args:
         cls: The record.
@@ -423,7 +423,7 @@ class Decoded(dict[bytes, R]):
     def __missing__(self, raw: bytes) -> R:
         size = len(raw)
         record = self._cls.decode(raw, 0, size)
-        if size <= 1 << 8:
+        if size <= 1 << 7:
             if len(self) >= 1 << 12:
                 self.clear()
             self[raw] = record
