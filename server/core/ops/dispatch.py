@@ -92,8 +92,8 @@ class DispatchEntry(NamedTuple):
 DispatchTuple = tuple[Decode, Handle, bool, Run | None]
 Dispatch = dict[int, DispatchTuple]
 """A dispatch table: decoder, handler, whether the operation is costly, and the straight form, if there is one. Decoder
-and handler do the same with a record in between, for a table that wraps this one. The entries are plain tuples:
-unpacking a named tuple costs 3 % of a get (Python 3.11).
+and handler are not called if there is one, so a table that wraps the handlers must replace it by None. The entries are
+plain tuples: unpacking a named tuple costs 3 % of a get (Python 3.11).
 """
 
 
@@ -166,7 +166,7 @@ def _handler(op: OpCode, write: Write) -> Handle:
     perform, reply, fields = write.perform, write.reply, fields_of(op)
 
     def handle(state: ServerState, client: ClientConnection, request: Any) -> bytes:
-        state.zxid += 1  # a write uses up its zxid even if it fails its checks
+        state.zxid += 1  # a write uses up its zxid even if it fails its checks; docs/_build/straight.py repeats this
         return reply(*perform(state, client, op, *fields(request)))
 
     return handle

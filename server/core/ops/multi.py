@@ -3,6 +3,8 @@
 Each operation is performed before the next one, so it sees the changes of those before it. The first one that fails
 rolls all of them back.
 
+``make straight`` copies functions of this module into ``straight.py``, which serves clients. Run it after each change.
+
 Source: PrepRequestProcessor.pRequest2Txn (case multi), MultiOperationRecord.deserialize, FinalRequestProcessor (cases
     multi and multiRead).
 """
@@ -133,14 +135,14 @@ def perform_part(
     op, request, fields_of_record = operation
     record, offset = request.read_from(buf, offset, end)
     fields = fields_of_record(record)
-    if op in _CREATES:
+    if op in _CREATES and (op != OpCode.CREATE or is_special(state, fields[0], fields[2], fields[3])):
         op, fields = _checked_create(state, op, fields)
     results.append(result_of(op, *WRITES[op].perform(state, client, op, *fields)))
     return offset
 
 
 def is_special(state: ServerState, path: str | None, acl: AclList | None, flags: int) -> bool:
-    """Return whether :func:`_checked_create` may reject or change a create with these fields."""
+    """Return whether a CREATE with these fields needs :func:`_checked_create`."""
     return (
         acl is None
         or flags not in _SHORT_MODES

@@ -1,5 +1,7 @@
 """The reads. Each handler returns the encoded body of its reply, and changes nothing except the watches.
 
+``make straight`` copies functions of this module into ``straight.py``, which serves clients. Run it after each change.
+
 Source: FinalRequestProcessor.processRequest.
 """
 

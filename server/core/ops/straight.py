@@ -66,7 +66,7 @@ get_children2_requests = Decoded(GetChildrenRequest)
 
 
 def create(state, client, buf, offset, end, results=None):
-    """Execute CREATE, in its general form in ``writes.py``."""
+    """Execute CREATE. Its general form is in ``writes.py``."""
     try:
         (size,) = int_at(buf, offset)
         start = offset + 4
@@ -186,7 +186,7 @@ def create(state, client, buf, offset, end, results=None):
 
 
 def delete(state, client, buf, offset, end, results=None):
-    """Execute DELETE, in its general form in ``writes.py``."""
+    """Execute DELETE. Its general form is in ``writes.py``."""
     try:
         (size,) = int_at(buf, offset)
         start = offset + 4
@@ -257,7 +257,7 @@ def delete(state, client, buf, offset, end, results=None):
 
 
 def set_data(state, client, buf, offset, end, results=None):
-    """Execute SET_DATA, in its general form in ``writes.py``."""
+    """Execute SET_DATA. Its general form is in ``writes.py``."""
     try:
         (size,) = int_at(buf, offset)
         start = offset + 4
@@ -340,7 +340,7 @@ def set_data(state, client, buf, offset, end, results=None):
 
 
 def check(state, client, buf, offset, end, results=None):
-    """Execute CHECK, in its general form in ``writes.py``."""
+    """Execute CHECK. Its general form is in ``writes.py``."""
     try:
         (size,) = int_at(buf, offset)
         start = offset + 4
@@ -370,7 +370,7 @@ def check(state, client, buf, offset, end, results=None):
 
 
 def create2(state, client, buf, offset, end, results=None):
-    """Execute CREATE2, in its general form in ``writes.py``."""
+    """Execute CREATE2. Its general form is in ``writes.py``."""
     try:
         (size,) = int_at(buf, offset)
         start = offset + 4
@@ -483,7 +483,7 @@ def create2(state, client, buf, offset, end, results=None):
 
 
 def exists(state, client, buf, offset, end):
-    """Execute EXISTS, in its general form in ``reads.py``."""
+    """Execute EXISTS. Its general form is in ``reads.py``."""
     request = exists_requests[buf[offset:end]]
     if "\x00" in request.path:
         raise BadArgumentsError(request.path)
@@ -499,7 +499,7 @@ def exists(state, client, buf, offset, end):
 
 
 def get_data(state, client, buf, offset, end):
-    """Execute GET_DATA, in its general form in ``reads.py``."""
+    """Execute GET_DATA. Its general form is in ``reads.py``."""
     request = get_data_requests[buf[offset:end]]
     node_1 = state.tree.path_cache.get(request.path) or state.tree.find(request.path)
     if node_1.acl:
@@ -514,7 +514,7 @@ def get_data(state, client, buf, offset, end):
 
 
 def get_children2(state, client, buf, offset, end):
-    """Execute GET_CHILDREN2, in its general form in ``reads.py``."""
+    """Execute GET_CHILDREN2. Its general form is in ``reads.py``."""
     request = get_children2_requests[buf[offset:end]]
     node_2 = state.tree.path_cache.get(request.path) or state.tree.find(request.path)
     if node_2.acl:
@@ -527,7 +527,7 @@ def get_children2(state, client, buf, offset, end):
 
 
 def multi(state, client, buf, offset, end):
-    """Execute MULTI, in its general form in ``multi.py``."""
+    """Execute MULTI. Its general form is in ``multi.py``."""
     offset_1 = offset
     session_id_1 = client.session.id
     state.zxid += 1

@@ -2,6 +2,8 @@
 
 The order of the checks decides which error a client receives. It is the same as in ZooKeeper.
 
+``make straight`` copies functions of this module into ``straight.py``, which serves clients. Run it after each change.
+
 Source: PrepRequestProcessor.pRequest2Txn, PrepRequestProcessor.pRequest2TxnCreate, DataTree.processTxn.
 """
 
