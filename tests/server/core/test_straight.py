@@ -27,7 +27,9 @@ from zoolet.server.core.ops.dispatch import PARTS, RUNS
 from zoolet.server.core.server_connection import ConnectionState, ServerConnection
 from zoolet.testing.state.history import History
 
-pytestmark = pytest.mark.skipif(not RUNS, reason="--general-forms hides the straight forms")
+pytestmark = pytest.mark.skipif(
+    "config.getoption('--general-forms')", reason="--general-forms hides the straight forms"
+)
 FRAMES = effort(600, 4_000)
 KINDS = ["alone", "logged", "heard", "undone"]
 """A server alone, with a log, with a history of the console, and with a history of a test."""
@@ -72,7 +74,7 @@ class World:
         return output
 
     def facts(self) -> dict[str, Any]:
-        """Return everything that a write may change."""
+        """Return what a write may change, except the metrics."""
         engine, tree = self.engine, self.engine.tree
         nodes = {path: tuple(getattr(node, name) for name in FIELDS) for path, node in tree.walk()}
         children = {path: dict(node.children or {}) for path, node in tree.walk()}
@@ -82,10 +84,13 @@ class World:
             "kinds": kinds,
             "size": tree.size,
             "data_size": tree.data_size,
+            "largest": tree.largest,
             "ephemerals": tree.ephemerals,
             "expiring": list(tree.expiring),
             "zxid": engine.zxid,
             "failed": engine.failed,
+            "acls": {key: (acl, engine.acls._lists[key].uses) for key, acl in engine.acls.lists().items()},
+            "details": engine.details,
             "watches": [client.modes for client in engine.connections],
             "quota": engine.quota.active,
             "log": self.journal.entries if self.journal else [],
