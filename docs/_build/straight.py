@@ -2,13 +2,13 @@
 
 The general form of a request is a few functions: its checks, its change of the tree and its reply. This program copies
 the bodies of the called functions into the caller, after the statements that read the request. The result has few
-calls, no record and no separate header. It does what the general form does, because its statements are the same, in the
-same order.
+calls, and packs the header with the reply. Writes create no record of the request. It does what the general form does,
+because its statements are the same, in the same order.
 
 A function can be copied if it has only positional parameters, no inner function, and at most one ``return``, as its
 last statement. The call must be a statement: ``call(...)`` or ``target = call(...)``. A function that consists of one
-``return`` can be called anywhere. Each local name gets the number of its copy, so names of different functions cannot
-collide. Only assertions, annotations and casts are left out.
+``return`` can be called anywhere, if the arguments are names or constants. Each local name gets the number of its copy,
+so names of different functions cannot collide. Only assertions, annotations and casts are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from struct import Struct
 from types import ModuleType
 from typing import Any, Final
 
-sys.modules["zoolet.server.core.ops.straight"] = ModuleType("straight")  # the old forms may not fit their sources
+sys.modules["zoolet.server.core.ops.straight"] = ModuleType(
+    "straight"
+)  # empty: the old one may import a name that is gone
 
 from faces import names_in, relative
 
@@ -332,7 +334,7 @@ class Module:
             if self._origins.setdefault(name, copier.origins[name]) != copier.origins[name]:
                 raise ValueError(f"{name} means {copier.origins[name]} and {self._origins[name]}")
         self._used |= copier.used
-        text = f'"""Execute {op.name}, in its general form in ``{source}.py``."""\n{text}'
+        text = f'"""Execute {op.name}. Its general form is in ``{source}.py``."""\n{text}'
         self._functions.append(f"def {op.name.lower()}({parameters}):\n{textwrap.indent(text, '    ')}\n")
 
     def _constant(self, letters: str, method: str = "pack") -> str:
@@ -383,8 +385,10 @@ class Module:
             ValueError: A function was not copied, because no call has its text, or the name of a form hides it.
         """
         functions = {op.name.lower() for op in (*READS, *RUNS, *PARTS, OpCode.MULTI)}
-        if unused := {*COPIED} - self._used or functions & self._origins.keys():
-            raise ValueError(f"not called, or hidden: {unused}")
+        if unused := {*COPIED} - self._used:
+            raise ValueError(f"these entries of COPIED are never called: {unused}")
+        if hidden := functions & self._origins.keys():
+            raise ValueError(f"forms that are named like an import: {hidden}")
         imports: dict[str, set[str]] = {}
         for name, (module, original) in self._origins.items():
             if original:
@@ -400,7 +404,7 @@ class Module:
 
 
 def straight() -> str:
-    """Return the text of the module, without a format."""
+    """Return the text of the module, before ``ruff format``."""
     module = Module()
     for op in sorted({*RUNS, *PARTS}):
         module.add(op)

@@ -29,7 +29,7 @@ MAX_REPLY: Final = 1 << 16
 MAX_NAMES: Final = 16
 """Maximum number of names that a light read encodes. Longer lists are light only while they are cached."""
 MAX_SEARCHED: Final = 1 << 18
-"""Maximum number of bytes in which a light read searches deleted names."""
+"""Maximum number of bytes that a light read searches for deleted names."""
 MAX_IDENTITIES: Final = 4
 """Maximum number of identities of a client that may set ACLs in a light request. An entry of scheme ``auth`` stands for
 all of them.
