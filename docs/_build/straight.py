@@ -25,9 +25,8 @@ from struct import Struct
 from types import ModuleType
 from typing import Any, Final
 
-sys.modules["zoolet.server.core.ops.straight"] = ModuleType(
-    "straight"
-)  # empty: the old one may import a name that is gone
+# An empty module, because the old one may import a name that is gone.
+sys.modules["zoolet.server.core.ops.straight"] = ModuleType("straight")
 
 from faces import names_in, relative
 

@@ -80,7 +80,7 @@ def _never(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 
 
 def _get(state: ServerState, client: ClientConnection, data: bytes) -> bool:
-    if state.tree.largest <= MAX_REPLY:  # most trees: finding the node takes twice as long as all else
+    if state.tree.largest <= MAX_REPLY:  # in most trees; finding the node takes longer than the rest
         return True
     if not _is_exact(data):
         return False

@@ -131,7 +131,7 @@ def test_get_is_light_if_no_data_is_large(peer: Peer) -> None:
 
     assert [tree.largest for tree in (peer.engine.tree, empty)] == [1, 0]
     assert [tree.largest for tree in (replaced, added)] == [65_537, 65_537]
-    assert light(peer, get(1, "/a") + b"")
+    assert light(peer, get(1, "/a"))
     peer.create("/large", large.data)
     assert not light(peer, get(1, "/large"))
 
