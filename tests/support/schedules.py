@@ -59,17 +59,18 @@ Turn = Callable[[Client, int], Coroutine[Any, Any, None]]
 Scenario = Callable[["Story"], Coroutine[Any, Any, None]]
 
 
-def seeds(default: int = effort(10, 60), share: float = 1.0) -> list[int]:
+def seeds(default: int = effort(10, 60), share: float = 1.0, *, also: tuple[int, ...] = ()) -> list[int]:
     """Return the seeds to try.
 
     Args:
         default: Number of seeds, unless the environment sets it.
         share: Fraction of the default, for a test that is one of several.
+        also: Further seeds, which have found a defect.
     """
     if only := os.environ.get("ZOOLET_SCHEDULE"):
         return [int(only)]
     wanted = os.environ.get("ZOOLET_SCHEDULES")
-    return list(range(int(wanted) if wanted else max(1, round(default * share))))
+    return sorted({*range(int(wanted) if wanted else max(1, round(default * share))), *also})
 
 
 class Story:
@@ -188,6 +189,8 @@ async def clients_in(sim: Simulation, server: Server, number: int, **options: An
         for client in clients:
             await client.start()
         yield clients
+        # Closing waits only briefly for a server that has not answered an earlier request, and leaves the session.
+        await asyncio.gather(*(client.exists("/") for client in clients))
     finally:
         for client in clients:
             await client.aclose()

@@ -56,7 +56,7 @@ def exclusive(make: Make, seed: int, *, ordered: bool = True, **options: Any) ->
     play(scenario, seed, **options)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(share=0.25, also=(298,)))
 @pytest.mark.parametrize("naming", ["kazoo", "both"])
 def test_lock_has_one_holder_under_faults(naming: str, seed: int) -> None:
     exclusive(lambda zk: Lock(zk, "/lock", naming=naming), seed)
