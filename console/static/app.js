@@ -125,7 +125,6 @@ function useLocks(ready) {
 }
 
 function Token({ reason, onDone, onCancel, problem }) {
-  const [value, setValue] = useState("");
   const dialog = useRef(null);
   useEffect(() => {
     dialog.current.showModal();
@@ -133,14 +132,13 @@ function Token({ reason, onDone, onCancel, problem }) {
   return html`<dialog ref=${dialog} onCancel=${onCancel} onClose=${onCancel} aria-labelledby="token-title">
     <form onSubmit=${(event) => {
       event.preventDefault();
-      onDone(value);
+      onDone(new FormData(event.target).get("token"));
     }}>
     <h2 id="token-title">The token of the server</h2>
     ${reason ? html`<p>${reason}</p>` : null}
     <p>It was printed at the start, or is in the file of <code>--admin-token-file</code>. This tab remembers it until it is closed.</p>
     <${Problem} error=${problem} />
-    <label>Token <input type="password" required autocomplete="off" value=${value}
-      onInput=${(event) => setValue(event.target.value)} /></label>
+    <label>Token <input type="password" name="token" required autocomplete="off" /></label>
     <p class="buttons"><button type="button" onClick=${onCancel}>Cancel</button>
       <button type="submit" class="primary">Use it</button></p>
   </form></dialog>`;
@@ -171,9 +169,13 @@ function App() {
   const [wrong, setWrong] = useState(null);
   const main = useRef(null);
   const pending = useRef(null);
+  const asked = useRef(0);
   const introduce = async () => {
+    asked.current += 1;
+    const number = asked.current;
     try {
       const answer = await ask("about");
+      if (number !== asked.current) return; // a later request replaces this one, which may have had no token
       // Without a token, the server may tell nothing. What is being edited stays on the page.
       setAbout((before) => (answer.kind || !before?.kind ? answer : { ...before, trusted: false }));
       setProblem(null);
@@ -183,7 +185,7 @@ function App() {
         pending.current = null;
       }
     } catch (error) {
-      if (!error.isOfToken) setProblem(error); // the dialog shows the others
+      if (number === asked.current && !error.isOfToken) setProblem(error); // the dialog shows the others
     }
   };
   useEffect(() => {

@@ -76,6 +76,34 @@ def test_page_survives_restart_with_another_token(driver: Any, tmp_path: Path) -
     driver.get("about:blank")
 
 
+LATE_ABOUT: Final = """
+const real = window.fetch;
+let failing = true;  // one overview, so that the page introduces itself again, still without a token
+window.fetch = async (url, ...given) => {
+  const what = String(url);
+  if (failing && what.includes("api/overview")) {
+    failing = false;
+    throw new TypeError("the connection was lost");
+  }
+  const answer = await real(url, ...given);
+  if (!window.held && what.includes("api/about")) await new Promise((release) => (window.held = release));
+  return answer;
+};
+"""
+
+
+def test_late_answer_without_token_does_not_undo_token(page: Page) -> None:
+    page.hurry()
+    page.shows(LIVE)
+    page.driver.execute_script(LATE_ABOUT)
+    page.until(lambda: page.driver.execute_script("return Boolean(window.held)"))
+    page.click("Enter the token")
+    page.give_token()
+    page.shows("Forget the token")
+    page.driver.execute_async_script("const done = arguments[0]; held(); setTimeout(done, 2000)")
+    page.shows("Forget the token")
+
+
 def test_silent_server_is_noticed_until_it_answers(driver: Any, tmp_path: Path) -> None:
     page = Page(driver, f"http://127.0.0.1:{(port := free_port())}/")
     with daemon_at(port, TOKEN, tmp_path) as daemon:
