@@ -33,10 +33,10 @@ from faces import names_in, relative
 from zoolet.protocol import codec, paths
 from zoolet.protocol import records as r
 from zoolet.protocol.operations import OPERATIONS, OpCode
+from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Node, packed
 from zoolet.server.core.ops import multi, reads, writes
 from zoolet.server.core.ops.dispatch import TABLE, WRITES
-from zoolet.server.core.state import ServerState
 from zoolet.server.core.tree import Tree
 from zoolet.server.core.watches import Watches
 
@@ -48,7 +48,7 @@ COPIED: Final[dict[str, Function]] = {
     for prefix, functions in {
         "": (writes.check_create, writes.add, writes.replace_data, paths.is_valid_name, multi.is_special, packed),
         "paths.": (paths.sequence_suffix,),
-        "state.": (ServerState.begin, ServerState.commit, ServerState.add_detail),
+        "state.": (Engine.begin, Engine.commit, Engine.add_detail),
         "state.tree.": (Tree.create, Tree.delete, Tree.set_data, Tree.begin, Tree.commit),
         "state.watches.": (Watches.begin, Watches.commit),
         "self.": (Tree._detach,),  # noqa: SLF001 - only copies of the tree's functions call it
@@ -210,6 +210,10 @@ class Copier(ast.NodeTransformer):
         options = [*signature.kwonlyargs, *signature.defaults, signature.vararg, signature.kwarg, *call.keywords]
         if any(options) or any(isinstance(node, INNER) for statement in tree.body for node in ast.walk(statement)):
             raise ValueError(f"{function.__qualname__} cannot be copied")
+        for node in ast.walk(tree):
+            called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+            if called in self._copied and function.__globals__.get(called) is not self._copied[called]:
+                raise ValueError(f"{function.__qualname__} calls a different function with the name {called}")
         known = names_in(function.__module__)
         for name in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & function.__globals__.keys():
             self.add_origin(name, known[name])

@@ -14,9 +14,9 @@ from fuzz import engines, frames
 from support.effort import effort
 from support.engine import keep_log
 from support.forms import general_forms
+from support.generators import GENERATORS
 from support.numbers import CONTAINER
 from support.peer import Peer
-from support.rooms import ROOT
 
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
@@ -138,7 +138,13 @@ def test_random_requests_reach_every_straight_form(monkeypatch: pytest.MonkeyPat
 
 def test_straight_forms_are_up_to_date() -> None:
     """``make straight`` writes them."""
-    subprocess.run([sys.executable, ROOT / "docs" / "_build" / "straight.py", "--check"], check=True)
+    subprocess.run([sys.executable, GENERATORS / "straight.py", "--check"], check=True)
+
+
+def test_function_with_the_name_of_a_copied_one_is_refused() -> None:
+    planted = "import straight; straight.writes.add = print; straight.straight()"
+    run = subprocess.run([sys.executable, "-c", planted], cwd=GENERATORS, capture_output=True, text=True, check=False)
+    assert "create calls a different function with the name add" in run.stderr
 
 
 def test_part_that_needs_the_general_form_has_changed_nothing(peer: Peer) -> None:
