@@ -24,12 +24,11 @@ from ..protocol.enums import CreateMode, Perm
 from ..protocol.hexadecimal import hexadecimal
 from ..protocol.node_json import JsonNode
 from ..protocol.operations import OpCode
-from ..protocol.paths import QUOTA, parent
+from ..protocol.paths import QUOTA, parent, sequence_of
 from ..protocol.quotas import LIMITS, STATS
 from ..protocol.records import Stat
 from ..server.admin.audit import audit_line
 from ..server.admin.history import CONSOLE_XID, History, HistoryEntry, entry_of_log
-from ..server.admin.lasting import sequence_of
 from ..server.admin.observed import Observed, ready
 from ..server.admin.samples import COLUMNS, Samples, memory
 from ..server.core.client_connection import ClientConnection, Session
@@ -321,7 +320,8 @@ class EngineSource:
             facts: Answer = {"address": self._address_of(entry.session_id) if entry.session_id else ""}
             if entry.holds and self._history is not None:  # an entry holds since its last predecessor was deleted
                 numbers, times = gone.get(parent(entry.path), ((), (0,)))
-                ahead = times[bisect_left(numbers, sequence_of(entry.path))]
+                number = sequence_of(entry.path)
+                ahead = times[bisect_left(numbers, number)] if number is not None else 0
                 facts["held_since"] = max(entry.since, ahead / 1000)
             return facts
 

@@ -28,6 +28,7 @@ from ..protocol.deadlocks import LockEntry, Wait
 from ..protocol.enums import PERM_LETTERS
 from ..protocol.hexadecimal import hexadecimal
 from ..protocol.node_json import JsonNode
+from ..protocol.paths import sequence_suffix
 from ..protocol.records import Stat
 from ..server.admin.pace import Pace as Pace
 from .wanted import Wanted
@@ -381,5 +382,5 @@ def stat_shown(stat: Stat, kind: str) -> Answer:
         "pzxid": hexadecimal(stat.pzxid),
         "owner": hexadecimal(stat.ephemeralOwner) if stat.ephemeralOwner else None,
         "children": stat.numChildren,
-        "next_sequence": f"{(stat.cversion + stat.numChildren) // 2:010d}",
+        "next_sequence": sequence_suffix((stat.cversion + stat.numChildren) // 2),
     }

@@ -68,6 +68,19 @@ def join(parent_path: str, name: str) -> str:
     return f"/{name}" if parent_path in ("/", "") else f"{parent_path}/{name}"
 
 
+SEQUENCE: Final = r"(-[0-9]{9,10}|[0-9]{10})"
+"""Pattern of the number of a sequential node, after the path of its request."""
+
+
 def sequence_suffix(number: int) -> str:
     """Return the suffix of a sequential create: at least ten characters, padded with zeros, including a sign."""
     return f"{number:010d}"
+
+
+def sequence_of(path: str) -> int | None:
+    """Return the number at the end of the path of a sequential node; None for other nodes.
+
+    A number below -999,999,999 is read without its sign, because a name may end with a hyphen.
+    """
+    number = re.fullmatch("-[0-9]{9}|[0-9]{10}", path[-10:])
+    return int(number[0]) if number is not None else None

@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, get_args
 
+from .paths import SEQUENCE
+
 Naming = Literal["kazoo", "curator"]
 Namings = Literal["kazoo", "curator", "both"]
 NAMINGS: Final[tuple[Naming, ...]] = get_args(Naming)
@@ -78,7 +80,7 @@ class NodeName(NamedTuple):
     number: int
 
 
-_FIELDS: Final = {"{hex}": HEX, "{priority:03d}": r"\d+", "{seq}": r"(-\d{9,10}|\d{10})"}
+_FIELDS: Final = {"{hex}": HEX, "{priority:03d}": r"\d+", "{seq}": SEQUENCE}
 
 
 def _mark(form: str) -> str:

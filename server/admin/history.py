@@ -15,12 +15,13 @@ from typing import Final, NamedTuple, cast
 
 from ...protocol.codec import Record
 from ...protocol.operations import OPERATIONS, OpCode
+from ...protocol.paths import parent, sequence_of
 from ...protocol.txns import ErrorTxn
 from ..core.client_connection import ClientConnection
 from ..core.engine import Engine
 from ..core.journal import Applied, Requests, Transaction, changes_of
 from ..core.ops.received import transactions
-from .lasting import Lasting, sequence_of
+from .lasting import Lasting
 from .recent_writes import RecentWrites
 
 CONSOLE_XID: Final = -77
@@ -436,9 +437,9 @@ class History:
         for kept in list(self._kept):  # a copy, because the entries may change while the caller pauses
             entry = HistoryEntry(*kept)
             yield [
-                (parent, sequence_of(path), entry.time)
+                (above, number, entry.time)
                 for op, path, _ in entry.parts
-                if op == "delete" and (parent := path.rpartition("/")[0]) in parents
+                if op == "delete" and (above := parent(path)) in parents and (number := sequence_of(path)) is not None
             ]
 
     def address(self, session_id: int, zxid: int | None = None) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import Any, Final
 
+from ...protocol.paths import sequence_of
+
 MAX_BYTES: Final = 16 << 20
 """Maximum size of each of the two rings in bytes."""
 CHUNK_BYTES: Final = 64 << 10
@@ -55,7 +57,7 @@ class Lasting:
         while most < len(lasting) and (size := size + len(lasting[most][1]) + 20) <= MAX_PARTS_BYTES:
             most += 1
         row = (*head, kind, lasting[:most], left_out + len(parts) - most, why, number)
-        self._rings[all(sequence_of(path) >= 0 for _, path, _ in lasting)].add(number, json.dumps(row))
+        self._rings[all(sequence_of(path) is not None for _, path, _ in lasting)].add(number, json.dumps(row))
 
     def entries(self, text: str = "", before: int = 0) -> Iterator[list[Any] | None]:
         """Yield the fields of entries, the latest first, and None before each step of a millisecond.
@@ -114,9 +116,3 @@ class _Ring:
                     row = json.loads(line)
                     if not before or row[-1] < before:
                         yield row[-1], row
-
-
-def sequence_of(path: str) -> int:
-    """Return the number of a sequential node; -1 for other nodes."""
-    number = path[-10:]
-    return int(number) if number.isascii() and number.isdecimal() else -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -16,7 +15,6 @@ from .facts import Change, Facts, Sight
 from .nodes import NOBODY
 from .violation import Violation
 
-SEQUENCE: Final = re.compile(r"[0-9]{10}$")
 TURNS: Final = 2**31 - 1000
 """Sequence numbers above this limit are ignored, because they may soon overflow to negative numbers."""
 
@@ -76,16 +74,16 @@ def sequences_repeat(facts: Facts) -> Iterator[Violation]:
     for change in facts.changes:
         if change.kind == "delete":
             last.pop(change.path, None)  # the sequence numbers below a deleted node restart
-        number = SEQUENCE.search(change.path)
-        if change.mode not in SEQUENTIAL_MODES or number is None or int(number[0]) > TURNS:
+        number = paths.sequence_of(change.path)
+        if change.mode not in SEQUENTIAL_MODES or number is None or not 0 <= number <= TURNS:
             continue
         above = paths.parent(change.path)
         before, last[above] = last.get(above), change
         if before is None or not facts.zxids.are_complete(before.zxid, change.zxid):
             continue
-        if int(change.path[-10:]) == int(before.path[-10:]):
+        if number == (earlier := int(before.path[-10:])):
             yield Violation(f"A sequence number below {above} was assigned twice.", (before.entry, change.entry))
-        elif int(change.path[-10:]) < int(before.path[-10:]):
+        elif number < earlier:
             yield Violation(
                 f"The sequence numbers below {above} decrease.",
                 (before.entry, change.entry),

@@ -13,12 +13,11 @@ from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, CreateMode
 from ...protocol.errors import ErrorCode
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
+from ...protocol.paths import SEQUENCE
 from ..frames.requests import RecordedRequest
 from .facts import Change, Facts, Refusal, Sight
 from .violation import Violation
 
-NUMBER: Final = r"(-[0-9]{9,10}|[0-9]{10})"
-"""Pattern of the number that the server appends to the path of a sequential node."""
 PLAIN_MODES: Final = EPHEMERAL_MODES | {CreateMode.PERSISTENT, CreateMode.PERSISTENT_SEQUENTIAL}
 """Modes that determine the owner of a node: its session for an ephemeral node, otherwise none."""
 NOBODY = "All zxids between them are known, and none belongs to a conflicting write."
@@ -175,7 +174,7 @@ def answers_are_impossible(facts: Facts) -> Iterator[Violation]:
     for change in facts.changes:
         if change.kind == "create":
             created[change.path, change.zxid] = change
-            number = NUMBER if change.mode in SEQUENTIAL_MODES else ""
+            number = SEQUENCE if change.mode in SEQUENTIAL_MODES else ""
             if not re.fullmatch(re.escape(change.asked) + number, change.path):
                 text = f"The requested path is {change.asked}{', plus a number' if number else ''}."
                 yield Violation(f"A create returned the wrong path {change.path}.", (change.entry,), text)

@@ -17,12 +17,12 @@ from typing import Final, Self
 
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OPERATIONS, codes_named, name_of, names
+from ...protocol.paths import sequence_of
 from .actions import ACTIONS, Action
 from .requests import CONNECT, Request, When
 
 NEAR_MISSES: Final = 3
 """The most nearly matching requests that the error of a strict fault shows."""
-_SEQUENCE: Final = re.compile(r"-?\d{10}$")
 
 
 def ops_named(op: str | int | None) -> frozenset[int] | None:
@@ -251,7 +251,7 @@ class Fault:
 def _nearly(matches: Callable[[str], bool], paths: tuple[str, ...], glob: str) -> str | None:
     """Return the reason why paths narrowly miss a glob; None if they are quite different."""
     for path in paths:
-        if _SEQUENCE.search(path) and (matches(path[:-10]) or matches(path[:-11])):
+        if sequence_of(path) is not None and (matches(path[:-10]) or matches(path[:-11])):
             return f"the name has a sequence number; use {glob}*"
         places = [place for place, letter in enumerate(path) if letter == "/" and place]
         if any(matches(path[place:]) for place in places):

@@ -52,9 +52,22 @@ def test_child_is_joined_with_one_slash(parent: str, path: str) -> None:
     assert paths.join(parent, "x") == path
 
 
-@pytest.mark.parametrize(
-    ("number", "suffix"),
-    [(0, "0000000000"), (71, "0000000071"), (2**31 - 1, "2147483647"), (-1, "-000000001"), (-(2**31), "-2147483648")],
-)
+SUFFIXES = [(0, "0000000000"), (71, "0000000071"), (2**31 - 1, "2147483647"), (-1, "-000000001")]
+
+
+@pytest.mark.parametrize(("number", "suffix"), [*SUFFIXES, (-(2**31), "-2147483648")])
 def test_sequence_number_is_padded_to_ten_with_sign(number: int, suffix: str) -> None:
     assert paths.sequence_suffix(number) == suffix
+
+
+@pytest.mark.parametrize(("number", "suffix"), SUFFIXES)
+@pytest.mark.parametrize("start", ["/n", "/n-", "/"])
+def test_number_is_read_from_path_of_sequential_node(start: str, number: int, suffix: str) -> None:
+    assert paths.sequence_of(start + suffix) == number
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/n", "/n123456789", "/123456789", "/n-12345678x", "/n--12345678", "/n٣234567890"]
+)
+def test_other_path_has_no_sequence_number(path: str) -> None:
+    assert paths.sequence_of(path) is None
