@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..protocol.hexadecimal import hexadecimal
 from .usage import add_example, path
 
 
@@ -30,7 +31,7 @@ def _backup(options: argparse.Namespace) -> int:
     logs = None if options.log_dir is None else Path(options.log_dir)
     made = back_up(Path(options.directory), Path(options.target), logs)
     size = f"{made.size:,} bytes in {made.files} files"
-    text = f"{options.target}: {made.nodes:,} nodes up to zxid 0x{made.zxid:x}, {size}"
+    text = f"{options.target}: {made.nodes:,} nodes up to zxid {hexadecimal(made.zxid)}, {size}"
     if made.left_out:
         text += f"; left out {made.left_out:,} bytes of an incomplete transaction"
     print(text)

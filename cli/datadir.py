@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from ..protocol.hexadecimal import hexadecimal
 from ..protocol.node_json import JsonNode, node_json
 from ..protocol.paths import ZOOKEEPER
 from ..server.config import build, parse_definitions
@@ -91,8 +92,8 @@ def _show(find: Find) -> int:
     engine, directory, recovered = _recover(find)
     tree = engine.tree
     ephemerals = sum(map(len, tree.ephemerals.values()))
-    print(f"zxid            0x{recovered.zxid:x}")
-    at = "none" if recovered.snapshot_zxid is None else f"0x{recovered.snapshot_zxid:x}"
+    print(f"zxid            {hexadecimal(recovered.zxid)}")
+    at = "none" if recovered.snapshot_zxid is None else f"{hexadecimal(recovered.snapshot_zxid)}"
     print(f"snapshot        {at}")
     print(f"transactions    {recovered.transactions} after the snapshot")
     kinds = f"{ephemerals} ephemeral, {len(tree.expiring)} container or TTL"
@@ -121,7 +122,7 @@ def _verify(find: Find) -> int:
     for problem in recovered.problems:
         print(f"problem: {problem}")
     if wrong or recovered.problems:
-        print(f"a server would start with {engine.tree.reported_size} nodes at zxid 0x{recovered.zxid:x}")
+        print(f"a server would start with {engine.tree.reported_size} nodes at zxid {hexadecimal(recovered.zxid)}")
         return 1
     return 0
 
@@ -150,7 +151,7 @@ def _log(file: Path, *, is_live: bool) -> str:
         raise StorageError(str(file), f"{len(zxids)} transactions, then {size} invalid bytes from byte {log.end}")
     if log.skipped:
         raise StorageError(str(file), f"{len(zxids)} transactions, and a damaged header")
-    span = f", 0x{zxids[0]:x} to 0x{zxids[-1]:x}" if zxids else ""
+    span = f", {hexadecimal(zxids[0])} to {hexadecimal(zxids[-1])}" if zxids else ""
     return f"{len(zxids)} transactions{span}" + ("; a server is writing this log" if is_live else "")
 
 

@@ -23,6 +23,7 @@ from ..protocol.errors import (
 )
 from ..protocol.framing import frame
 from ..protocol.handshake import ConnectRequest
+from ..protocol.hexadecimal import hexadecimal
 from ..protocol.operations import OpCode
 from ..protocol.paths import ZOOKEEPER
 from .proxy import Proxy
@@ -269,7 +270,8 @@ class RealServer(Proxy, NamedWaits):
     def leaks(self) -> list[str]:
         """Return a line for each session that is still open."""
         try:
-            return [f"session 0x{id:x} is still open, from {view.client}" for id, view in self.sessions().items()]
+            open_ = [(hexadecimal(session_id), view.client) for session_id, view in self.sessions().items()]
+            return [f"session {session_id} is still open, from {client}" for session_id, client in open_]
         except (RuntimeError, ZooKeeperError):
             return []
 

@@ -62,16 +62,19 @@ def stat(observed: Observed, client: ClientConnection) -> str:
 
 def brief(client: ClientConnection, *, asking: bool = False) -> str:
     """Return the line of one connection in the answer to ``stat``."""
-    host = _java_ip6(client.host) if ":" in client.host else client.host
-    return f" /{host}:{client.port}[{0 if asking else 1}](queued=0,recved={client.received},sent={client.sent})"
+    counts = f"queued=0,recved={client.received},sent={client.sent}"
+    return f" {_java_address(client)}[{0 if asking else 1}]({counts})"
 
 
-def _java_ip6(host: str) -> str:
-    """Format an IPv6 address like Java: eight groups, not abbreviated and without leading zeros."""
-    from ipaddress import IPv6Address
+def _java_address(client: ClientConnection) -> str:
+    """Return a client's address like Java: an IPv6 address has eight groups, without leading zeros."""
+    host = client.host
+    if ":" in host:
+        from ipaddress import IPv6Address
 
-    groups = IPv6Address(host.partition("%")[0]).exploded.split(":")
-    return "[" + ":".join(f"{int(group, 16):x}" for group in groups) + "]"
+        groups = IPv6Address(host.partition("%")[0]).exploded.split(":")
+        host = "[" + ":".join(f"{int(group, 16):x}" for group in groups) + "]"
+    return f"/{host}:{client.port}"
 
 
 def mntr(observed: Observed, client: ClientConnection) -> str:
@@ -94,10 +97,11 @@ def _full(client: ClientConnection, *, asking: bool) -> str:
     if session is None:
         return line
     heard = int(session.heard)  # like ZooKeeper, a monotonic time; zoolet's is the time of the latest request
-    xid = f",lcxid=0x{client.last_xid:x}" if client.last_xid >= 0 else ""
+    xid = f",lcxid={hexadecimal(client.last_xid)}" if client.last_xid >= 0 else ""
     return (
-        f"{line[:-1]},sid={hexadecimal(session.id)},lop={last_operation(client)},est={client.since},to={session.timeout_ms}{xid},"
-        f"lzxid={hexadecimal(client.last_zxid)},lresp={heard},llat=0,minlat=0,avglat=0,maxlat=0)"
+        f"{line[:-1]},sid={hexadecimal(session.id)},lop={last_operation(client)},est={client.since},"
+        f"to={session.timeout_ms}{xid},lzxid={hexadecimal(client.last_zxid)},lresp={heard},"
+        "llat=0,minlat=0,avglat=0,maxlat=0)"
     )
 
 
@@ -146,16 +150,17 @@ def dump(observed: Observed, client: ClientConnection) -> str:
     """Answer with all sessions by deadline, and their ephemeral nodes."""
     engine = observed.engine
     alive = engine.sessions.alive
-    sessions = {at: [f"\t0x{each:x}" for each in ids] for at, ids in sessions_by_deadline(engine).items()}
+    sessions = {at: [f"\t{hexadecimal(each)}" for each in ids] for at, ids in sessions_by_deadline(engine).items()}
     connections: dict[int, list[str]] = {}
     for peer in engine.connections:
         deadline, session_id = (peer.session.deadline, peer.session.id) if peer.session else (peer.deadline, 0)
-        connections.setdefault(deadline, []).append(f"\tip: /{peer.host}:{peer.port} sessionId: 0x{session_id:x}")
+        line = f"\tip: {_java_address(peer)} sessionId: {hexadecimal(session_id)}"
+        connections.setdefault(deadline, []).append(line)
     owners = engine.tree.ephemerals
     lines = ["SessionTracker dump:", f"Session Sets ({len(sessions)})/({len(alive)}):", *_buckets(engine, sessions)]
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
     for owner, paths in owners.items():
-        lines += [f"0x{owner:x}:", *(f"\t{path}" for path in paths)]
+        lines += [f"{hexadecimal(owner)}:", *(f"\t{path}" for path in paths)]
     lines += ["Connections dump:", f"Connections Sets ({len(connections)})/({len(engine.connections)}):"]
     lines += _buckets(engine, connections)
     return "\n".join(lines) + "\n"
@@ -190,7 +195,7 @@ def wchp(observed: Observed, client: ClientConnection) -> str:
     """Answer with the sessions that watch each path."""
     lines = []
     for path, session_ids in watching_by_path(observed.engine):
-        lines += [path, *(f"\t0x{session_id:x}" for session_id in session_ids)]
+        lines += [path, *(f"\t{hexadecimal(session_id)}" for session_id in session_ids)]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
 
@@ -198,7 +203,7 @@ def wchc(observed: Observed, client: ClientConnection) -> str:
     """Answer with the paths that each session watches."""
     lines = []
     for session_id, paths in watched_by_session(observed.engine):
-        lines += [f"0x{session_id:x}", *(f"\t{path}" for path in paths)]
+        lines += [hexadecimal(session_id), *(f"\t{path}" for path in paths)]
     return "".join(f"{line}\n" for line in lines) + "\n"
 
 

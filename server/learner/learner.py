@@ -36,6 +36,7 @@ from enum import Enum
 from typing import Final
 
 from ...protocol.errors import MarshallingError
+from ...protocol.hexadecimal import hexadecimal
 from ...protocol.learner import (
     PROTOCOL_VERSION,
     AclEntry,
@@ -228,8 +229,8 @@ class Learner:
             self.replica.start_snapshot()
             self.state = State.LOADING
         elif packet.type == PacketType.TRUNC:
-            text = "the ensemble has no transactions after {:#x}, but the replica has {:#x}; was a backup restored?"
-            raise ReplicaError(text.format(packet.zxid, self.replica.last))
+            text = "the ensemble has no transactions after {}, but the replica has {}; was a backup restored?"
+            raise ReplicaError(text.format(hexadecimal(packet.zxid), hexadecimal(self.replica.last)))
         else:
             raise self._unexpected(packet)
 
@@ -282,12 +283,12 @@ class Learner:
             raise ReplicaError("the leader has sent an incomplete transaction") from None
         if zxid <= replica.last:
             if self.state is State.FOLLOWING:
-                raise ReplicaError(
-                    f"the leader sent transaction {zxid:#x} after {replica.last:#x}; expected a higher zxid"
-                )
+                text = f"the leader sent transaction {hexadecimal(zxid)} after {hexadecimal(replica.last)}"
+                raise ReplicaError(f"{text}; expected a higher zxid")
             return  # the snapshot, or the replica before a DIFF, contains it
         if not self._tolerantly and zxid != replica.last + 1 and zxid >> 32 == replica.last >> 32:
-            raise ReplicaError(f"the transactions between {replica.last:#x} and {zxid:#x} are missing")
+            span = f"{hexadecimal(replica.last)} and {hexadecimal(zxid)}"
+            raise ReplicaError(f"the transactions between {span} are missing")
         time = replica.apply_transaction(data, tolerantly=self._tolerantly)
         learning.transactions += 1
         delay = replica.now - time

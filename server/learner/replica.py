@@ -242,7 +242,7 @@ class Replica(Engine):
             raise ReplicaError(f"cannot read a transaction of the leader: {error}") from None
         if digest is not None and len(data) - offset != DIGEST_SIZE:
             raise ReplicaError(
-                f"unexpected data after transaction {entry[2]:#x} of the leader: {len(data) - offset} bytes"
+                f"unexpected data after transaction {hexadecimal(entry[2])} of the leader: {len(data) - offset} bytes"
             )
         entry, changes = self._complete(entry)
         touched = _touched(changes) if tolerantly else self._checked(entry, changes)
@@ -252,7 +252,7 @@ class Replica(Engine):
             try:
                 apply_tolerantly(self, entry[2], entry[3], entry[0], changes)
             except BadArgumentsError as error:
-                raise ReplicaError(f"transaction {entry[2]:#x} of the leader: {error}") from None
+                raise ReplicaError(f"transaction {hexadecimal(entry[2])} of the leader: {error}") from None
             self.set_time(now, self.monotonic_ms)
         else:
             replay(self, entry)
@@ -310,7 +310,7 @@ class Replica(Engine):
             if not is_possible:
                 name = type(record).__name__
                 raise ReplicaError(
-                    f"cannot apply transaction {entry[2]:#x} of the leader ({name} {path}) to the replica"
+                    f"cannot apply transaction {hexadecimal(entry[2])} of the leader ({name} {path}) to the replica"
                 )
         return _touched(changes)
 
@@ -329,8 +329,8 @@ class Replica(Engine):
         if self.digest != expected:
             self.learning.digest_mismatches += 1
             raise ReplicaError(
-                f"the tree differs from the leader's after transaction {entry[2]:#x}: digest {self.digest:016x}, "
-                f"expected {expected:016x}"
+                f"the tree differs from the leader's after transaction {hexadecimal(entry[2])}: "
+                f"digest {self.digest:016x}, expected {expected:016x}"
             )
 
     def _computed_digest(self) -> int:

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from ...protocol.hexadecimal import hexadecimal
 from ..core.journal import ERROR
 from . import snapshot as snapshots
 from .compression import SUFFIXES, pieces
@@ -237,7 +238,8 @@ class DataDir:
         newest = snapshot.newest_change()
         if newest <= snapshot.zxid or newest <= (last := self._last_logged(snapshot.zxid)):
             return
-        reason = f"the snapshot may contain parts of transactions up to 0x{newest:x}, but the logs end with 0x{last:x}"
+        contained = f"the snapshot may contain parts of transactions up to {hexadecimal(newest)}"
+        reason = f"{contained}, but the logs end with {hexadecimal(last)}"
         if last < snapshot.zxid:
             self.problems.append(f"{path}: {reason}; using the snapshot anyway")
         else:
@@ -269,14 +271,15 @@ class DataDir:
             last_here, is_first = 0, True
             for entry in log:
                 zxid = entry.header.zxid
-                if zxid > MAX_ZXID:
-                    raise StorageError(str(path), f"zxid 0x{zxid:x} is too high; the maximum is 0x{MAX_ZXID:x}")
+                _check_zxid(path, zxid)
                 if zxid < last_here:
-                    self.problems.append(f"{path}: skipped transaction 0x{zxid:x}, because it follows 0x{last_here:x}")
+                    repeated = f"{hexadecimal(zxid)}, because it follows {hexadecimal(last_here)}"
+                    self.problems.append(f"{path}: skipped transaction {repeated}")
                 last_here = max(last_here, zxid)
                 if zxid > after:  # a log may repeat transactions that were not synced in the previous log
                     if after < self.seen and zxid >> 32 > self.seen >> 32 and entry.header.cxid != NEW_EPOCH:
-                        reason = f"the transactions up to 0x{self.seen:x} are missing, but the snapshot contains parts"
+                        missing = f"the transactions up to {hexadecimal(self.seen)} are missing"
+                        reason = f"{missing}, but the snapshot contains parts"
                         raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
                     if is_first:  # a whole log may be missing; within a log, ZooKeeper 3.8 skips zxids
                         _check_follows(path, after, entry, cut)
@@ -301,7 +304,8 @@ class DataDir:
         """
         if last < self.stopped_at:
             hint = f"if you restored older files on purpose, delete {SUBFOLDER}/{LOCK}"
-            reason = f"the previous server stopped at 0x{self.stopped_at:x}, but the files end with 0x{last:x}"
+            stopped = f"the previous server stopped at {hexadecimal(self.stopped_at)}"
+            reason = f"{stopped}, but the files end with {hexadecimal(last)}"
             raise StorageError(str(self.path), f"{reason}: a log is missing; {hint}")
 
     def set_aside(self, disk: Disk) -> None:
@@ -367,7 +371,7 @@ def _check_follows(path: Path, last: int, entry: LogEntry, cut: str) -> None:
     else:  # in an epoch that a leader has started, zxids count from 1
         follows = before in (last, header.zxid >> 32 << 32)
     if not follows:
-        reason = f"the transactions 0x{last + 1:x} to 0x{before:x} before this log are missing"
+        reason = f"the transactions {hexadecimal(last + 1)} to {hexadecimal(before)} before this log are missing"
         raise StorageError(str(path), f"{reason}; {cut}" if cut else reason)
 
 
@@ -380,6 +384,12 @@ def _last_valid(log: Log) -> int | None:
     return last
 
 
+def _check_zxid(path: Path, zxid: int) -> None:
+    """Raise a StorageError for a zxid that is too high."""
+    if zxid > MAX_ZXID:
+        raise StorageError(str(path), f"zxid {hexadecimal(zxid)} is too high; the maximum is {hexadecimal(MAX_ZXID)}")
+
+
 def _named(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[tuple[int, Path]]:
     for path in files:
         name, _, rest = path.name.partition(".")
@@ -387,9 +397,8 @@ def _named(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[
         if name == kind and number and not set(number) - set("0123456789abcdefABCDEF"):
             if path.is_dir():
                 raise StorageError(str(path), f"expected a {kind} file, found a directory")
-            if int(number, 16) > MAX_ZXID:
-                raise StorageError(str(path), f"zxid 0x{int(number, 16):x} is too high; the maximum is 0x{MAX_ZXID:x}")
-            yield int(number, 16), path
+            _check_zxid(path, zxid := int(number, 16))
+            yield zxid, path
 
 
 def read(path: Path) -> bytes:

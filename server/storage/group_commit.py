@@ -50,6 +50,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
+from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ..core.engine import Engine
 from ..core.journal import Applied, Journal
@@ -415,7 +416,7 @@ class GroupCommit:
                 self._synced(error)
                 raise
         if self.doubtful_zxid > after:
-            raise OSError(f"the required transactions up to 0x{self.doubtful_zxid:x} may not be on the disk")
+            raise OSError(f"the required transactions up to {hexadecimal(self.doubtful_zxid)} may not be on the disk")
 
     def _wake_waiters(self) -> None:
         for zxid, waiter in self._waiters:

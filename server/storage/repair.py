@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ...protocol.hexadecimal import hexadecimal
 from ..core.journal import changes_of
 from .directory import MAX_ZXID, DataDir, Remainder
 from .disk import Disk
@@ -42,7 +43,7 @@ class _Plan(NamedTuple):
         rests = [(cut.log, cut.at, cut.unused_file().name) for cut in self.cuts]
         lines += [f"{log}: truncated at byte {at}; the rest is in {name}" for log, at, name in rests]
         if self.last < stopped_at:
-            lines.append(f"{SUBFOLDER}/{LOCK}: abandoned the transactions up to 0x{stopped_at:x}")
+            lines.append(f"{SUBFOLDER}/{LOCK}: abandoned the transactions up to {hexadecimal(stopped_at)}")
         return lines
 
 
@@ -127,7 +128,8 @@ def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
     if aside or cuts:
         report(_loss([*cuts, *reversed(aside)], last))
     elif last < directory.stopped_at:
-        report(f"gives up the transactions 0x{last + 1:x} to 0x{directory.stopped_at:x}, which are not in the files")
+        span = f"{hexadecimal(last + 1)} to {hexadecimal(directory.stopped_at)}"
+        report(f"gives up the transactions {span}, which are not in the files")
     remainders = [Remainder(log, size, Log.open(log).tail_size(size)) for log, size in cuts.items()]
     return _Plan({log: unused(log.with_name(f"{PRIVATE}unusable-{log.name}")) for log in aside}, remainders, last)
 
@@ -152,13 +154,14 @@ def _loss(logs: list[Path], last: int) -> str:
             if zxid > highest:
                 count, highest = count + 1, zxid
                 nodes.update(dict.fromkeys(paths))
-    text = f"discards the transactions after 0x{last:x}"
+    text = f"discards the transactions after {hexadecimal(last)}"
     if not count:
         return f"{text}; none of them can be read"
     names = ", ".join(list(nodes)[:MAX_NAMED])
     more = f" and {len(nodes) - MAX_NAMED:,} more" if len(nodes) > MAX_NAMED else ""
     changed = f"{len(nodes):,} node{'s' * (len(nodes) != 1)}"
-    return f"{text}: {count:,} can be read, up to 0x{highest:x}; they change {changed}: {names or 'none'}{more}"
+    read = f"{count:,} can be read, up to {hexadecimal(highest)}"
+    return f"{text}: {read}; they change {changed}: {names or 'none'}{more}"
 
 
 def _readable(log: Path) -> Iterator[tuple[int, list[str]]]:

@@ -179,7 +179,8 @@ class StateTransfer:
         snapshot = await asyncio.to_thread(_checked, data)
         newest = max(snapshot.newest_change(), snapshot.zxid)
         if newest >= _MAX_ZXID:
-            raise StorageError("", f"zxid {newest:#x} in the snapshot is too high; expected less than {_MAX_ZXID:#x}")
+            expected = f"expected less than {hexadecimal(_MAX_ZXID)}"
+            raise StorageError("", f"zxid {hexadecimal(newest)} in the snapshot is too high; {expected}")
         if self._store is not None:
             snapshot.zxid = self._store.next_epoch(newest) << 32
             await self._store.snapshots.write_restored(snapshot)

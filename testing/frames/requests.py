@@ -96,7 +96,7 @@ class OpView:
     @property
     def details(self) -> str:
         """The summary, the zxid, and the applied faults."""
-        return f"{self.summary} zxid=0x{self.zxid:x}" + (f" [{self.fault}]" if self.fault else "")
+        return f"{self.summary} zxid={hexadecimal(self.zxid)}" + (f" [{self.fault}]" if self.fault else "")
 
     def __str__(self) -> str:
         return f"{hexadecimal(self.client)} {self.details}"

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from ...protocol.hexadecimal import hexadecimal
 from ..state import views, waiting
 from . import arguments
 
@@ -102,7 +103,8 @@ class NamedWaits(ABC):
 
     def _session_count(self, n: int, timeout: float) -> waiting.Condition:
         def what() -> str:
-            alive = [f"0x{id:x} from {view.client or 'nowhere'}" for id, view in self._sessions_of_clients().items()]
+            sessions = self._sessions_of_clients().items()
+            alive = [f"{hexadecimal(session_id)} from {view.client or 'nowhere'}" for session_id, view in sessions]
             return f"expected {n} session{'s' * (n != 1)}, found {len(alive)} ({', '.join(alive) or 'none'})"
 
         arguments.check_counts(n=n)

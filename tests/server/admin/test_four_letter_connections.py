@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
+from support.calls import connected, engine_with
 from support.frames import exists
 from support.live_server import LiveServer
 
 from zoolet.protocol import records as r
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.operations import OpCode
+from zoolet.server.admin.four_letter import dump, wchc, wchp
+from zoolet.server.admin.observed import Observed
+from zoolet.server.core.client_connection import ClientConnection
+
+Answer = Callable[[Observed, ClientConnection], str]
 
 pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 
@@ -31,6 +38,20 @@ async def test_cons_has_line_for_each_connection_and_empty_line(server: LiveServ
     )
     assert re.fullmatch(r" /127\.0\.0\.1:\d+\[0\]\(queued=0,recved=1,sent=0\)", two)
     assert empty == ""
+
+
+# --- ids ---
+
+
+@pytest.mark.parametrize("answer", [dump, wchp, wchc])
+def test_session_id_of_server_with_high_number_has_no_sign(answer: Answer) -> None:
+    engine = engine_with()
+    engine.sessions.continue_after(-(2 << 56))  # like an ensemble with a server number of 254
+    peer = connected(engine)
+    peer.create("/e", b"", CreateMode.EPHEMERAL)
+    peer.exists("/e", watch=True)
+
+    assert "0xfe00000000000001" in answer(Observed(engine), peer.client)
 
 
 # --- dump ---
