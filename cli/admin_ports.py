@@ -8,7 +8,7 @@ import socket
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..server.admin.http import LOCAL, READS, HttpError, Request, Response, Route, Router
+from ..server.admin.http import LOCAL, READS, HttpError, Request, Response, Route, Router, is_loopback
 from ..server.admin.observed import Observed
 from ..server.admin.pages import AdminPages, Console, healthz, metrics_page
 from ..server.admin.state_pages import Transfer
@@ -67,7 +67,7 @@ class AdminPorts:
                 [Route(READS, "/metrics", self._metrics)],
                 lambda request: HttpError(404, f"no page at {request.path[:80]}; this port serves only /metrics"),
                 self._names,
-                is_local=_is_local(settings.metrics_host),
+                is_local=is_loopback(settings.metrics_host),
             )
             server = HttpServer(router.route_of, limits)
             where = await self._listen(server, settings.metrics_host, settings.metrics_port)
@@ -99,7 +99,7 @@ class AdminPorts:
             observed,
             self._token,
             self._names,
-            is_local=_is_local(settings.host),
+            is_local=is_loopback(settings.host),
             prefix=settings.prefix,
             transfer=transfer,
             console=console,
@@ -113,7 +113,7 @@ class AdminPorts:
     def _wait(self) -> None:
         """Answer only that the server is alive, and the reason why it is not ready."""
         routes = [Route(READS, "/healthz", healthz), Route(READS, "/readyz", self._readyz)]
-        is_local = _is_local(self._settings.host)
+        is_local = is_loopback(self._settings.host)
         self._router = Router(routes, lambda request: self._not_yet(), self._names, is_local=is_local)
 
     async def _readyz(self, request: Request) -> Response:
@@ -154,8 +154,3 @@ def _check_installed(settings: AdminSettings) -> None:
     except ModuleNotFoundError:
         key = "admin.serverPort" if settings.port is not None else "metricsProvider.className"
         raise needs_h11(key) from None
-
-
-def _is_local(host: str | None) -> bool:
-    """Return whether an address is a loopback address."""
-    return host is not None and (host in LOCAL or host.startswith("127."))

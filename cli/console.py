@@ -161,13 +161,13 @@ async def _listen(source: Source, options: argparse.Namespace, *, is_open: bool)
         CommandError: The address cannot be listened on.
     """
     from ..console.pages import ConsolePages
-    from ..server.admin.http import LOCAL, HttpError, Request, Router, Token
+    from ..server.admin.http import LOCAL, HttpError, Request, Router, Token, is_loopback
     from ..server.net.http import HttpServer
 
     def nothing(request: Request) -> HttpError:
         return HttpError(404, f"no page at {request.path[:80]}; the console is at /")
 
-    is_local = options.host in LOCAL
+    is_local = is_loopback(options.host)
     token = secrets.token_urlsafe(24)
     pages = ConsolePages(source, Token(token, is_local and is_open))
     names = LOCAL | {name.lower() for name in options.names}

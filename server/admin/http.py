@@ -136,6 +136,11 @@ def json_response(value: object, status: int = 200, *headers: tuple[str, str]) -
     return Response(json.dumps(value).encode() + b"\n", "application/json", status, headers)
 
 
+def is_loopback(host: str | None) -> bool:
+    """Return whether a server that listens on an address can only be reached from this machine."""
+    return host is not None and (host in LOCAL or host.startswith("127."))
+
+
 def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = True) -> None:
     """Reject requests that a malicious web page makes a browser send.
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from ...protocol.addresses import host_and_port
 from ...protocol.errors import ZooKeeperError
-from ...server.admin.http import GET, LOCAL, POST, HttpError, Request, Response, Route, Router, json_response
+from ...server.admin.http import GET, POST, HttpError, Request, Response, Route, Router, is_loopback, json_response
 from ...server.net.http import HttpServer, Limits
 from .console import TestConsole
 from .control import Control
@@ -53,7 +53,7 @@ class ControlServer:
     async def __aenter__(self) -> ControlServer:
         if self._control.endpoint.console_views():
             self._console = TestConsole(self._control.endpoint)
-        router = Router(self._routes(), _nothing, is_local=self._host in LOCAL, enter=self._enter)
+        router = Router(self._routes(), _nothing, is_local=is_loopback(self._host), enter=self._enter)
         self._http = HttpServer(router.route_of, LIMITS)
         try:
             port = await self._http.start(self._host, self._port)

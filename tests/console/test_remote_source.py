@@ -78,6 +78,11 @@ def test_page_is_reached_by_its_other_name() -> None:
         caught.value.close()
 
 
+def test_any_loopback_address_is_open_for_reading() -> None:
+    with Server() as server, console(server.hosts, "--host", "127.0.0.2") as of:
+        assert of.get("about")["open"]
+
+
 def test_remote_source_shows_each_of_its_servers() -> None:
     config = {"4lw.commands.whitelist": "*"}
     with (

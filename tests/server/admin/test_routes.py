@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from support.http import answer
 
-from zoolet.server.admin.http import HttpError, Request, Response, Route, Router, Token
+from zoolet.server.admin.http import HttpError, Request, Response, Route, Router, Token, is_loopback
 
 HOST = {"host": "localhost"}
 
@@ -72,3 +72,14 @@ def test_method_is_checked_before_token() -> None:
         refusals.append((caught.value.status, *caught.value.headers))
 
     assert refusals == [(405, ("Allow", "POST")), (401, ("WWW-Authenticate", "Bearer"))]
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.0.0.2", "localhost", "::1", "[::1]")),
+        *((host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "zk.example.org", "", None)),
+    ],
+)
+def test_loopback_address_is_recognised(host: str | None, expected: bool) -> None:
+    assert is_loopback(host) == expected
