@@ -13,8 +13,8 @@ from ..server.admin.observed import Observed
 from ..server.admin.pages import AdminPages, Console, healthz, metrics_page
 from ..server.admin.state_pages import Transfer
 from ..server.config.config import AdminSettings
-from .addresses import shown, why_not
-from .options import CommandError, needs_h11
+from .addresses import shown
+from .options import cannot_listen, require_h11
 
 if TYPE_CHECKING:  # the module requires h11, which most servers do not need
     from ..server.net.http import HttpServer
@@ -38,7 +38,7 @@ class AdminPorts:
     """
 
     def __init__(self, settings: AdminSettings) -> None:
-        _check_installed(settings)
+        require_h11("admin.serverPort" if settings.port is not None else "metricsProvider.className")
         self.lines: list[str] = []
         self._settings = settings
         self.starting = "starting"
@@ -132,8 +132,7 @@ class AdminPorts:
             bound = await server.start(host, port)
         except (OSError, UnicodeError) as error:
             await self.__aexit__(None, None, None)
-            where = shown(host or "*", port)
-            raise CommandError(f"cannot listen on {where} for HTTP: {why_not(error)}") from None
+            raise cannot_listen(f"{shown(host or '*', port)} for HTTP", error) from None
         self._servers.append(server)
         return shown(host or "0.0.0.0", bound)
 
@@ -141,16 +140,3 @@ class AdminPorts:
         if self._observed is None:
             raise self._not_yet()
         return await metrics_page(self._observed, request)
-
-
-def _check_installed(settings: AdminSettings) -> None:
-    """Check that the package that the ports require is installed.
-
-    Raises:
-        OptionError: h11 is not installed.
-    """
-    try:
-        import h11  # noqa: F401
-    except ModuleNotFoundError:
-        key = "admin.serverPort" if settings.port is not None else "metricsProvider.className"
-        raise needs_h11(key) from None

@@ -24,13 +24,13 @@ from .options import (
     add_definitions,
     add_listener,
     add_timeout,
+    cannot_listen,
     client_of,
     connected,
-    needs_h11,
+    require_h11,
     servers_of,
 )
 from .usage import add_example, whole_number
-from .users_command import cannot_listen
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -73,10 +73,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _console(options: argparse.Namespace, definitions: list[str]) -> int:
     options.names = build(parse_definitions(definitions, "command line")).admin.hosts
-    try:
-        import h11  # noqa: F401
-    except ModuleNotFoundError:
-        raise needs_h11("the console") from None
+    require_h11("the console")
     if options.observe is not None:
         if options.hosts is not None:
             raise ConfigError(f"--observe replaces HOSTS: remove {options.hosts!r}")
@@ -175,6 +172,6 @@ async def _listen(source: Source, options: argparse.Namespace, *, is_open: bool)
     try:
         port = await server.start(options.host, options.port)
     except (OSError, UnicodeError) as error:
-        raise cannot_listen(options.host, options.port, error) from None
+        raise cannot_listen(shown(options.host, options.port), error) from None
     print(f"zoolet console on http://{shown(options.host, port)}/\nzoolet console token {token}", flush=True)
     return server

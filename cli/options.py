@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..protocol.enums import MAX_FRAME
 from ..protocol.messages import reason_of
-from .addresses import cannot_connect
+from .addresses import cannot_connect, why_not
 from .usage import path, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
@@ -71,9 +71,21 @@ def cannot_write(path: object, error: OSError) -> Exception:
     return kind(f"cannot write {path}: {reason_of(error)}")
 
 
-def needs_h11(feature: str) -> OptionError:
-    """Return the error for a feature whose package h11 is missing."""
-    return OptionError(f"{feature} requires h11; install zoolet with the extra 'admin'")
+def cannot_listen(where: str, error: Exception) -> CommandError:
+    """Return the error for an address that cannot be listened on."""
+    return CommandError(f"cannot listen on {where}: {why_not(error)}")
+
+
+def require_h11(feature: str) -> None:
+    """Check that the package for HTTP is installed.
+
+    Raises:
+        OptionError: h11 is missing.
+    """
+    try:
+        import h11  # noqa: F401
+    except ModuleNotFoundError:
+        raise OptionError(f"{feature} requires h11; install zoolet with the extra 'admin'") from None
 
 
 def add_definitions(

@@ -16,10 +16,11 @@ from ..server.admin.descriptors import raise_limit
 from ..server.app import assemble
 from ..server.config import Config, ConfigError, Setting, build, parse_definitions
 from ..server.net.clock import RealClock
+from .addresses import shown
 from .event_loop import run_loop
-from .options import add_control, add_definitions, add_listener
+from .options import add_control, add_definitions, add_listener, cannot_listen
 from .usage import add_example, path, whole_number
-from .users_command import Signals, cannot_listen, listening, serve_command
+from .users_command import Signals, listening, serve_command
 
 if TYPE_CHECKING:
     from ..testing.cluster.cluster import Cluster
@@ -148,7 +149,7 @@ async def _run_with_server(config: Config, nodes: dict[str, Any], options: argpa
     try:
         hosts = host_and_port(options.host, await daemon.start(options.host, options.port))
     except (OSError, UnicodeError) as error:
-        raise cannot_listen(options.host, options.port, error) from None
+        raise cannot_listen(shown(options.host, options.port), error) from None
     try:
         return await serve_command(options.words, hosts, "", signals)
     finally:

@@ -36,10 +36,10 @@ from ..server.net.daemon import Daemon
 from ..server.net.gc import GcTuner
 from ..server.net.listening import means_all
 from . import logs
-from .addresses import shown, why_not
+from .addresses import shown
 from .event_loop import run_loop
 from .logs import LEVELS
-from .options import STOPPED, CommandError, add_definitions, listen_host
+from .options import STOPPED, CommandError, add_definitions, cannot_listen, listen_host
 from .progress import Progress
 from .systemd import Systemd
 from .usage import add_example, counted, path, whole_number
@@ -360,13 +360,13 @@ class _Service:
                     assert self.context is not None
                     bound = await daemon.start_secure(host, port, self.context)
             except (OSError, UnicodeError) as error:  # the host may not be encodable as a name
-                raise CommandError(f"cannot listen on {shown(host or '0.0.0.0', port)}: {why_not(error)}") from None
+                raise cannot_listen(shown(host or "0.0.0.0", port), error) from None
             lines += [f"zoolet ready {kind} {shown(one, bound)}" for one in (host or "0.0.0.0").split(",")]
         if (path := config.unix_socket) is not None:
             try:
                 await daemon.start_unix(path)
             except OSError as error:
-                raise CommandError(f"cannot listen on unix:{path}: {why_not(error)}") from None
+                raise cannot_listen(f"unix:{path}", error) from None
             lines.append(f"zoolet ready on unix:{path}")
         return lines
 

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..server.admin.descriptors import restore_limit
-from .addresses import shown, why_not
-from .options import STOPPED, CannotRunError, needs_h11
+from .addresses import shown
+from .options import STOPPED, CannotRunError, cannot_listen, require_h11
 
 if TYPE_CHECKING:
     from ..testing.cluster.cluster import Cluster
@@ -36,37 +36,27 @@ async def listening(endpoint: Server | Cluster | Proxy, options: argparse.Namesp
     """Run a server or a proxy; yield the URL of its control API, which is empty without ``--admin``.
 
     Raises:
-        OSError: An address cannot be listened on.
+        CommandError: An address cannot be listened on.
         OptionError: h11 is not installed.
     """
     async with contextlib.AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(endpoint)
         except OSError as error:
-            raise cannot_listen(options.host, options.port, error) from None
+            raise cannot_listen(shown(options.host, options.port), error) from None
         if not options.admin and options.admin_port is None:
             yield ""
             return
+        require_h11("--admin")
         from ..testing.control.control import Control
+        from ..testing.control.http import ControlServer
 
-        try:
-            from ..testing.control.http import ControlServer
-        except ModuleNotFoundError as error:
-            if error.name != "h11":
-                raise
-            raise needs_h11("--admin") from None
         control = ControlServer(Control(endpoint), options.admin_port or 0, options.host)
         try:
             await stack.enter_async_context(control)
         except OSError as error:
-            raise cannot_listen(options.host, options.admin_port or 0, error, " for HTTP") from None
+            raise cannot_listen(f"{shown(options.host, options.admin_port or 0)} for HTTP", error) from None
         yield control.url
-
-
-def cannot_listen(host: str, port: int, error: Exception, purpose: str = "") -> OSError:
-    """Return the error for an address that cannot be listened on."""
-    reason = f"cannot listen on {shown(host, port)}{purpose}: {why_not(error)}"
-    return OSError(getattr(error, "errno", None) or 0, reason)
 
 
 async def serve_command(words: Sequence[str], hosts: str, control: str, signals: Signals | None) -> int:
