@@ -8,6 +8,7 @@ from itertools import islice
 from time import perf_counter
 from typing import Final
 
+from ..protocol.acl import name_without_hash
 from ..protocol.deadlocks import client_named
 from ..protocol.hexadecimal import hexadecimal
 from ..protocol.operations import OPERATIONS
@@ -18,7 +19,7 @@ from ..server.core.client_connection import ClientConnection, Session
 from ..server.core.engine import Engine
 from ..server.core.node import Node
 from ..server.core.watches import CHILD, DATA
-from .source import MAX_CONTENDER, MAX_LISTED, MAX_NAME, Answer, Pace, cut, in_order, name_without_hash
+from .source import MAX_CONTENDER, MAX_LISTED, MAX_NAME, Answer, Pace, cut, in_order
 
 BUSY_SECONDS: Final = 10.0
 """Minimum number of seconds over which requests are counted for the busiest clients."""

@@ -29,7 +29,7 @@ from ..protocol.paths import QUOTA
 from ..protocol.quotas import LIMITS, STATS
 from ..protocol.records import Stat
 from ..server.admin.samples import Rows
-from ..server.core.node import CONTAINER_OWNER, is_session
+from ..server.core.node import CONTAINER_OWNER, is_session, ttl_of
 from .remote_clocks import Clocks
 from .source import (
     CHANGED,
@@ -56,8 +56,6 @@ ORDERS: Final = {"oldest": ("est", 1), "requests": ("recved", -1), "silent": ("l
 """Orders of sessions: the number that cons reports, and its sign."""
 MAX_SORTED: Final = 10_000
 """Maximum number of children that are sorted by time or size."""
-TTL_MASK: Final = (1 << 40) - 1
-"""The bits of a TTL node's owner that are the ttl in milliseconds."""
 LOCK_SECONDS: Final = 20.0
 """Maximum number of seconds for reading all locks."""
 WRITERS: Final = ("leader", "standalone")
@@ -280,9 +278,10 @@ class RemoteSource:
                 continue
             owner = stat.ephemeralOwner
             if not is_session(owner):
-                is_container = owner == CONTAINER_OWNER
-                ttl = (owner & TTL_MASK) / 1000 if owner and not is_container else None
-                yield at, JsonNode(data, acl, ttl, is_container, (stat.cversion + stat.numChildren) // 2)
+                ttl = ttl_of(owner)
+                seconds = ttl / 1000 if ttl is not None else None
+                created = (stat.cversion + stat.numChildren) // 2
+                yield at, JsonNode(data, acl, seconds, owner == CONTAINER_OWNER, created)
 
     async def node(self, path: str, *, trusted: bool, whole: bool) -> Answer:
         """Return all details of a node that the console's client may read."""

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ..client.recipes._shared import SharedRecipe, consumed, waits_since
 from ..client.recipes.overview import described_entry
-from ..protocol.acl import AclList, Id
+from ..protocol.acl import AclList, name_without_hash
 from ..protocol.deadlocks import LockEntry, Wait
 from ..protocol.enums import PERM_LETTERS
 from ..protocol.hexadecimal import hexadecimal
@@ -360,12 +360,6 @@ def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
         }
         for entry in acl[:MAX_LISTED]
     ]
-
-
-def name_without_hash(identity: Id) -> str:
-    """Return the name in an identity, without the password hash of the scheme ``digest``."""
-    name = identity.id or ""
-    return name.partition(":")[0] if identity.scheme == "digest" else name
 
 
 def stat_shown(stat: Stat, kind: str) -> Answer:

@@ -17,6 +17,12 @@ class Id(Record):
     id: str | None
 
 
+def name_without_hash(identity: Id) -> str:
+    """Return the id of an identity, without the password hash of the scheme ``digest``."""
+    name = identity.id or ""
+    return name.partition(":")[0] if identity.scheme == "digest" else name
+
+
 @record
 class ACL(Record):
     """An entry of an access control list: the permissions of one identity.

@@ -35,7 +35,7 @@ class Overview(Recipe):
 
 
 def described(lines: list[SharedRecipe], circles: list[list[Wait]]) -> dict[str, Any]:
-    """Return the result of :meth:`Overview.look` as JSON."""
+    """Return the result of :meth:`Overview.read` as JSON."""
     return {
         "shared": [
             {

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from ...protocol import multi as wire
 from ...protocol import operations as rows
-from ...protocol.acl import Id
+from ...protocol.acl import name_without_hash
 from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, TTL_MODES, CreateMode
 from ...protocol.errors import MarshallingError, ZooKeeperError
 from ...protocol.hexadecimal import hexadecimal
@@ -162,7 +162,7 @@ def _operation(op: int, request: Any, result: str) -> str:
 def _client(client: ClientConnection) -> str:
     """Return the fields of a client."""
     named = [identity for identity in client.ids if identity.scheme != "ip"]
-    users = ",".join(_user(identity) for identity in named) or client.host
+    users = ",".join(map(name_without_hash, named)) or client.host
     return _joined({"session": hexadecimal(client.session_id), "user": users, "ip": client.host})
 
 
@@ -175,11 +175,6 @@ def server_line(operation: str, result: str, *, session: str = "", znode: str = 
     """Return a line about an operation of the server itself, with the user of its process."""
     fields = {"session": session, "user": _own_user(), "operation": operation, "znode": znode, "result": result}
     return _joined({name: value for name, value in fields.items() if value})
-
-
-def _user(identity: Id) -> str:
-    name = identity.id or ""
-    return name.partition(":")[0] if identity.scheme == "digest" else name  # the log omits the hash of the password
 
 
 @cache

@@ -67,6 +67,11 @@ def ttl_owner(ttl: int) -> int:
     return _TTL_OWNER | ttl
 
 
+def ttl_of(owner: int) -> int | None:
+    """Return the ttl in milliseconds; None for an owner that encodes none."""
+    return owner & MAX_TTL if _TTL_OWNER <= owner < 0 else None
+
+
 def int32(value: int) -> int:
     """Wrap a number around as Java's int does."""
     return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000
@@ -270,7 +275,7 @@ class Node:
 
     def ttl(self) -> int | None:
         """Return the ttl in milliseconds; None for nodes other than TTL nodes. The ttl restarts with each change."""
-        return self.owner & MAX_TTL if _TTL_OWNER <= self.owner < 0 else None
+        return ttl_of(self.owner)
 
 
 def restored_node(
