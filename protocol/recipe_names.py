@@ -14,10 +14,10 @@ InterProcessSemaphoreV2, LeaderLatch, DistributedQueue.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Literal, NamedTuple, get_args
 
-from .paths import SEQUENCE
+from . import paths
 
 Naming = Literal["kazoo", "curator"]
 Namings = Literal["kazoo", "curator", "both"]
@@ -62,8 +62,14 @@ NAMES: Final = (
 )
 IN_LINE: Final = ("lock", "write", "read", "latch")
 """The kinds of nodes that form a line. The first node in the line is the holder."""
-FOLDERS: Final = ("entries", "taken", "leases", "locks", "lock")
-"""Names of the folders of queues and semaphores."""
+KAZOO_LOCK: Final = "-__lock__"
+"""Suffix of the lock next to a kazoo semaphore, where clients wait for a lease."""
+LEASES: Final = "leases"
+LOCKS: Final = "locks"
+"""Names of the folders of a Curator semaphore: for its leases, and for the lock of its waiters."""
+ENTRIES: Final = "entries"
+TAKEN: Final = "taken"
+"""Names of the folders of a queue: for its entries, and for the nodes of the clients that consume them."""
 
 
 class NodeName(NamedTuple):
@@ -80,7 +86,53 @@ class NodeName(NamedTuple):
     number: int
 
 
-_FIELDS: Final = {"{hex}": HEX, "{priority:03d}": r"\d+", "{seq}": SEQUENCE}
+class SemaphorePaths(NamedTuple):
+    """The paths of a semaphore.
+
+    Args:
+        naming: ``kazoo`` or ``curator``.
+        path: The semaphore.
+        leases: The parent of its leases.
+        lock: The parent of its waiters.
+    """
+
+    naming: Naming
+    path: str
+    leases: str
+    lock: str
+
+    def is_likely(self, exists: Callable[[str], bool]) -> bool:
+        """Return whether leases at these paths belong to a semaphore. The argument returns whether a node exists.
+
+        kazoo's leases have no parent of their own, so a semaphore of kazoo must have a lock.
+        """
+        return self.naming == "curator" or exists(self.lock)
+
+
+def semaphore_at(naming: Naming, path: str) -> SemaphorePaths:
+    """Return the paths of a semaphore."""
+    if naming == "kazoo":
+        return SemaphorePaths(naming, path, path, path + KAZOO_LOCK)
+    return SemaphorePaths(naming, path, paths.join(path, LEASES), paths.join(path, LOCKS))
+
+
+def semaphore_of(naming: Naming, folder: str) -> SemaphorePaths | None:
+    """Return the paths of a semaphore from the parent of its leases or waiters. Return None if it can be neither."""
+    if naming == "kazoo":
+        return semaphore_at(naming, folder.removesuffix(KAZOO_LOCK))
+    return semaphore_at(naming, paths.parent(folder)) if paths.name(folder) in (LEASES, LOCKS) else None
+
+
+def recipe_of_line(naming: Naming, kinds: Collection[str]) -> str:
+    """Return the recipe of a line, by the kinds of its nodes. kazoo's names for writers and candidates are those of its
+    locks.
+    """
+    if "read" in kinds or (naming == "curator" and "write" in kinds):
+        return "read-write lock"
+    return "election" if naming == "curator" and set(kinds) == {"latch"} else "lock"
+
+
+_FIELDS: Final = {"{hex}": HEX, "{priority:03d}": r"\d+", "{seq}": paths.SEQUENCE}
 
 
 def _mark(form: str) -> str:
@@ -112,7 +164,8 @@ _LEAF: Final = re.compile(
     rf"(?:{HEX}|_c_{UUID}-)(?:{'|'.join(_MARKS)}){_FIELDS['{seq}']}|{_pattern(ROWS['kazoo', 'entry'].form)}"
 )
 _PROOF: Final = re.compile(rf"(.+)-{UUID}$")
-_MAY_BE: Final = re.compile(rf"-?\d{{9,10}}$|^{HEX}$|[0-9a-f]{{8}}-[0-9a-f]{{4}}-|^({'|'.join(FOLDERS)})$|__lock__$")
+_FOLDERS: Final = "|".join((ENTRIES, TAKEN, LEASES, LOCKS))
+_MAY_BE: Final = re.compile(rf"{paths.SEQUENCE}$|^{HEX}$|[0-9a-f]{{8}}-[0-9a-f]{{4}}-|^({_FOLDERS})$|{KAZOO_LOCK}$")
 
 
 def prefix(naming: str, kind: str, uuid: str = "", priority: int = 0) -> str:

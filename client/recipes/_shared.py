@@ -9,21 +9,35 @@ import json
 import math
 import re
 from collections.abc import AsyncIterator, Iterator
-from itertools import chain
+from itertools import product
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ...protocol import paths
 from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_circles
 from ...protocol.errors import NoAuthError, NoNodeError
-from ...protocol.recipe_names import HEX, IN_LINE, NAMINGS, UUID, by_number, in_order, is_leaf, is_named, proven
+from ...protocol.recipe_names import (
+    ENTRIES,
+    HEX,
+    IN_LINE,
+    KAZOO_LOCK,
+    NAMINGS,
+    TAKEN,
+    UUID,
+    Naming,
+    by_number,
+    in_order,
+    is_leaf,
+    is_named,
+    proven,
+    recipe_of_line,
+    semaphore_of,
+)
 from ...protocol.records import Stat
 from ..aio.operations import BaseClient
 from ..aio.subtree import ask, names_below, subtree
 
 SLICE: Final = 1_000
 """Number of names to process between two pauses."""
-_KAZOO_LOCK: Final = "-__lock__"
-"""Suffix of the lock node of a kazoo semaphore."""
 _KAZOO_MEMBER: Final = re.compile(HEX)
 _ANY_MEMBER: Final = re.compile(f"{HEX}|{UUID}")
 """Patterns of the members of double barriers."""
@@ -174,7 +188,7 @@ async def _slices(reader: Reader, names: list[str]) -> AsyncIterator[list[str]]:
         yield names[start : start + SLICE]
 
 
-async def _line(reader: Reader, path: str, naming: str, names: list[str]) -> LockStatus | None:
+async def _line(reader: Reader, path: str, naming: Naming, names: list[str]) -> LockStatus | None:
     nodes = [node async for some in _slices(reader, names) for node in in_order(naming, IN_LINE, some)]
     entries: list[LockEntry] = []
     only_readers = True
@@ -186,14 +200,7 @@ async def _line(reader: Reader, path: str, naming: str, names: list[str]) -> Loc
             since = stat.ctime / 1000
             holds = only_readers or not entries
             entries.append(LockEntry(at, kinds[at] == "read", stat.ephemeralOwner, data, since, holds, stat.czxid))
-    return LockStatus(path, naming, tuple(entries), _kind(naming, set(kinds.values()))) if entries else None
-
-
-def _kind(naming: str, kinds: set[str]) -> str:
-    """Return the kind of a line. Writers and candidates of kazoo cannot be distinguished from its locks by name."""
-    if "read" in kinds or (naming == "curator" and "write" in kinds):
-        return "read-write lock"
-    return "election" if naming == "curator" and kinds == {"latch"} else "lock"
+    return LockStatus(path, naming, tuple(entries), recipe_of_line(naming, set(kinds.values()))) if entries else None
 
 
 async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedRecipe], set[str]]:
@@ -203,41 +210,35 @@ async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedReci
     """
     lines: list[SharedRecipe] = []
     hidden: set[str] = set()
-    for naming, path, parent, lock in chain.from_iterable(_may_be_semaphores(listing, at) for at in list(listing)):
+    for naming, parent in product(NAMINGS, list(listing)):
         await reader.rest()
+        found = semaphore_of(naming, parent)
+        if found is None or found.leases != parent or not found.is_likely(listing.__contains__):
+            continue
         leases = [name for name in listing[parent] if is_named(naming, "lease", name)]
-        line = await _line(reader, lock, naming, listing.get(lock, []))
+        line = await _line(reader, found.lock, naming, listing.get(found.lock, []))
         if not leases and line is None:
             continue
-        hidden.add(lock)
+        hidden.add(found.lock)
         if naming == "curator":
             leases = [node.name for node in in_order(naming, ("lease",), leases)]
         held = await _entries(reader, [paths.join(parent, name) for name in leases])
         waiting = [entry._replace(holds=False) for entry in line.entries] if line is not None else []
         if naming == "curator" and waiting and held and held[-1].session_id == waiting[0].session_id:
             del held[-1]
-        lines.append(SharedRecipe(path, "semaphore", naming, tuple(held), tuple(waiting)))
+        lines.append(SharedRecipe(found.path, "semaphore", naming, tuple(held), tuple(waiting)))
     return lines, hidden
-
-
-def _may_be_semaphores(listing: Listing, path: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield naming, path, parent of the leases, and lock of possible semaphores with their leases below a path."""
-    if (lock := path + _KAZOO_LOCK) in listing:
-        yield "kazoo", path, path, lock
-    if path.endswith("/leases"):
-        above = paths.parent(path)
-        yield "curator", above, path, paths.join(above, "locks")
 
 
 async def _queues(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     lines = []
     for path, names in listing.items():
         entries = [naming async for some in _slices(reader, names) for name in some if (naming := _entry(name))]
-        if not entries or path.endswith("/taken"):
+        if not entries or paths.name(path) == TAKEN:
             continue
-        taken = [paths.join(paths.parent(path), "taken")] if path.endswith("/entries") else []
-        owners = [paths.join(each, name) for each in taken for name in listing.get(each, []) if _entry(name)]
-        shown = paths.parent(path) if path.endswith("/entries") else path
+        shown = paths.parent(path) if paths.name(path) == ENTRIES else path
+        taken = paths.join(shown, TAKEN)
+        owners = [paths.join(taken, name) for name in listing.get(taken, []) if _entry(name)] if shown != path else []
         held = await _entries(reader, sorted(owners))
         lines.append(SharedRecipe(shown, "queue", entries[0], tuple(held), (), len(entries)))
     return lines
@@ -254,7 +255,7 @@ async def _try_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     for path, names in listing.items():
         proofs = [node async for some in _slices(reader, names) for name in some if (node := proven(name))]
         nodes = sorted(set(proofs) & set(names))
-        if path.endswith("/taken"):  # nodes below "taken" belong to a queue
+        if paths.name(path) == TAKEN:  # the nodes below belong to a queue
             continue
         held = await _entries(reader, [paths.join(path, name) for name in nodes])
         lines += [SharedRecipe(entry.path, "lock", "zoolet", (entry,), ()) for entry in held]
@@ -289,7 +290,7 @@ async def _barriers(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     for path, names in listing.items():
         pattern = _ANY_MEMBER if "ready" in names else _KAZOO_MEMBER
         members = [name async for some in _slices(reader, names) for name in some if pattern.fullmatch(name)]
-        if not members or path + _KAZOO_LOCK in listing:
+        if not members or path + KAZOO_LOCK in listing:
             continue
         entries = sorted(await _entries(reader, [paths.join(path, name) for name in members]), key=lambda e: e.czxid)
         ready = [stat.czxid for _, _, stat in await reader.nodes([paths.join(path, "ready")])] or [0]

@@ -16,6 +16,7 @@ from ...protocol.errors import (
     NotEmptyError,
     QuotaExceededError,
 )
+from ...protocol.recipe_names import ENTRIES, TAKEN
 from ...protocol.records import Stat
 from .. import serializers
 from ..aio.limits import timeout_saying
@@ -71,8 +72,8 @@ class LockingQueue(PriorityQueue[V]):
 
     def __init__(self, client: BaseClient[V], path: str, *, retry: Backoff = RETRY) -> None:
         checked_client(client).add_chroot(path)
-        super().__init__(client, paths.join(path, "entries"))
-        self._taken = paths.join(path, "taken")
+        super().__init__(client, paths.join(path, ENTRIES))
+        self._taken = paths.join(path, TAKEN)
         self._dead = paths.join(path, "dead")
         self._retry = checked_backoff(retry)
         self._raw = self._client.with_serializer(serializers.raw)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol import paths
 from ...protocol.errors import BadVersionError, ClosedError, NoNodeError, SessionExpiredError
-from ...protocol.recipe_names import Naming, is_named, prefix
+from ...protocol.recipe_names import Naming, is_named, prefix, semaphore_at
 from .. import serializers
 from ..aio.limits import timeout_saying
 from ..aio.operations import BaseClient
@@ -75,8 +75,7 @@ class Semaphore(LockBase[Lease]):
         self._timeout = checked_timeout(timeout)
         self._naming = checked_naming(naming)
         self._kazoo = naming == "kazoo"
-        self._parent = path if self._kazoo else paths.join(path, "leases")
-        lock = f"{path}-__lock__" if self._kazoo else paths.join(path, "locks")
+        _, _, self._parent, lock = semaphore_at(naming, path)
         self._line = Lock(client, lock, naming=naming, on_lost="flag", data=data)
         self._data = self._line.data
         self._line.levels = self._levels = 1 if self._kazoo or leases is None else 2

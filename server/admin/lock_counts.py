@@ -13,8 +13,21 @@ from math import inf
 from time import monotonic
 from typing import Final, NamedTuple
 
+from ...protocol import paths
 from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_circles
-from ...protocol.recipe_names import IN_LINE, NAMES, NodeName, is_named, numbered, place, proven
+from ...protocol.recipe_names import (
+    IN_LINE,
+    NAMES,
+    TAKEN,
+    Naming,
+    NodeName,
+    is_named,
+    numbered,
+    place,
+    proven,
+    recipe_of_line,
+    semaphore_of,
+)
 from ..core.engine import Engine
 from ..core.node import Children, Node, is_session
 from .pace import Pace
@@ -29,15 +42,13 @@ most 5 % of the server's time, however often the metrics are read.
 """
 Label = tuple[str, str]
 """A naming and a kind."""
-_LOCK: Final = "-__lock__"
-"""Suffix of the folder of waiters of a kazoo semaphore."""
+_KINDS: Final = {"read-write lock": "rwlock"}
+"""The labels of recipes whose label is not their name."""
 NOT_COUNTED: Final = frozenset({("kazoo", "election"), ("kazoo", "party")})
 """Namings and recipes without a count. kazoo's elections use the names of its locks, and a party has no waiters."""
 LABELS: Final[tuple[Label, ...]] = (
     *dict.fromkeys(
-        (row.naming, "rwlock" if row.recipe == "read-write lock" else row.recipe)
-        for row in NAMES
-        if (row.naming, row.recipe) not in NOT_COUNTED
+        (row.naming, _KINDS.get(row.recipe, row.recipe)) for row in NAMES if (row.naming, row.recipe) not in NOT_COUNTED
     ),
     ("zoolet", "lock"),
 )
@@ -100,19 +111,18 @@ class _Line:
         at = self._place(parsed)
         return at == self._first or at < self._first_writer
 
-    def kind(self, naming: str) -> str:
-        """Return the kind of the lock. Writers of kazoo cannot be distinguished from its locks by name."""
-        if "read" in self.kinds or (naming == "curator" and "write" in self.kinds):
-            return "rwlock"
-        return "election" if self.kinds == {"latch"} else "lock"
+    def kind(self, naming: Naming) -> str:
+        """Return the label of the kind of the lock."""
+        recipe = recipe_of_line(naming, self.kinds)
+        return _KINDS.get(recipe, recipe)
 
 
 class _Folder(NamedTuple):
     """The nodes of recipes in one folder."""
 
-    lines: dict[str, _Line]
-    leases: set[str]
-    entries: set[str]
+    lines: dict[Naming, _Line]
+    leases: set[Naming]
+    entries: set[Naming]
     proven: int
 
 
@@ -158,7 +168,7 @@ class _Counting:
         folder, number_proven = _Folder({}, set(), set(), 0), 0
         node = self._tree.get(path)
         children = (node.children if node is not None else None) or Children()
-        is_taken = path.endswith("/taken")
+        is_taken = paths.name(path) == TAKEN
         for number, name in enumerate(list(children) if len(children) <= MAX_CHILDREN else ()):
             if not number % STEP:
                 yield
@@ -177,9 +187,8 @@ class _Counting:
         return folder._replace(proven=number_proven)
 
     def _count(self, path: str, folder: _Folder) -> Iterator[None]:
-        above = path.rpartition("/")[0]
         for naming, line in folder.lines.items():
-            semaphore = self._semaphore_of(naming, path)
+            semaphore = self._with_waiters(naming, path)
             count = self.counts[naming, "semaphore" if semaphore else line.kind(naming)]
             count.locks += not semaphore
             self._add_semaphore(naming, semaphore)
@@ -193,21 +202,20 @@ class _Counting:
                     count.waiters += 1
                     count.since = min(count.since, node.ctime)
         for naming in folder.leases:
-            if naming == "curator":
-                self._add_semaphore(naming, above if path.endswith("/leases") else "")
-            else:
-                self._add_semaphore(naming, path if self._tree.get(path + _LOCK) is not None else "")
-        for naming in folder.entries if path.endswith("/taken") else ():
+            found = semaphore_of(naming, path)
+            if found is not None and found.leases == path and found.is_likely(self._has):
+                self._add_semaphore(naming, found.path)
+        for naming in folder.entries if paths.name(path) == TAKEN else ():
             self.counts[naming, "queue"].locks += 1
         self.counts["zoolet", "lock"].locks += folder.proven
 
-    def _semaphore_of(self, naming: str, path: str) -> str:
+    def _has(self, path: str) -> bool:
+        return self._tree.get(path) is not None
+
+    def _with_waiters(self, naming: Naming, path: str) -> str:
         """Return the path of the semaphore whose waiters are in a folder; empty for none."""
-        above, _, name = path.rpartition("/")
-        if naming == "curator":
-            return above if name == "locks" and self._tree.get(f"{above}/leases") is not None else ""
-        semaphore = path.removesuffix(_LOCK)
-        return semaphore if semaphore != path and self._tree.get(semaphore) is not None else ""
+        found = semaphore_of(naming, path)
+        return found.path if found is not None and found.lock == path and self._has(found.leases) else ""
 
     def _add_semaphore(self, naming: str, path: str) -> None:
         if path and (naming, path) not in self._semaphores:
