@@ -39,53 +39,102 @@ class Figures(NamedTuple):
     samples: dict[tuple[str, str], dict[str, Summary]]
 
 
-GAUGES: Final[dict[str, Callable[[Observed], float]]] = {
-    "avg_latency": lambda o: o.engine.metrics.latency_average(),
-    "max_latency": lambda o: int(o.engine.metrics.latency_max),
-    "min_latency": lambda o: int(o.engine.metrics.latency_min),
-    "packets_received": lambda o: o.engine.metrics.packets_received,
-    "packets_sent": lambda o: o.engine.metrics.packets_sent,
-    "num_alive_connections": lambda o: len(o.engine.connections),
-    "outstanding_requests": lambda o: o.waiting(),
-    "uptime": lambda o: o.running_ms(),
-    "znode_count": lambda o: o.node_count(),
-    "watch_count": lambda o: o.engine.watches.active,
-    "ephemerals_count": lambda o: sum(map(len, o.engine.tree.ephemerals.values())),
-    "approximate_data_size": lambda o: o.engine.tree.data_size + 1,
-    "open_file_descriptor_count": lambda o: descriptors.in_use(),
-    "max_file_descriptor_count": lambda o: descriptors.limit(),
-    "global_sessions": lambda o: len(o.engine.sessions.alive),
-    "local_sessions": lambda o: 0,
-    "connection_drop_probability": lambda o: 0.0,
-    "last_client_response_size": lambda o: -1,  # the size is not measured, because that would slow down every reply
-    "max_client_response_size": lambda o: -1,
-    "min_client_response_size": lambda o: -1,
-    "outstanding_tls_handshake": lambda o: 0,
-    "auth_failed_count": lambda o: o.engine.metrics.auth_failed,
-    "non_mtls_remote_conn_count": lambda o: 0,
-    "non_mtls_local_conn_count": lambda o: 0,
-    "zoolet_writes_refused": lambda o: int(bool(o.refusal())),
-    "zoolet_certificate_end_time_seconds": lambda o: o.certificate_ends,
+class Metric(NamedTuple):
+    """A metric with one value.
+
+    Args:
+        help: Its description, in one line.
+        read: Reads its value.
+        is_new: Whether it does not exist in ZooKeeper 3.8.
+    """
+
+    help: str
+    read: Callable[[Observed], float]
+    is_new: bool = False
+
+
+GAUGES: Final[dict[str, Metric]] = {
+    "avg_latency": Metric(
+        "Average time to answer a request, in milliseconds", lambda o: o.engine.metrics.latency_average()
+    ),
+    "max_latency": Metric(
+        "Maximum time to answer a request, in milliseconds", lambda o: int(o.engine.metrics.latency_max)
+    ),
+    "min_latency": Metric(
+        "Minimum time to answer a request, in milliseconds", lambda o: int(o.engine.metrics.latency_min)
+    ),
+    "packets_received": Metric("Requests that the server received", lambda o: o.engine.metrics.packets_received),
+    "packets_sent": Metric("Replies and events that the server sent", lambda o: o.engine.metrics.packets_sent),
+    "num_alive_connections": Metric("Open connections of clients", lambda o: len(o.engine.connections)),
+    "outstanding_requests": Metric("Connections whose requests wait for their turn", lambda o: o.waiting()),
+    "uptime": Metric("Time since the server started, in milliseconds", lambda o: o.running_ms()),
+    "znode_count": Metric("Nodes of the tree", lambda o: o.node_count()),
+    "watch_count": Metric("Active watches", lambda o: o.engine.watches.active),
+    "ephemerals_count": Metric("Ephemeral nodes", lambda o: sum(map(len, o.engine.tree.ephemerals.values()))),
+    "approximate_data_size": Metric("Size of all paths and data, in bytes", lambda o: o.engine.tree.data_size + 1),
+    "open_file_descriptor_count": Metric("Open file descriptors of the process", lambda o: descriptors.in_use()),
+    "max_file_descriptor_count": Metric(
+        "Maximum number of file descriptors of the process", lambda o: descriptors.limit()
+    ),
+    "global_sessions": Metric("Alive sessions", lambda o: len(o.engine.sessions.alive)),
+    "local_sessions": Metric(
+        "Alive local sessions: always 0, because a single server has only global sessions", lambda o: 0
+    ),
+    "connection_drop_probability": Metric("Probability that a new connection is dropped: always 0", lambda o: 0.0),
+    # the size is not measured, because that would slow down every reply
+    "last_client_response_size": Metric("Size of the last reply: always -1, because it is not measured", lambda o: -1),
+    "max_client_response_size": Metric("Maximum size of a reply: always -1, because it is not measured", lambda o: -1),
+    "min_client_response_size": Metric("Minimum size of a reply: always -1, because it is not measured", lambda o: -1),
+    "outstanding_tls_handshake": Metric(
+        "Unfinished TLS handshakes: always 0, because they are not counted", lambda o: 0
+    ),
+    "auth_failed_count": Metric("Failed authentications", lambda o: o.engine.metrics.auth_failed),
+    "non_mtls_remote_conn_count": Metric(
+        "Remote connections without a client certificate: always 0, as they are not counted", lambda o: 0
+    ),
+    "non_mtls_local_conn_count": Metric(
+        "Local connections without a client certificate: always 0, as they are not counted", lambda o: 0
+    ),
+    "zoolet_writes_refused": Metric("1 while clients cannot write, otherwise 0", lambda o: int(bool(o.refusal()))),
+    "zoolet_certificate_end_time_seconds": Metric(
+        "Expiry of the certificate, in seconds since the epoch; 0 without TLS", lambda o: o.certificate_ends
+    ),
 }
-"""The function that reads each gauge."""
-COUNTERS: Final[dict[str, Callable[[Observed], int]]] = {
-    "bytes_received_count": lambda o: o.engine.metrics.bytes_received,
-    "response_bytes": lambda o: o.engine.metrics.bytes_sent,
-    "connection_request_count": lambda o: o.engine.metrics.connects,
-    "connection_revalidate_count": lambda o: o.engine.metrics.resumed,
-    "connection_rejected": lambda o: o.engine.metrics.refused["connections"],
-    "connection_drop_count": lambda o: o.engine.metrics.throttled,
-    "large_requests_rejected": lambda o: o.engine.metrics.refused["frames"],
-    "throttled_ops": lambda o: o.engine.metrics.refused["multi_operations"] + o.engine.metrics.refused["multi_read"],
-    "stale_sessions_expired": lambda o: o.engine.metrics.sessions_expired,
-    "sessionless_connections_expired": lambda o: o.engine.metrics.sessionless_expired,
-    "unsuccessful_handshake": lambda o: o.engine.metrics.handshakes_failed,
-    "zoolet_super_logins": lambda o: o.engine.metrics.super_logins,
-    "zoolet_stalls": lambda o: o.engine.metrics.stalls,
-    "zoolet_stalled_ms": lambda o: o.engine.metrics.stalled_ms,
-    "snapshot_error_count": lambda o: o.engine.metrics.snapshot_errors,
+"""The gauges of every server."""
+COUNTERS: Final[dict[str, Metric]] = {
+    "bytes_received_count": Metric("Bytes that the server received", lambda o: o.engine.metrics.bytes_received),
+    "response_bytes": Metric("Bytes that the server sent", lambda o: o.engine.metrics.bytes_sent),
+    "connection_request_count": Metric("Handshakes of clients", lambda o: o.engine.metrics.connects),
+    "connection_revalidate_count": Metric("Handshakes that resumed a session", lambda o: o.engine.metrics.resumed),
+    "connection_rejected": Metric(
+        "Connections that were rejected because there were too many", lambda o: o.engine.metrics.refused["connections"]
+    ),
+    "connection_drop_count": Metric(
+        "Connections that were dropped by the throttle", lambda o: o.engine.metrics.throttled
+    ),
+    "large_requests_rejected": Metric(
+        "Requests that were rejected because they were too large", lambda o: o.engine.metrics.refused["frames"]
+    ),
+    "throttled_ops": Metric(
+        "Transactions and multi-reads that were rejected because they were too large",
+        lambda o: o.engine.metrics.refused["multi_operations"] + o.engine.metrics.refused["multi_read"],
+    ),
+    "stale_sessions_expired": Metric("Sessions that expired", lambda o: o.engine.metrics.sessions_expired),
+    "sessionless_connections_expired": Metric(
+        "Connections that were closed because they opened no session in time",
+        lambda o: o.engine.metrics.sessionless_expired,
+    ),
+    "unsuccessful_handshake": Metric("Failed TLS handshakes", lambda o: o.engine.metrics.handshakes_failed),
+    "zoolet_super_logins": Metric("Logins of the super user", lambda o: o.engine.metrics.super_logins),
+    "zoolet_stalls": Metric("Pauses of the process", lambda o: o.engine.metrics.stalls),
+    "zoolet_stalled_ms": Metric(
+        "Total duration of the pauses of the process, in milliseconds", lambda o: o.engine.metrics.stalled_ms
+    ),
+    "snapshot_error_count": Metric(
+        "Snapshots that could not be written", lambda o: o.engine.metrics.snapshot_errors, is_new=True
+    ),
 }
-"""The function that reads each counter of a single server."""
+"""The counters of a single server."""
 NO_COUNTERS: Final = (
     "add_dead_watcher_stall_time", "cnxn_closed_without_zk_server_running", "commit_count", "dead_watchers_cleared",
     "dead_watchers_queued", "diff_count", "digest_mismatches_count", "ensemble_auth_fail", "ensemble_auth_skip",
@@ -127,13 +176,13 @@ ADVANCED: Final = (
 """The summaries with quantiles."""
 OURS: Final = {"zoolet_loop_lag_ms": "loop_lag"}
 """zoolet's own summaries, by their public names."""
-SINCE_3_9: Final = frozenset(
+_NEW: Final = frozenset(
     {
         "restore_error_count",
         "restore_rate_limited_count",
         "restore_time",
-        "snapshot_error_count",
         "snapshot_rate_limited_count",
+        *(name for name, metric in COUNTERS.items() if metric.is_new),
     }
 )
 """The metrics that do not exist in 3.8."""
@@ -149,10 +198,10 @@ _NONE: Final = Summary()
 def figures(observed: Observed) -> Figures:
     """Return the current values of all metrics."""
     metrics = observed.engine.metrics
-    absent = frozenset() if observed.engine.settings.compat.counts_restores else SINCE_3_9
-    gauges = {name: read(observed) for name, read in GAUGES.items()}
+    absent = frozenset() if observed.engine.settings.compat.counts_restores else _NEW
+    gauges = {name: metric.read(observed) for name, metric in GAUGES.items()}
     gauges |= observed.observing.metrics() if observed.observing is not None else {}
-    counters = {name: read(observed) for name, read in COUNTERS.items() if name not in absent}
+    counters = {name: int(metric.read(observed)) for name, metric in COUNTERS.items() if name not in absent}
     counters |= {f"zoolet_refused_{limit}": count for limit, count in metrics.refused.items()}
     counters |= dict.fromkeys((name for name in NO_COUNTERS if name not in absent), 0)
     basic = {name: metrics.summaries.get(name, _NONE) for name in BASIC if name not in absent}

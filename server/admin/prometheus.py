@@ -18,20 +18,10 @@ from . import descriptors
 from .figures import Figures, figures
 from .java import double
 from .lock_counts import Count, LockCounts
-from .metric_help import help_of
+from .metric_help import SAMPLED, help_of
 from .observed import Observed
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-SAMPLED: Final = frozenset(
-    {
-        "zoolet_locks",
-        "zoolet_lock_waiters",
-        "zoolet_lock_longest_wait_seconds",
-        "zoolet_deadlocks",
-        "zoolet_disk_free_bytes",
-    }
-)
-"""The metrics that take time to read."""
 _STARTED: Final = time.time() - time.process_time()
 _MEDIAN: Final = (0.5,)
 _ADVANCED: Final = (0.5, 0.9, 0.99)
@@ -40,7 +30,7 @@ _ADVANCED: Final = (0.5, 0.9, 0.99)
 async def text(observed: Observed, names: Collection[str] = ()) -> str:
     """Return the text of ``/metrics``: all series, or only the series with some names."""
     found = list(_series(figures(observed)))
-    if not names or not SAMPLED.isdisjoint(names):
+    if not names or not SAMPLED.keys().isdisjoint(names):
         found += [series async for series in _sampled(observed)]
     lines: list[str] = []
     for name, kind, samples in found:

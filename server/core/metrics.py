@@ -110,21 +110,21 @@ class Summary:
         return round(self.total / self.count, 4) if self.count else 0.0
 
 
-SUMMARIES: Final = (
-    "dbinittime",
-    "fsynctime",
-    "loop_lag",
-    "node_changed_watch_count",
-    "node_children_watch_count",
-    "node_created_watch_count",
-    "node_deleted_watch_count",
-    "readlatency",
-    "snapshottime",
-    "startup_txns_loaded",
-    "sync_processor_batch_size",
-    "updatelatency",
-)
-"""The names of the summaries, which are ZooKeeper's names if it has the same summary. Times are milliseconds."""
+SUMMARIES: Final = {
+    "dbinittime": "Time to recover the data at startup, in milliseconds",
+    "fsynctime": "Time of a sync of the log, in milliseconds",
+    "loop_lag": "Delay of the event loop's clock, in milliseconds; high values mean high load",
+    "node_changed_watch_count": "Connections that an event about changed data was sent to",
+    "node_children_watch_count": "Connections that an event about changed children was sent to",
+    "node_created_watch_count": "Connections that an event about a created node was sent to",
+    "node_deleted_watch_count": "Connections that an event about a deleted node was sent to",
+    "readlatency": "Time to answer a read, in milliseconds, sampled from one batch of requests in 64",
+    "snapshottime": "Time to write a snapshot, in milliseconds",
+    "startup_txns_loaded": "Transactions that were loaded at startup",
+    "sync_processor_batch_size": "Writes per sync of the log",
+    "updatelatency": "Time to answer a write, in milliseconds, including its sync",
+}
+"""The descriptions of the summaries by name, which is ZooKeeper's name if it has the same summary."""
 
 
 class Metrics:

@@ -16,7 +16,7 @@ from support.daemon import running
 
 from zoolet import __version__
 from zoolet.server.admin.figures import GAUGES, OURS
-from zoolet.server.admin.prometheus import SAMPLED
+from zoolet.server.admin.metric_help import OTHERS, SAMPLED
 from zoolet.server.config import KEYS
 from zoolet.server.core.metrics import LIMITS
 
@@ -134,6 +134,16 @@ def test_alerts_use_existing_metrics() -> None:
         names = set(re.findall(r"[a-z_]{2,}", expression)) - {"rate", "increase", "predict_linear", "or", "and", "time"}
         unknown = {name for name in names if not {name, re.sub("_(sum|count)$", "", name)} & known}
         assert not unknown, rule["alert"]
+
+
+def test_each_metric_of_zoolet_is_on_a_page() -> None:
+    from zoolet.server.admin.figures import COUNTERS
+
+    docs = FOLDER.parent
+    pages = (docs / "reference" / "metrics.md").read_text() + (docs / "observer.md").read_text()
+    own = {name for name in (*GAUGES, *COUNTERS, *OURS, *SAMPLED, *OTHERS) if name.startswith("zoolet_")}
+
+    assert {name for name in own if f"`{name}`" not in pages} == set()
 
 
 @pytest.mark.parametrize(
