@@ -250,6 +250,8 @@ class Watches:
             return False  # PathParentIterator has no elements for an empty path
         missing = [store for store in stores if all(client.closing for client in self._stores[store].get(path, ()))]
         relative = path[0] != "/"
+        if relative and self._gone:
+            self.sweep()  # the recursive watches of lost connections do not count
         if relative and ("/" not in path or any(self._recursive[store] for store in missing)):
             raise MarshallingError(path, "cannot search the ancestors of a relative path for recursive watches")
         return len(missing) < len(stores)

@@ -284,6 +284,19 @@ def test_server_view_shows_no_watch_of_lost_client(engine: Engine) -> None:
     assert [one.path for one in views.watches(engine)] == ["/stays0"]
 
 
+def test_in_3_8_check_of_relative_path_ignores_lost_clients() -> None:
+    engine = make_engine(Settings(compat=V3_8))
+    peer = connected(engine)
+    for number in range(4):
+        peer.send(OpCode.ADD_WATCH, r.AddWatchRequest(f"/{number}", RECURSIVE_WATCH).encode())
+    lost(peer)
+    assert engine.watches.unswept
+
+    [reply] = connected(engine).send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 2).encode())
+
+    assert reply.err == NO_WATCHER
+
+
 def test_in_3_8_watch_of_lost_client_is_hidden_from_others() -> None:
     engine = make_engine(Settings(compat=V3_8))
     gone(engine)
