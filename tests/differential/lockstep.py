@@ -74,10 +74,10 @@ class Lockstep:
         try:
             for step in script:
                 real, ours = pair.do(step)
-                assert ours == real, step
+                assert ours == real, f"zoolet {ours!r}, ZooKeeper {real!r}, after {step}"
             for step in clearing(pair):
                 real, ours = pair.do(step)
-                assert ours == real, ("while clearing", step)
+                assert ours == real, f"zoolet {ours!r}, ZooKeeper {real!r}, while clearing, after {step}"
         except BaseException:
             self.stop()
             raise

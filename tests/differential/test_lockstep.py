@@ -2,7 +2,7 @@
 
 ``ZOOLET_DIFFERENTIAL_STEPS`` sets the number of steps per seed (default 600 with release 3.8, 400 with 3.9; 2,500 and
 1,200 in a full run). ``ZOOLET_DIFFERENTIAL_FRESH=1`` adds a new random seed, as `make differential` does: a search that
-may find something new does not belong in every run.
+may find something new does not belong in every run. ``ZOOLET_DIFFERENTIAL_SEED`` sets a single seed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if chosen := os.environ.get("ZOOLET_DIFFERENTIAL_STEPS"):
     STEPS = dict.fromkeys(RELEASES, int(chosen))
 FRESH = os.environ.get("ZOOLET_DIFFERENTIAL_FRESH") == "1"
 SEEDS = [1, 2, random.SystemRandom().randrange(2**32)] if FRESH else [1, 2]
+if only := os.environ.get("ZOOLET_DIFFERENTIAL_SEED"):
+    SEEDS = [int(only)]
 PROGRESS_EVERY = 2000  # steps
 pytestmark = pytest.mark.slow
 
