@@ -138,7 +138,7 @@ def json_response(value: object, status: int = 200, *headers: tuple[str, str]) -
 
 def is_loopback(host: str | None) -> bool:
     """Return whether a server that listens on an address can only be reached from this machine."""
-    return host is not None and (host in LOCAL or host.startswith("127."))
+    return host is not None and (host in LOCAL or (_is_address(host) and ip_address(host.strip("[]")).is_loopback))
 
 
 def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = True) -> None:

@@ -78,7 +78,7 @@ def test_method_is_checked_before_token() -> None:
     ("host", "expected"),
     [
         *((host, True) for host in ("127.0.0.1", "127.0.0.2", "localhost", "::1", "[::1]")),
-        *((host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "zk.example.org", "", None)),
+        *((host, False) for host in ("0.0.0.0", "::", "10.0.0.1", "127.example.org", "127.0.0.1,10.0.0.1", "", None)),
     ],
 )
 def test_loopback_address_is_recognised(host: str | None, expected: bool) -> None:
