@@ -124,8 +124,8 @@ def semaphore_of(naming: Naming, folder: str) -> SemaphorePaths | None:
 
 
 def recipe_of_line(naming: Naming, kinds: Collection[str]) -> str:
-    """Return the recipe of a line, by the kinds of its nodes. kazoo's names for writers and candidates are those of its
-    locks.
+    """Return the recipe of a line, given the kinds of its nodes. kazoo names writers and candidates like its
+    locks, so they count as locks.
     """
     if "read" in kinds or (naming == "curator" and "write" in kinds):
         return "read-write lock"

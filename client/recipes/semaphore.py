@@ -75,8 +75,9 @@ class Semaphore(LockBase[Lease]):
         self._timeout = checked_timeout(timeout)
         self._naming = checked_naming(naming)
         self._kazoo = naming == "kazoo"
-        _, _, self._parent, lock = semaphore_at(naming, path)
-        self._line = Lock(client, lock, naming=naming, on_lost="flag", data=data)
+        places = semaphore_at(naming, path)
+        self._parent = places.leases
+        self._line = Lock(client, places.lock, naming=naming, on_lost="flag", data=data)
         self._data = self._line.data
         self._line.levels = self._levels = 1 if self._kazoo or leases is None else 2
 

@@ -44,13 +44,11 @@ class Metric(NamedTuple):
 
     Args:
         help: Its description, in one line.
-        read: Reads its value.
-        is_new: Whether it does not exist in ZooKeeper 3.8.
+        read: A function that returns its value.
     """
 
     help: str
     read: Callable[[Observed], float]
-    is_new: bool = False
 
 
 GAUGES: Final[dict[str, Metric]] = {
@@ -81,7 +79,7 @@ GAUGES: Final[dict[str, Metric]] = {
         "Alive local sessions: always 0, because a single server has only global sessions", lambda o: 0
     ),
     "connection_drop_probability": Metric("Probability that a new connection is dropped: always 0", lambda o: 0.0),
-    # the size is not measured, because that would slow down every reply
+    # Measuring the sizes of replies would slow down each of them.
     "last_client_response_size": Metric("Size of the last reply: always -1, because it is not measured", lambda o: -1),
     "max_client_response_size": Metric("Maximum size of a reply: always -1, because it is not measured", lambda o: -1),
     "min_client_response_size": Metric("Minimum size of a reply: always -1, because it is not measured", lambda o: -1),
@@ -130,9 +128,7 @@ COUNTERS: Final[dict[str, Metric]] = {
     "zoolet_stalled_ms": Metric(
         "Total duration of the pauses of the process, in milliseconds", lambda o: o.engine.metrics.stalled_ms
     ),
-    "snapshot_error_count": Metric(
-        "Snapshots that could not be written", lambda o: o.engine.metrics.snapshot_errors, is_new=True
-    ),
+    "snapshot_error_count": Metric("Snapshots that could not be written", lambda o: o.engine.metrics.snapshot_errors),
 }
 """The counters of a single server."""
 NO_COUNTERS: Final = (
@@ -176,13 +172,13 @@ ADVANCED: Final = (
 """The summaries with quantiles."""
 OURS: Final = {"zoolet_loop_lag_ms": "loop_lag"}
 """zoolet's own summaries, by their public names."""
-_NEW: Final = frozenset(
+SINCE_3_9: Final = frozenset(
     {
         "restore_error_count",
         "restore_rate_limited_count",
         "restore_time",
+        "snapshot_error_count",
         "snapshot_rate_limited_count",
-        *(name for name, metric in COUNTERS.items() if metric.is_new),
     }
 )
 """The metrics that do not exist in 3.8."""
@@ -198,7 +194,7 @@ _NONE: Final = Summary()
 def figures(observed: Observed) -> Figures:
     """Return the current values of all metrics."""
     metrics = observed.engine.metrics
-    absent = frozenset() if observed.engine.settings.compat.counts_restores else _NEW
+    absent = frozenset() if observed.engine.settings.compat.counts_restores else SINCE_3_9
     gauges = {name: metric.read(observed) for name, metric in GAUGES.items()}
     gauges |= observed.observing.metrics() if observed.observing is not None else {}
     counters = {name: int(metric.read(observed)) for name, metric in COUNTERS.items() if name not in absent}
