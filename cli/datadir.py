@@ -93,7 +93,7 @@ def _show(find: Find) -> int:
     tree = engine.tree
     ephemerals = sum(map(len, tree.ephemerals.values()))
     print(f"zxid            {hexadecimal(recovered.zxid)}")
-    at = "none" if recovered.snapshot_zxid is None else f"{hexadecimal(recovered.snapshot_zxid)}"
+    at = "none" if recovered.snapshot_zxid is None else hexadecimal(recovered.snapshot_zxid)
     print(f"snapshot        {at}")
     print(f"transactions    {recovered.transactions} after the snapshot")
     kinds = f"{ephemerals} ephemeral, {len(tree.expiring)} container or TTL"

@@ -16,6 +16,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from ..protocol.hexadecimal import hexadecimal
 from ..protocol.messages import one_line, reason_of
 from ..server.config import ConfigError
 from ..server.config.config import AdminSettings
@@ -99,7 +100,7 @@ def log_session(what: str, session_id: int, client: ClientConnection | None) -> 
     level = logging.INFO if what in ("expired", "refused") else logging.DEBUG
     if _sessions.isEnabledFor(level):
         where = f"connected from {client.address}" if client is not None else "not connected"
-        _sessions.log(level, "session 0x%x %s (%s)", session_id, what, where)
+        _sessions.log(level, "session %s %s (%s)", hexadecimal(session_id), what, where)
 
 
 class _Lines(logging.Formatter):

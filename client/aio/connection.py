@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from ...protocol.errors import ZooKeeperError
+from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ..wire.backoff import Backoff
 from ..wire.diagnosis import CLOSED, RESET, closed_early, silent
@@ -265,7 +266,8 @@ class Connection:
         if isinstance(error, ConnectionBroken):
             self.abort(str(error))
         else:
-            _log.error("session 0x%x: closing the connection after an internal error", self.session.id, exc_info=error)
+            session = hexadecimal(self.session.id)
+            _log.error("session %s: closing the connection after an internal error", session, exc_info=error)
             self.abort(f"{type(error).__name__}: {error}")
 
     # --- sending, and time ---

@@ -16,6 +16,7 @@ import os
 from typing import Final, NoReturn
 
 from ...protocol.addresses import host_and_port
+from ...protocol.hexadecimal import hexadecimal
 from ..learner.errors import LearnerError, ObserverRefusedError, ReplicaError
 from ..learner.learner import SILENCE_MS, Learner, State
 from ..learner.replica import Replica
@@ -179,8 +180,8 @@ class LeaderLink:
             if learner.state is State.FOLLOWING and not self.caught_up.is_set():
                 self.caught_up.set()
                 self._problems, self._has_warned = {}, False
-                zxid, leader = self._replica.last, host_and_port(*connection.address)
-                _log.info("following the leader %s in epoch %d from zxid %#x", leader, learner.epoch, zxid)
+                zxid, leader = hexadecimal(self._replica.last), host_and_port(*connection.address)
+                _log.info("following the leader %s in epoch %d from zxid %s", leader, learner.epoch, zxid)
 
 
 def _reason(error: Exception) -> str:

@@ -35,6 +35,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from ...protocol.hexadecimal import hexadecimal
 from ..core.client_connection import ClientConnection
 from ..core.light import is_light
 from ..core.server_connection import ConnectionState
@@ -221,8 +222,8 @@ class ServerProtocol(asyncio.Protocol):
             self._has_backlog = connection.receive_data(data, started + seconds, self._now)
         except Exception:
             # A defect affects only this connection.
-            address, session_id = client.address, client.session_id
-            _log.exception("closing the connection of %s, session 0x%x, after an internal error", address, session_id)
+            address, session = client.address, hexadecimal(client.session_id)
+            _log.exception("closing the connection of %s, session %s, after an internal error", address, session)
             engine.close_connection(client)
             self._has_backlog = False
         transport = self._transport
@@ -256,8 +257,8 @@ class ServerProtocol(asyncio.Protocol):
         """Charge a turn to the connection. If its time is used up, wait for the next turn."""
         spent = ended - started
         if spent > self._connections.slow:
-            session_id, host = self.session_id, self.host
-            _slow.warning("slow batch of requests: %.0f ms for session 0x%x at %s", spent * 1000, session_id, host)
+            session, host = hexadecimal(self.session_id), self.host
+            _slow.warning("slow batch of requests: %.0f ms for session %s at %s", spent * 1000, session, host)
         self._typical += min((spent - self._typical) / 4, CHEAP / 5)  # bounded, because the machine may slow a turn
         self._spent = spent if started - self._ended > _SAME_ROUND else self._spent + spent
         self._ended = ended

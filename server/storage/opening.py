@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ...protocol.errors import ErrorCode
+from ...protocol.hexadecimal import hexadecimal
 from ...protocol.txns import ErrorTxn
 from ..core.engine import Engine
 from ..core.journal import ERROR, Transaction
@@ -130,11 +131,11 @@ class OpenDirectory:
         engine.metrics.summaries["dbinittime"].observe(seconds * 1000)
         engine.metrics.summaries["startup_txns_loaded"].observe(recovered.transactions)
         _log.info(
-            "%s: loaded %d nodes and %d sessions at zxid 0x%x, after replaying %d transactions, in %.1f s",
+            "%s: loaded %d nodes and %d sessions at zxid %s, after replaying %d transactions, in %.1f s",
             directory.path,
             engine.tree.reported_size,
             len(engine.sessions.alive),
-            engine.zxid,
+            hexadecimal(engine.zxid),
             recovered.transactions,
             seconds,
         )

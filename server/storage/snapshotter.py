@@ -23,6 +23,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
+from ...protocol.hexadecimal import hexadecimal
 from ..core.engine import Engine
 from . import group_commit, live
 from . import snapshot as snapshots
@@ -153,7 +154,7 @@ class Snapshotter:
             self._engine.metrics.snapshot_errors += 1
             if str(error) != self._problem and not self._ending:
                 self._problem = str(error)
-                _log.error("could not write the snapshot of zxid 0x%x: %s", zxid, error)
+                _log.error("could not write the snapshot of zxid %s: %s", hexadecimal(zxid), error)
             if self._commits.doubtful_zxid > self.zxid and not self._ending:
                 self._retry = self._loop.call_later(group_commit.RETRY, self._begin_if_running)
 

@@ -190,9 +190,9 @@ class StateTransfer:
         self._set_time()
         recovery.replace(engine, snapshot)
         self._deliver()
-        text = "replaced the state with a snapshot: %d nodes, %d sessions, zxids continue at 0x%x; loaded in %.1f s"
+        text = "replaced the state with a snapshot: %d nodes, %d sessions, zxids continue at %s; loaded in %.1f s"
         counts = engine.tree.reported_size, len(engine.sessions.alive)
-        _log.warning(text, *counts, engine.zxid, perf_counter() - started)
+        _log.warning(text, *counts, hexadecimal(engine.zxid), perf_counter() - started)
         return engine.zxid
 
 

@@ -112,7 +112,7 @@ def _field(name: str, value: object) -> Any:
     if isinstance(value, int) and (name in ("id", "session", "ephemeral_owner") or (name == "client" and value)):
         return hexadecimal(value)
     if isinstance(value, int) and name.endswith("zxid"):
-        return f"{hexadecimal(value)}"  # JavaScript numbers have only 53 bits
+        return hexadecimal(value)  # JavaScript numbers have only 53 bits
     if name == "error" and isinstance(value, int):
         known = value in ErrorCode.__members__.values()
         return "" if value == 0 else ErrorCode(value).name if known else str(value)

@@ -10,7 +10,7 @@ from support.rooms import ROOMS, ROOT, modules
 
 SOURCES: Final = {path.relative_to(ROOT).as_posix(): path.read_text() for path in modules(*ROOMS)}
 FACTS: Final = {
-    "protocol/hexadecimal.py": r"0x\{|(zxid|session|last|transaction)\w*:#x\}",
+    "protocol/hexadecimal.py": r"0x\{|0x%x|%#x|(zxid|session|last|transaction)\w*:#x\}",
 }
 """The only module that may contain text of this form. Zxids and session ids as text have 64 bits, without a sign."""
 
