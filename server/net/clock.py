@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 
@@ -29,11 +28,9 @@ class RealClock:
     def __init__(self) -> None:
         self._paused_ms = 0
 
-    def read(
-        self, now: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = time.monotonic_ns
-    ) -> tuple[int, int]:
+    def read(self) -> tuple[int, int]:
         """Return the wall-clock time since the epoch, and the monotonic time. Called once per batch of requests."""
-        return now() // 1_000_000, monotonic() // 1_000_000 - self._paused_ms
+        return time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000 - self._paused_ms
 
     def forgive(self, milliseconds: int) -> None:
         """Subtract a pause of the server from the monotonic clock."""

@@ -11,7 +11,6 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -19,13 +18,17 @@ from ...server.net.clock import RealClock
 
 
 class _RealTime:
-    """The machine's clocks."""
+    """The machine's clocks.
+
+    Attributes:
+        started_ns: The wall-clock time when the monotonic clock was 0, in nanoseconds since the epoch.
+    """
 
     def __init__(self) -> None:
         self.monotonic_ns = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
         machine: Any = sys.modules.get("time_machine")
         clocks = machine.escape_hatch.time if machine and machine.escape_hatch.is_travelling() else time
-        self._started_ns: int = clocks.clock_gettime_ns(time.CLOCK_REALTIME) - self.monotonic_ns()
+        self.started_ns: int = clocks.clock_gettime_ns(time.CLOCK_REALTIME) - self.monotonic_ns()
 
     def seconds(self) -> float:
         """Return the monotonic time in seconds."""
@@ -33,7 +36,7 @@ class _RealTime:
 
     def now_ns(self) -> int:
         """Return the wall-clock time in nanoseconds since the epoch."""
-        return self._started_ns + self.monotonic_ns()
+        return self.started_ns + self.monotonic_ns()
 
     def now_ms(self) -> int:
         """Return the wall-clock time in milliseconds since the epoch."""
@@ -51,11 +54,10 @@ REAL: Final = _RealTime()
 class RealTimeClock(RealClock):
     """The real clock of a test server."""
 
-    def read(
-        self, now: Callable[[], int] = REAL.now_ns, monotonic: Callable[[], int] = REAL.monotonic_ns
-    ) -> tuple[int, int]:
+    def read(self) -> tuple[int, int]:
         """Return the wall-clock time since the epoch, and the monotonic time, in milliseconds."""
-        return super().read(now, monotonic)
+        monotonic_ns = REAL.monotonic_ns()
+        return (REAL.started_ns + monotonic_ns) // 1_000_000, monotonic_ns // 1_000_000 - self._paused_ms
 
 
 class RealTimeLoop(asyncio.SelectorEventLoop):
