@@ -230,7 +230,7 @@ class MemberExecutor:
                 self._gateway.sync(session_id, lambda: answered(ErrorCode.OK, put_str(path)))
         else:
             asking = _copy_of(inner.client)
-            self._gateway.forward(Forwarded(asking, header.xid, opcode, body, answered, fails_with))
+            self._gateway.forward(Forwarded(asking, session_id, header.xid, opcode, body, answered, fails_with))
 
     def _answer_decided(self, slot: _Slot, zxid: int, code: int, body: bytes) -> None:
         """Answer a forwarded request after this member has applied its result."""

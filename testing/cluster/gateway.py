@@ -46,7 +46,7 @@ class Gateway:
 
     def forward(self, request: Forwarded) -> None:
         """Forward a request to the leader and extend the client's session."""
-        self._hear(request.client.session_id)
+        self._hear(request.session_id)
         self._ensemble.forward(self.replica, request)
 
     def knows_moved(self, session_id: int) -> bool:

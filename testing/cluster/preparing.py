@@ -26,6 +26,7 @@ class Forwarded:
 
     Args:
         client: The client, with its identities at the time of the request.
+        session_id: The id of the client's session.
         xid: The request's number.
         opcode: The request's op code.
         body: The request's body.
@@ -34,6 +35,7 @@ class Forwarded:
     """
 
     client: ClientConnection
+    session_id: int
     xid: int
     opcode: int
     body: bytes
@@ -67,7 +69,7 @@ class Preparing:
             origin: The member that forwarded the request.
             first_zxid: The first zxid of the epoch.
         """
-        engine, log, session_id = self.engine, self._log, request.client.session_id
+        engine, log, session_id = self.engine, self._log, request.session_id
         before, code = len(log), self._refusal(origin, session_id, request.opcode)
         if code == ErrorCode.SESSION_MOVED:
             engine.zxid += OPERATIONS[request.opcode].takes_zxid
