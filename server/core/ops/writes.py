@@ -201,8 +201,8 @@ def apply_create(state: ServerState, txn: AnyCreateTxn, session_id: int) -> Node
         owner = session_id if txn.ephemeral else 0
     else:
         owner = CONTAINER_OWNER if isinstance(txn, CreateContainerTxn) else ttl_owner(txn.ttl)
-    parent = state.tree.parent_of(txn.path)
-    return add(state, txn.path, paths.name(txn.path), parent, txn.data, txn.acl or (), owner)
+    above, _, name = txn.path.rpartition("/")
+    return add(state, txn.path, name, state.tree.find(above), txn.data, txn.acl or (), owner)
 
 
 def add(
@@ -255,8 +255,9 @@ def delete(state: ServerState, client: ClientConnection, op: int, path: str | No
 @applies(DeleteTxn)
 def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> Node:
     """Remove the node of a transaction record from the tree, with its events."""
-    parent, node = state.tree.parent_of(txn.path), state.tree.find(txn.path)
-    state.tree.delete(txn.path, paths.name(txn.path), parent, node, state.zxid)
+    above, _, name = txn.path.rpartition("/")
+    parent, node = state.tree.find(above), state.tree.find(txn.path)
+    state.tree.delete(txn.path, name, parent, node, state.zxid)
     note_deleted(state, txn.path, node, parent)
     return node
 
