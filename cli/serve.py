@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
+from ..protocol.four_letter_words import WORDS
 from ..server.admin.descriptors import raise_limit
-from ..server.admin.four_letter_commands import WORDS
 from ..server.admin.observed import ready
 from ..server.app import assemble, recovered_engine
 from ..server.config import (

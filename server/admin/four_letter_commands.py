@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ...protocol.four_letter_words import WORDS
 from ..core.client_connection import ClientConnection
 from ..core.engine import Engine
 from ..core.server_connection import FourLetterCommand
 from .observed import Observed
 
-WORDS: Final = (
-    *("conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro"),
-    *("mntr", "ruok", "srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs"),
-)
-"""Every command."""
 TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 """The bytes that a telnet client sends for ^C. They close the connection without a reply."""
 

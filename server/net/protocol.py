@@ -35,6 +35,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from ...protocol.four_letter_words import URGENT
 from ...protocol.hexadecimal import hexadecimal
 from ..core.client_connection import ClientConnection
 from ..core.light import is_light
@@ -52,8 +53,6 @@ SHORT_TURN: Final = 0.001
 """Seconds of a turn for a connection that receives data while others wait for their next turn."""
 CHEAP: Final = 0.0005
 """Maximum average of a connection's turns, in seconds, for being served without queueing."""
-CHEAP_WORDS: Final = (b"ruok", b"srvr", b"isro", b"conf")
-"""The four-letter commands that a busy server answers immediately, because health checks use them."""
 NEW_SESSION: Final = slice(20, 28)
 """The place of the session id in a handshake. It is 0 in the handshake for a new session."""
 MAX_DEFERRED: Final = 1 << 16
@@ -172,9 +171,9 @@ class ServerProtocol(asyncio.Protocol):
     def _serve_first_or_defer(
         self, data: bytes, started: float, connection: SansIOConnection, client: ClientConnection
     ) -> None:
-        """Answer a handshake or a cheap four-letter command, and defer any other input."""
+        """Answer a handshake or an urgent four-letter command, and defer any other input."""
         is_first = connection.state is ConnectionState.CONNECTING and not connection.buffered
-        if not is_first or (data[:1] != b"\0" and data[:4] not in CHEAP_WORDS):
+        if not is_first or (data[:1] != b"\0" and data[:4] not in URGENT):
             self._defer(data)
             return
         # A handshake takes 0.1 ms. The requests after it wait, unless it is one light request in a new session.

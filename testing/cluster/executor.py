@@ -18,6 +18,7 @@ from ...protocol import records as r
 from ...protocol.codec import int_at, put_str
 from ...protocol.enums import EPHEMERAL_MODES
 from ...protocol.errors import ErrorCode, MarshallingError
+from ...protocol.four_letter_words import WITHOUT_LEADER
 from ...protocol.framing import frame
 from ...protocol.handshake import ConnectRequest
 from ...protocol.operations import OPERATIONS, OpCode
@@ -80,7 +81,7 @@ class MemberExecutor:
 
     def execute_raw(self, data: bytes) -> None:
         """Execute a four-letter command."""
-        if self._gateway.replica.status is Status.LOOKING and data[:4] not in (b"ruok", b"conf", b"envi"):
+        if self._gateway.replica.status is Status.LOOKING and data[:4] not in WITHOUT_LEADER:
             self._queue.output.add(NOT_SERVING)
             self._inner.close()
             return
