@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ..protocol.members import MemberLine
 from ..server.config import Config, ConfigError, Setting, Source, find, properties, read_environment
 from ..server.config.keys import is_misspelt, nearest
 from ..server.config.messages import suggestion
@@ -265,14 +266,20 @@ def _defaults(
     elif any(name in CONFLUENT for name in environment):
         folder = "/var/lib/zookeeper/data"
     words = {"dataDir": folder, "4lw.commands.whitelist": "srvr, ruok, mntr", "admin.serverAddress": "0.0.0.0"}
-    names_port = any(
-        name.startswith("server.") and re.match(r"[^;|]*;(.*:)?\d", each.value) for name, each in settings.items()
-    )
+    names_port = any(name.startswith("server.") and _names_port(each.value) for name, each in settings.items())
     if is_secure_only:  # the health check uses the admin port, and needs only this address
         words |= {"admin.serverPort": "8080", "admin.serverAddress": "127.0.0.1"}
     elif not names_port and "dynamicConfigFile" not in settings:  # the line of a server may contain its client port
         words["clientPort"] = "2181"
     return {key: Setting(value, DEFAULT) for key, value in words.items()}
+
+
+def _names_port(line: str) -> bool:
+    """Return whether the line of a server is valid and contains a client port."""
+    try:
+        return MemberLine.parse(line).port is not None
+    except ValueError:
+        return False
 
 
 def _put_tls(environment: Mapping[str, str], enabled: bool | None, put: Callable[[str, str, str], None]) -> bool:

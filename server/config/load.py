@@ -21,6 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ...protocol.members import OBSERVER, MemberLine
 from ...protocol.messages import one_line
 from ..core.compat import BY_NAME
 from ..core.settings import Settings
@@ -194,12 +195,6 @@ def _read_dynamic_file(entry: KeyedSetting) -> dict[str, Setting]:
     return settings
 
 
-_SERVER: Final = (
-    r"(?:\[[^\]]+\]|[^:;|\[\]]+):\d+:\d+(?::(?P<role>\w+))?"
-    r"(?:;(?:(?P<host>\[[^\]]+\]|[^:;|\[\]]*):)?(?P<port>\d+))?(?:[;|].*)?"
-)
-
-
 def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
     """Return the client address and port in the line of the only server, if that line contains any.
 
@@ -213,35 +208,23 @@ def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
     address = None
     for entry in servers.values():
         try:
-            role, host, port = _read_server(entry.value)
+            member = MemberLine.parse(entry.value)
+            port = PORT.convert(member.port) if member.port else None
         except ValueError:
             expected = "host:port:port[:participant][;[host:]port]"
             raise invalid(entry.where, entry.written, entry.value, expected) from None
-        if role == "observer":
+        if member.role == OBSERVER:
             raise unsupported(
                 entry.where, entry.written, entry.value, "remove the key, because zoolet runs a single server"
             )
         if port is not None:
-            address = host, port
+            address = (member.host or "").strip("[]") or None, port
     if len(servers) > 1:
         where, names = next(iter(servers.values())).where, ", ".join(sorted(servers))
         raise ConfigError(
             f"{where}: {len(servers)} servers are configured ({names}), but zoolet runs a single server; keep one line"
         )
     return address
-
-
-def _read_server(text: str) -> tuple[str, str | None, int | None]:
-    """Return the role, the client address and the port in the value of a ``server.N`` key.
-
-    Raises:
-        ValueError: The value does not have the form ``host:port:port[:role][;[host:]port]``.
-    """
-    match = re.fullmatch(_SERVER, text)
-    role = ((match and match["role"]) or "participant").lower()
-    if match is None or role not in ("participant", "observer"):
-        raise ValueError(text)
-    return role, (match["host"] or "").strip("[]") or None, PORT.convert(match["port"]) if match["port"] else None
 
 
 def _ignored(entries: Entries) -> tuple[str, ...]:

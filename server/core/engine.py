@@ -14,6 +14,7 @@ from ...protocol.codec import Record
 from ...protocol.errors import MarshallingError, ZooKeeperError
 from ...protocol.framing import frame
 from ...protocol.handshake import ConnectRequest
+from ...protocol.members import encode_config
 from ...protocol.operations import OPERATIONS
 from ...protocol.paths import CONFIG
 from ...protocol.records import RequestHeader
@@ -22,7 +23,6 @@ from . import containers, ops
 from .client_connection import ClientConnection, Session
 from .journal import TYPES
 from .ops.dispatch import APPLIES, Decode, Dispatch, build_dispatch, zxid_on_decode_error
-from .ops.reconfig import encode_config
 from .quota import Quota
 from .settings import Settings
 from .state import ServerState

@@ -31,7 +31,6 @@ Source: Learner.registerWithLeader, Learner.syncWithLeader, Observer.processPack
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import Final
 
@@ -50,6 +49,7 @@ from ...protocol.learner import (
     SessionTimeout,
     SnapshotNode,
 )
+from ...protocol.members import parse_config, voters_of
 from ...protocol.txns import TxnHeader
 from .errors import LearnerError, ObserverRefusedError, ReplicaError
 from .replica import Replica
@@ -68,7 +68,6 @@ as votes, and a reconfiguration can make any small number a member's while the o
 """
 EXTRA_BUFFER: Final = 2
 """Maximum size of a buffer in multiples of ``jute.maxbuffer``, as in ZooKeeper."""
-_PARTICIPANT: Final = re.compile(r"^server\.(\d+)=(?!.*:observer(;|$))", re.MULTILINE)
 
 
 class State(Enum):
@@ -80,11 +79,6 @@ class State(Enum):
     LOADING = 4
     SYNCING = 5
     FOLLOWING = 6
-
-
-def participants_of(config: str) -> set[int]:
-    """Return the numbers of the voting members in the text of a configuration."""
-    return {int(number) for number, _ in _PARTICIPANT.findall(config)}
 
 
 class Learner:
@@ -314,8 +308,9 @@ class Learner:
                 f"{self.replica.accepted_epoch}"
             )
 
-    def _refuse_participant(self, config: str) -> None:
-        if self._sid in participants_of(config):
+    def _refuse_participant(self, config: bytes) -> None:
+        members, _ = parse_config(config)
+        if self._sid in voters_of(members):
             raise ObserverRefusedError(
                 f"sid {self._sid} is the number of a voting member of the ensemble; "
                 "choose a number that no member has, such as 101"

@@ -84,7 +84,7 @@ class Replica(Engine):
             of an epoch.
         accepted_epoch: The highest epoch of a leader that this observer has followed.
         current_epoch: The epoch of the last leader that has made its configuration known.
-        config: The text of the ensemble's configuration; empty if it is not known yet.
+        config: The data of ``/zookeeper/config``; empty if it is not known yet.
         is_complete: Whether the replica has been equal to a leader's state since the start of the last snapshot.
         is_serving: Whether clients are served. Otherwise their connections are closed.
         digest: The digest of the tree.
@@ -104,7 +104,7 @@ class Replica(Engine):
         super().__init__(settings, now=now, monotonic_ms=monotonic_ms, server_id=sid, rng=rng, log=log)
         self.set_read_only(True)
         self.last = self.accepted_epoch = self.current_epoch = 0
-        self.config = ""
+        self.config = b""
         self.is_complete = self.is_serving = False
         self.learning = LearnerMetrics()
         self._local: set[int] = set()
@@ -214,12 +214,12 @@ class Replica(Engine):
 
     def use_config(self, data: bytes) -> None:
         """Set the configuration, also as the data of ``/zookeeper/config``, without a transaction."""
-        self.config = data.decode(errors="replace")
+        self.config = data
         self.write_config(data)
 
-    def config_of_tree(self) -> str:
+    def config_of_tree(self) -> bytes:
         """Return the data of ``/zookeeper/config``, which a reconfig has changed."""
-        self.config = (self.tree.find(CONFIG).data or b"").decode(errors="replace")
+        self.config = self.tree.find(CONFIG).data or b""
         return self.config
 
     # --- transactions ---

@@ -27,10 +27,10 @@ from collections.abc import Callable, Collection
 from math import inf
 from typing import Final
 
+from ...protocol.members import parse_config, voters_of
 from ...protocol.paths import CONFIG
 from ...protocol.txns import CreateSessionTxn, SetDataTxn
 from ...server.core.engine import Engine
-from ...server.core.ops.reconfig import parse_config, voters_of
 from ...server.core.ops.replay import Applied
 from ..signatures import CallLater, Timer
 from .copying import copy_state

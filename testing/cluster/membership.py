@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ...protocol.members import encode_config
 from ...protocol.paths import CONFIG
 from ...protocol.txns import SetDataTxn
 from ...server.core.engine import Engine
-from ...server.core.ops.reconfig import encode_config
 from .member import Member
 
 FIRST_ZXID: Final = 1 << 32

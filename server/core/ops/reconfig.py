@@ -10,6 +10,7 @@ Source: PrepRequestProcessor.pRequest2Txn (case reconfig), QuorumPeer.QuorumServ
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from ....protocol.enums import Perm
 from ....protocol.errors import (
@@ -19,6 +20,7 @@ from ....protocol.errors import (
     NewConfigNoQuorumError,
     ReconfigDisabledError,
 )
+from ....protocol.members import MemberLine, Members, encode_config, parse_config, voters_of
 from ....protocol.operations import OpCode
 from ....protocol.paths import CONFIG
 from ....protocol.txns import SetDataTxn
@@ -26,13 +28,6 @@ from ..client_connection import ClientConnection
 from ..state import ServerState
 from .dispatch import Outcome, data_and_stat_reply, writes
 from .writes import log, replace_data
-
-_SPEC = (
-    r"(?P<quorum>\[[^\]]+\]:\d+:\d+|[^:;\[\]]+:\d+:\d+)(?::(?P<role>participant|observer))?;"
-    r"(?:(?P<host>\[[^\]]+\]|[^:;\[\]]*):)?(?P<port>\d+)"
-)
-
-Members = dict[int, str]
 
 
 @writes({OpCode.RECONFIG: data_and_stat_reply})
@@ -71,11 +66,6 @@ def reconfig(
     return CONFIG, node
 
 
-def voters_of(members: Members) -> list[int]:
-    """Return the numbers of the members that vote."""
-    return [number for number, spec in members.items() if ":observer" not in spec]
-
-
 def _changed(members: Members, joining: str | None, leaving: str | None) -> Members:
     members = dict(members)
     for number in _parts(leaving):
@@ -103,31 +93,10 @@ def _member(line: str) -> tuple[int, str]:
     Raises:
         BadArgumentsError: The line is not of that form.
     """
-    name, equals, spec = line.partition("=")
+    name, _, spec = line.partition("=")
     number = re.fullmatch(r"(?:.*\.)?(\d{1,18})", name.strip())
-    match = re.fullmatch(_SPEC, spec.strip())
-    if not equals or number is None or match is None:
-        raise BadArgumentsError(CONFIG, f"expected server.N=host:port:port[:role];[host:]port, found {line!r}")
-    role, host = match["role"] or "participant", match["host"] or "0.0.0.0"
-    return int(number[1]), f"{match['quorum']}:{role};{host}:{match['port']}"
-
-
-def encode_config(members: Members, version: int) -> bytes:
-    """Return the data of ``/zookeeper/config``. The last line is the version, in hexadecimal."""
-    return (
-        "".join(f"server.{number}={spec}\n" for number, spec in sorted(members.items())).encode()
-        + b"version=%x" % version
-    )
-
-
-def parse_config(data: bytes | None) -> tuple[Members, int]:
-    """Parse the data of ``/zookeeper/config``, and return the members and the version."""
-    members: Members = {}
-    version = 0
-    for line in (data or b"").decode("utf-8", "replace").splitlines():
-        name, _, value = line.partition("=")
-        if name == "version" and re.fullmatch("[0-9a-f]{1,16}", value):
-            version = int(value, 16)
-        elif name.startswith("server.") and name[7:].isdecimal():
-            members[int(name[7:])] = value
-    return members, version
+    with suppress(ValueError):
+        member = MemberLine.parse(spec.strip())
+        if number is not None and member.port is not None and not member.rest:
+            return int(number[1]), f"{member.quorum}:{member.role};{member.host or '0.0.0.0'}:{member.port}"
+    raise BadArgumentsError(CONFIG, f"expected server.N=host:port:port[:role];[host:]port, found {line!r}")

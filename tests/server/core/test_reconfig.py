@@ -53,6 +53,10 @@ def test_observer_joins_and_leaves(ensemble: Peer) -> None:
     assert left_config.endswith(b"version=%x" % ensemble.engine.zxid)
 
 
+def test_role_may_be_in_capital_letters(ensemble: Peer) -> None:
+    assert OBSERVER.encode() in (reconfig(ensemble, joining=OBSERVER.replace("observer", "OBSERVER")).data or b"")
+
+
 def test_config_node_reports_change(ensemble: Peer) -> None:
     ensemble.get("/zookeeper/config", watch=True)
 

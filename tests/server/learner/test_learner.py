@@ -12,7 +12,7 @@ from support.peer import Peer
 from zoolet.protocol.learner import EpochAck, LearnerInfo, Packet, PacketType
 from zoolet.protocol.operations import OpCode
 from zoolet.server.learner.errors import LearnerError, ObserverRefusedError, ReplicaError
-from zoolet.server.learner.learner import MAX_BEHIND_MS, OBSERVER_SIDS, SILENCE_MS, Learner, State, participants_of
+from zoolet.server.learner.learner import MAX_BEHIND_MS, OBSERVER_SIDS, SILENCE_MS, Learner, State
 from zoolet.server.learner.replica import Replica
 from zoolet.server.storage.live import snapshot_of
 
@@ -262,19 +262,6 @@ def test_reconfiguration_to_participant_is_refused() -> None:
 
     with pytest.raises(ObserverRefusedError, match="voting member"):
         exchange(learner, connection)
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("server.1=a:1:2:participant;h:3\nserver.2=b:1:2:observer;3\nserver.10=c:1:2;3\nversion=0", {1, 10}),
-        ("server.1=a:1:2|b:1:2:participant;3\nserver.3=observer:1:2;3", {1, 3}),
-        ("server.1=[::1]:1:2:observer", set()),
-        ("", set()),
-    ],
-)
-def test_participants_of_configuration(text: str, numbers: set[int]) -> None:
-    assert participants_of(text) == numbers
 
 
 def test_silent_leader_is_lost() -> None:

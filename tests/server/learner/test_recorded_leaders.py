@@ -98,7 +98,7 @@ def test_reconfiguration_is_followed(release: str) -> None:
     replay(replica, f"{release}-reconfig")
 
     assert replica.learning.digests_compared == 3
-    assert "observer" in replica.config
+    assert b"observer" in replica.config
 
 
 @RELEASES

@@ -1,0 +1,48 @@
+"""The lines of the members of an ensemble."""
+
+from __future__ import annotations
+
+import pytest
+
+from zoolet.protocol.members import MemberLine, encode_config, parse_config, voters_of
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a:1:2", ("a:1:2", "participant", None, None, "")),
+        ("a:1:2;3", ("a:1:2", "participant", None, "3", "")),
+        ("a:1:2:OBSERVER;h:3", ("a:1:2", "observer", "h", "3", "")),
+        ("[::1]:1:2:participant;[::2]:3", ("[::1]:1:2", "participant", "[::2]", "3", "")),
+        ("a:1:2|b:1:2;3", ("a:1:2", "participant", None, None, "|b:1:2;3")),
+        ("a:1:2;3;4", ("a:1:2", "participant", None, "3", ";4")),
+    ],
+)
+def test_line_has_these_parts(text: str, line: tuple[object, ...]) -> None:
+    assert MemberLine.parse(text) == line
+
+
+@pytest.mark.parametrize("text", ["", "a", "a:1", "a:1:b", "a:1:2:leader", "::1:1:2", "a:1:2 ;3"])
+def test_other_text_is_no_line(text: str) -> None:
+    with pytest.raises(ValueError, match="expected host:port:port"):
+        MemberLine.parse(text)
+
+
+def test_configuration_is_parsed_as_it_was_encoded() -> None:
+    members = {1: "a:1:2:participant;h:3", 10: "b:1:2:observer;h:3"}
+
+    assert parse_config(encode_config(members, 0x1F)) == (members, 0x1F)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        (b"server.1=a:1:2:participant;h:3\nserver.2=b:1:2:observer;3\nserver.10=c:1:2;3\nversion=0", [1, 10]),
+        (b"server.1=a:1:2|b:1:2:participant;3\nserver.3=observer:1:2;3", [1, 3]),
+        (b"server.1=[::1]:1:2:observer", []),
+        (b"", []),
+        (None, []),
+    ],
+)
+def test_voters_of_configuration(text: bytes | None, numbers: list[int]) -> None:
+    assert voters_of(parse_config(text)[0]) == numbers
