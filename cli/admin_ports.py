@@ -8,7 +8,7 @@ import socket
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..server.admin.http import LOCAL, READS, HttpError, Request, Response, Route, Router, is_loopback
+from ..server.admin.http import LOCAL, READS, HttpError, Request, Response, Route, Router, is_loopback, no_page
 from ..server.admin.observed import Observed
 from ..server.admin.pages import AdminPages, Console, healthz, metrics_page
 from ..server.admin.state_pages import Transfer
@@ -65,7 +65,7 @@ class AdminPorts:
         if settings.metrics:
             router = Router(
                 [Route(READS, "/metrics", self._metrics)],
-                lambda request: HttpError(404, f"no page at {request.path[:80]}; this port serves only /metrics"),
+                no_page("this port serves only /metrics"),
                 self._names,
                 is_local=is_loopback(settings.metrics_host),
             )

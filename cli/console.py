@@ -158,17 +158,14 @@ async def _listen(source: Source, options: argparse.Namespace, *, is_open: bool)
         CommandError: The address cannot be listened on.
     """
     from ..console.pages import ConsolePages
-    from ..server.admin.http import LOCAL, HttpError, Request, Router, Token, is_loopback
+    from ..server.admin.http import LOCAL, Router, Token, is_loopback, no_page
     from ..server.net.http import HttpServer
-
-    def nothing(request: Request) -> HttpError:
-        return HttpError(404, f"no page at {request.path[:80]}; the console is at /")
 
     is_local = is_loopback(options.host)
     token = secrets.token_urlsafe(24)
     pages = ConsolePages(source, Token(token, is_local and is_open))
     names = LOCAL | {name.lower() for name in options.names}
-    server = HttpServer(Router(pages.routes(), nothing, names, is_local=is_local).route_of)
+    server = HttpServer(Router(pages.routes(), no_page("the console is at /"), names, is_local=is_local).route_of)
     try:
         port = await server.start(options.host, options.port)
     except (OSError, UnicodeError) as error:

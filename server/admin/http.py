@@ -275,6 +275,11 @@ class Route(NamedTuple):
     hold: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
+def no_page(hint: str) -> Callable[[Request], HttpError]:
+    """Return a function for a :class:`Router` that answers 404. The hint names the pages that exist."""
+    return lambda request: HttpError(404, f"no page at {request.path[:80]}; {hint}")
+
+
 class Router:
     """The routes of a server. Decisions that do not depend on the body are made before it is received.
 

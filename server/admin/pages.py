@@ -27,7 +27,7 @@ from . import prometheus
 from .audit import audit_line
 from .commands import BY_NAME, COMMANDS, Command, execute
 from .facts import Facts
-from .http import LOCAL, POST, READS, SECURITY, HttpError, Request, Response, Route, Router, Token
+from .http import LOCAL, POST, READS, SECURITY, HttpError, Request, Response, Route, Router, Token, no_page
 from .java_json import pieces, pretty_json
 from .observed import Observed, ready
 from .pace import Pace
@@ -89,8 +89,8 @@ class AdminPages:
         self._prefix = "/" + prefix.strip("/")
         guard = Token(token, is_local, MISSING, HINT, self._warn)
         routes = [*self._routes(guard), *(console(guard) if console is not None else ())]
-        self._has_console = console is not None
-        self.router: Final = Router(routes, self._nothing, hosts, is_local=is_local)
+        paths = f"{'/ (the console), ' if console is not None else ''}{self._prefix}, /metrics, /healthz or /readyz"
+        self.router: Final = Router(routes, no_page(f"use {paths}"), hosts, is_local=is_local)
 
     def _routes(self, token: Token) -> Iterator[Route]:
         """Yield the routes, except the routes of the console."""
@@ -108,10 +108,6 @@ class AdminPages:
         yield Route(READS, "/metrics", partial(metrics_page, self._observed))
         yield Route(READS, "/healthz", healthz)
         yield Route(READS, "/readyz", self._readyz)
-
-    def _nothing(self, request: Request) -> HttpError:
-        there = f"use {'/ (the console), ' * self._has_console}{self._prefix}, /metrics, /healthz or /readyz"
-        return HttpError(404, f"no page at {request.path[:80]}; {there}")
 
     def _warn(self, request: Request) -> None:
         reason = "refusing a request from %s for %s on the admin port: the token is missing or wrong"

@@ -18,7 +18,18 @@ from typing import Final
 
 from ...protocol.addresses import host_and_port
 from ...protocol.errors import ZooKeeperError
-from ...server.admin.http import GET, POST, HttpError, Request, Response, Route, Router, is_loopback, json_response
+from ...server.admin.http import (
+    GET,
+    POST,
+    HttpError,
+    Request,
+    Response,
+    Route,
+    Router,
+    is_loopback,
+    json_response,
+    no_page,
+)
 from ...server.net.http import HttpServer, Limits
 from .console import TestConsole
 from .control import Control
@@ -53,7 +64,8 @@ class ControlServer:
     async def __aenter__(self) -> ControlServer:
         if self._control.endpoint.console_views():
             self._console = TestConsole(self._control.endpoint)
-        router = Router(self._routes(), _nothing, is_local=is_loopback(self._host), enter=self._enter)
+        missing = no_page("GET /commands lists the commands")
+        router = Router(self._routes(), missing, is_local=is_loopback(self._host), enter=self._enter)
         self._http = HttpServer(router.route_of, LIMITS)
         try:
             port = await self._http.start(self._host, self._port)
@@ -108,7 +120,3 @@ class ControlServer:
             raise HttpError(400, "the request body is nested too deeply") from None
         except REFUSALS as error:
             raise HttpError(400, f"{type(error).__name__}: {error}") from None
-
-
-def _nothing(request: Request) -> HttpError:
-    return HttpError(404, f"no page at {request.path[:80]}; GET /commands lists the commands")

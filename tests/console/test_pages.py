@@ -39,7 +39,7 @@ async def test_root_is_page_and_other_paths_are_not() -> None:
     console = Console()
 
     assert b"console/app.js" in (await console.ask("/")).body
-    assert str(await console.refusal("/metrics")) == "there is nothing"
+    assert str(await console.refusal("/metrics")) == "no page at /metrics; the console is at /"
 
 
 # --- permissions ---

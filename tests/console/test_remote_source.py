@@ -26,7 +26,7 @@ from zoolet.client.blocking import Client
 from zoolet.console.pages import ConsolePages
 from zoolet.console.remote_source import RemoteSource
 from zoolet.protocol.records import Stat
-from zoolet.server.admin.http import HttpError, Request, Router, Token
+from zoolet.server.admin.http import HttpError, Request, Router, Token, no_page
 from zoolet.testing import Cluster, Server
 
 pytest.importorskip("h11")
@@ -138,7 +138,7 @@ class BadNames:
 async def test_invalid_names_are_refused() -> None:
     source = RemoteSource(cast(Any, BadNames()), (), None, 1.0)
     pages = ConsolePages(source, Token(None))
-    router = Router(pages.routes(), lambda request: HttpError(404, ""))
+    router = Router(pages.routes(), no_page(""))
     request = Request("GET", "/console/api/children?path=/", {"host": "localhost"})
 
     with pytest.raises(HttpError, match="the server returned an invalid child name") as caught:

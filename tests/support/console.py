@@ -20,7 +20,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import CreateRequest
 from zoolet.server.admin.history import History
-from zoolet.server.admin.http import HttpError, Request, Response, Router, Token
+from zoolet.server.admin.http import HttpError, Request, Response, Router, Token, no_page
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.samples import Samples
 from zoolet.server.core.engine import Engine
@@ -43,7 +43,7 @@ class Console:
         )
         self.source = source
         pages = ConsolePages(source, Token(TOKEN, is_open))
-        self.router = Router(pages.routes(), lambda request: HttpError(404, "there is nothing"))
+        self.router = Router(pages.routes(), no_page("the console is at /"))
 
     async def ask(self, target: str, method: str = "GET", body: bytes = b"", **headers: str) -> Response:
         """Request a page."""

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from support.http import answer
 
-from zoolet.server.admin.http import HttpError, Request, Response, Route, Router, Token, is_loopback
+from zoolet.server.admin.http import HttpError, Request, Response, Route, Router, Token, is_loopback, no_page
 
 HOST = {"host": "localhost"}
 
@@ -23,7 +23,7 @@ def row(path: str, name: str, methods: tuple[str, ...] = ()) -> Route:
 
 ROUTER = Router(
     [row("/", "root"), row("/a", "first"), row("/a", "second"), row("/a/*", "below"), row("/a/b/*", "further")],
-    lambda request: HttpError(404, f"nothing at {request.path}"),
+    no_page(""),
 )
 
 
@@ -53,7 +53,7 @@ def test_other_paths_are_not_found(path: str) -> None:
 
 def test_row_guard_decides_if_request_is_trusted() -> None:
     token = Token("secret", is_open=True)
-    router = Router([row("/a", "row")._replace(guard=token.reads)], lambda request: HttpError(404, ""))
+    router = Router([row("/a", "row")._replace(guard=token.reads)], no_page(""))
     bearer = {"authorization": "Bearer secret"}
 
     assert [
@@ -63,7 +63,7 @@ def test_row_guard_decides_if_request_is_trusted() -> None:
 
 def test_method_is_checked_before_token() -> None:
     guarded = row("/a", "row", ("POST",))._replace(guard=Token("secret").required)
-    router = Router([guarded], lambda request: HttpError(404, ""))
+    router = Router([guarded], no_page(""))
 
     refusals = []
     for method in ("GET", "POST"):
