@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..protocol.hexadecimal import hexadecimal
+from .options import add_data_dir
 from .usage import add_example, path
 
 
@@ -19,9 +20,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "client reconnects in time.",
     )
     add_example(parser, "zoolet backup /var/lib/zoolet /backup/today")
-    parser.add_argument("directory", type=path, metavar="DIR", help="data directory, with or without version-2")
+    add_data_dir(parser)
     parser.add_argument("target", type=path, metavar="TARGET", help="target directory, which must be empty or missing")
-    parser.add_argument("--log-dir", type=path, metavar="DIR", help="transaction log directory, if different from DIR")
     parser.set_defaults(command=lambda options, definitions: _backup(options))
 
 

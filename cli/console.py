@@ -23,6 +23,7 @@ from .options import (
     add_connection,
     add_definitions,
     add_listener,
+    add_sid,
     add_timeout,
     cannot_listen,
     client_of,
@@ -30,7 +31,7 @@ from .options import (
     require_h11,
     servers_of,
 )
-from .usage import add_example, whole_number
+from .usage import add_example
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -58,12 +59,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="quorum addresses of all members, such as zk1:2888,zk2:2888; use it instead of HOSTS to follow an "
         "ensemble as an observer and to show its history",
     )
-    parser.add_argument(
-        "--sid",
-        type=whole_number(),
-        metavar="N",
-        help="server id of the observer, from 1 to 127 and different from the ids of all members (default 100)",
-    )
+    add_sid(parser)
     add_listener(parser)
     add_connection(parser)
     add_timeout(parser, 10.0, SESSION)

@@ -24,8 +24,8 @@ from ..server.storage.lock import is_locked
 from ..server.storage.recovery import Recovered, recover
 from ..server.storage.repair import repair
 from ..server.storage.txnlog import Log
-from .options import OptionError
-from .usage import add_example, path
+from .options import OptionError, add_data_dir
+from .usage import add_example
 
 Find = Callable[[], DataDir]
 """Returns the files at present."""
@@ -48,8 +48,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_example(parser, "zoolet datadir verify /var/lib/zoolet")
     parser.add_argument("what", metavar="ACTION", choices=("show", "verify", "export", "repair"), help=ACTIONS)
-    parser.add_argument("directory", type=path, metavar="DIR", help="data directory, with or without version-2")
-    parser.add_argument("--log-dir", type=path, metavar="DIR", help="transaction log directory, if different from DIR")
+    add_data_dir(parser)
     parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
     parser.set_defaults(command=_datadir)
 

@@ -149,6 +149,22 @@ def add_listener(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=PORT, default=0, help="port to listen on (default: any free port)")
 
 
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for a data directory."""
+    parser.add_argument("directory", type=path, metavar="DIR", help="data directory, with or without version-2")
+    parser.add_argument("--log-dir", type=path, metavar="DIR", help="transaction log directory, if different from DIR")
+
+
+def add_sid(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the number of an observer."""
+    parser.add_argument(
+        "--sid",
+        type=whole_number(),
+        metavar="N",
+        help="server id of the observer, from 1 to 127 and different from the ids of all members (default 100)",
+    )
+
+
 def add_control(parser: argparse.ArgumentParser) -> None:
     """Add the options of the control API."""
     parser.add_argument(

@@ -69,9 +69,9 @@ def add_command(commands: argparse._SubParsersAction[Any]) -> None:
 # --- the parsers ---
 
 
-def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the arguments and options of a command."""
-    yield from parser._actions  # noqa: SLF001 - has no public name
+def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the arguments of a command, and then its options."""
+    return sorted(parser._actions, key=lambda action: bool(action.option_strings))  # noqa: SLF001 - has no public name
 
 
 def words_of(action: argparse.Action) -> Words:

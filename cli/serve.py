@@ -39,10 +39,10 @@ from . import logs
 from .addresses import shown
 from .event_loop import run_loop
 from .logs import LEVELS
-from .options import STOPPED, CommandError, add_definitions, cannot_listen, listen_host
+from .options import STOPPED, CommandError, add_definitions, add_sid, cannot_listen, listen_host
 from .progress import Progress
 from .systemd import Systemd
-from .usage import add_example, counted, path, whole_number
+from .usage import add_example, counted, path
 
 if TYPE_CHECKING:  # most servers have no files, no TLS and no HTTP, and observe no ensemble
     from ..console.attach import EngineConsole
@@ -107,12 +107,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="store_true",
         help="reject the writes of clients; required with --observe, because an observer cannot forward them",
     )
-    parser.add_argument(
-        "--sid",
-        type=whole_number(),
-        metavar="N",
-        help="server id of the observer, from 1 to 127 and different from the ids of all members (default 100)",
-    )
+    add_sid(parser)
     add_definitions(parser)
     parser.add_argument("--log-level", choices=LEVELS, default="info", help="lowest level of log lines (default info)")
     parser.add_argument(
