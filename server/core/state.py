@@ -24,6 +24,8 @@ from .tree import Tree
 from .warnings import LogFunction, Warnings
 from .watches import Watches
 
+MAX_ZXID: Final = (1 << 63) - (1 << 40)
+"""The highest zxid from which a server can start. The rest is for its own transactions."""
 _YEAR_2020: Final = 1_577_836_800_000  # start of 2020 in milliseconds since the epoch
 
 

@@ -22,6 +22,7 @@ from typing import Final
 
 from ...protocol.hexadecimal import hexadecimal
 from ..core.journal import ERROR
+from ..core.state import MAX_ZXID
 from . import snapshot as snapshots
 from .compression import SUFFIXES, pieces
 from .disk import Disk
@@ -49,8 +50,6 @@ epoch.
 """
 MAX_TRIED: Final = 100
 """Number of snapshots that are tried, from the newest to the oldest."""
-MAX_ZXID: Final = (1 << 63) - (1 << 40)
-"""The highest zxid from which a server can start."""
 MAX_UNPACKED: Final = 1 << 34
 """The maximum size of a snapshot after decompression, in bytes."""
 NO_SNAPSHOT: Final = (

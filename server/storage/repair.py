@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from ...protocol.hexadecimal import hexadecimal
 from ..core.journal import changes_of
-from .directory import MAX_ZXID, DataDir, Remainder
+from ..core.state import MAX_ZXID
+from .directory import DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
 from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, unused

@@ -44,7 +44,8 @@ _CHUNK: Final = 1 << 16
 _MAX_SESSION: Final = (1 << 63) - (1 << 40)
 """The highest accepted session id in a snapshot. New ids continue from there, and could soon run out."""
 _MAX_ZXID: Final = 1 << 62
-"""Snapshots with this or a higher zxid are rejected, because zxids could soon run out."""
+"""Snapshots with this or a higher zxid are rejected. The bound is below MAX_ZXID, because each restore takes an epoch.
+"""
 
 
 class SnapshotProcess:

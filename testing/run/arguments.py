@@ -12,6 +12,7 @@ from ...protocol.addresses import invalid_server
 from ...server import config as configuration
 from ...server.config import Config, Setting
 from ...server.core.compat import BY_NAME
+from ...server.core.state import MAX_ZXID
 from ...server.net.clock import Clock
 from ..signatures import Direction
 from ..state.clock import MANUAL_CLOCK_START, ManualClock
@@ -25,7 +26,6 @@ DEFAULTS: Final = {
     "4lw.commands.whitelist": "*",
 }
 """The default configuration of a server for tests: short ticks, and any session timeout."""
-MAX_ZXID: Final = (1 << 63) - 1
 
 
 def invalid(name: str, value: object, expected: str) -> ValueError:
@@ -89,7 +89,7 @@ def check_numbers(seed: object, initial_zxid: object) -> None:
     if seed is not None and not isinstance(seed, int):
         raise invalid("seed", seed, "an int")
     if initial_zxid is not None and not _is_int(initial_zxid, 0, MAX_ZXID):
-        raise invalid("initial_zxid", initial_zxid, "from 0 to 2**63 - 1")
+        raise invalid("initial_zxid", initial_zxid, f"from 0 to {MAX_ZXID}")
 
 
 def check_directories(data_dir: object, initial_data: object) -> None:

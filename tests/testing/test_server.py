@@ -23,6 +23,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import answer
+from zoolet.server.core.state import MAX_ZXID
 from zoolet.testing import Cluster, Server
 from zoolet.testing import error as fail
 
@@ -274,7 +275,7 @@ def test_invalid_arguments_are_named(arguments: dict[str, Any], named: str) -> N
         ({"compat": "3.7"}, "compat must be '3.8' or '3.9', not '3.7'"),
         ({"compat": 3.9}, "compat"),
         ({"initial_zxid": -1}, "initial_zxid"),
-        ({"initial_zxid": 1 << 63}, "initial_zxid"),
+        ({"initial_zxid": MAX_ZXID + 1}, "initial_zxid"),
         ({"initial_zxid": "x"}, "initial_zxid"),
     ],
 )
