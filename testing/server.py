@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from ..server.app import assemble
 from ..server.core.engine import Engine
@@ -26,6 +26,21 @@ from .state_calls import StateCalls
 
 if TYPE_CHECKING:
     from ..server.storage.opening import OpenDirectory
+
+
+class ServerOptions(TypedDict, total=False):
+    """The keyword arguments of :class:`Server`, for functions that pass them on."""
+
+    clock: ClockName
+    seed: int | None
+    data_dir: str | os.PathLike[str] | None
+    initial_data: str | os.PathLike[str] | None
+    tls: bool
+    admin: bool
+    sasl_users: Mapping[str, str] | None
+    config: str | os.PathLike[str] | Mapping[str, object] | None
+    compat: CompatName | None
+    initial_zxid: int | None
 
 
 class Server(StateCalls):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack
 
 from ...client import Client
-from ..server import Server
-from ..signatures import ClockName, CompatName
+from ..server import Server, ServerOptions
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -17,21 +15,7 @@ if TYPE_CHECKING:
 class ServerFactory(Protocol):
     """The fixture ``zoolet_factory``, which starts a server."""
 
-    def __call__(
-        self,
-        host: str = ...,
-        port: int = ...,
-        *,
-        clock: ClockName = ...,
-        seed: int | None = ...,
-        data_dir: str | PathLike[str] | None = ...,
-        initial_data: str | PathLike[str] | None = ...,
-        tls: bool = ...,
-        sasl_users: Mapping[str, str] | None = ...,
-        config: Any = ...,
-        compat: CompatName | None = ...,
-        initial_zxid: int | None = ...,
-    ) -> Server:
+    def __call__(self, host: str = ..., port: int = ..., **options: Unpack[ServerOptions]) -> Server:
         """Start a server. The arguments are the same as for ``Server``."""
         ...
 
@@ -52,15 +36,7 @@ ClientFactory = Callable[..., Awaitable[Client]]
 
 def zoolet_fixture(
     scope: Literal["session", "package", "module", "class", "function"] = "function",
-    *,
-    clock: ClockName | None = None,
-    seed: int | None = None,
-    data_dir: str | PathLike[str] | None = None,
-    initial_data: str | PathLike[str] | None = None,
-    tls: bool = False,
-    sasl_users: Mapping[str, str] | None = None,
-    config: Mapping[str, object] | None = None,
-    compat: CompatName | None = None,
+    **options: Unpack[ServerOptions],
 ) -> Any:
     """Return a fixture for an additional ZooKeeper server, apart from ``zoolet``, with its own scope::
 
@@ -69,10 +45,12 @@ def zoolet_fixture(
     Call it in a ``conftest.py`` or a test module, and use the fixture as ``def test_it(shared_zoolet: Server)``. The
     arguments are the same as for ``Server``. Their defaults come from the ini file and the command line, but not from
     the marker, which is for ``zoolet``.
+
+    Raises:
+        TypeError: ``Server`` has no such argument.
     """
     from .fixtures import additional_server  # needs pytest, which the types do not
 
-    given = {"clock": clock, "seed": seed, "data_dir": data_dir, "initial_data": initial_data, "compat": compat}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    options |= {"tls": tls, "sasl_users": sasl_users}
-    return additional_server(scope, data_dir, options, config)
+    if unknown := options.keys() - ServerOptions.__annotations__.keys():
+        raise TypeError(f"zoolet_fixture: unknown argument {min(unknown)!r}; the arguments are the same as for Server")
+    return additional_server(scope, {name: value for name, value in options.items() if value is not None})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -283,7 +283,12 @@ def _real(config: pytest.Config, options: dict[str, Any], members: int | None = 
     return stand_in(str(config.getoption("zoolet_hosts")), options, members=members, failures=failures)
 
 
-def additional_server(scope: Any, data_dir: str | os.PathLike[str] | None, options: dict[str, Any], config: Any) -> Any:
+def _with(settings: dict[str, object], config: Any) -> Any:
+    """Return the configuration of one server: a file, or the settings for all servers with the server's own."""
+    return {**settings, **(config or {})} if config is None or isinstance(config, Mapping) else config
+
+
+def additional_server(scope: Any, options: dict[str, Any]) -> Any:
     """Return the fixture of :func:`~zoolet.testing.zoolet_fixture`."""
 
     @pytest.fixture(scope=scope)
@@ -297,9 +302,9 @@ def additional_server(scope: Any, data_dir: str | os.PathLike[str] | None, optio
         from ..server import Server
 
         known, settings = _ini_options(request.config)
-        if data_dir is not None:
+        if "data_dir" in options:
             known.pop("initial_data")
-        with Server(**{**known, **options, "config": {**settings, **(config or {})}}) as server:
+        with Server(**{**known, **options, "config": _with(settings, options.get("config"))}) as server:
             _begin()
             yield server
 
@@ -315,11 +320,7 @@ class _Servers:
         self._options = options
 
     def __call__(self, *arguments: Any, **options: Any) -> Server:
-        config = options.pop("config", None)
-        if config is None or isinstance(config, dict):
-            options["config"] = {**self._options["config"], **(config or {})}
-        else:
-            options["config"] = config
+        options["config"] = _with(self._options["config"], options.get("config"))
         if self.started and self._config.getoption("zoolet_hosts"):
             pytest.skip("a second server must be embedded; do not use --zoolet-hosts")
         server = _server(self._config, {**self._options, **options}, *arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Final, get_args
@@ -11,11 +12,14 @@ from support.type_checker import checked
 
 from zoolet.protocol.operations import OPERATIONS, codes_named
 from zoolet.server.core.compat import BY_NAME
+from zoolet.testing import Server, zoolet_fixture
+from zoolet.testing.server import ServerOptions
 from zoolet.testing.signatures import ClockName, CompatName, OpName
 
 PROGRAM: Final = """
 from zoolet.client import Client
-from zoolet.testing import ClientFactory, KazooFactory, OpView, Recording, Server, ServerFactory, hold, lose_reply
+from zoolet.testing import ClientFactory, KazooFactory, OpView, Recording, Server, ServerFactory
+from zoolet.testing import hold, lose_reply, zoolet_fixture
 
 def good(server: Server, zk: Client, factory: ServerFactory, connect: KazooFactory, clients: ClientFactory) -> None:
     server.expire(zk)
@@ -24,6 +28,7 @@ def good(server: Server, zk: Client, factory: ServerFactory, connect: KazooFacto
     server.expire(connect())
     server.fault(lose_reply(), "create", client=zk, when=lambda op: op.data == b"x")
     server.fault(lose_reply(), "get_children2")
+    zoolet_fixture("module", admin=True, initial_zxid=5)
     factory(clock="manual", compat="3.8", seed=7).wait_for_node("/a").data
     with server.recording(zk) as ops:
         first: OpView = ops[0]
@@ -44,6 +49,7 @@ def bad(server: Server, factory: ServerFactory) -> None:
     Server(clock="fast")  # bad
     Server(compat="2.0")  # bad
     factory(clock="fast")  # bad
+    zoolet_fixture(seed="x")  # bad
     server.recording(1.5)  # bad
     server.wait_for_node("/a", timeout="1")  # bad
 """
@@ -66,6 +72,18 @@ def test_operation_names_equal_table() -> None:
 def test_other_names_equal_those_of_server() -> None:
     assert set(get_args(CompatName)) == set(BY_NAME)
     assert get_args(ClockName) == ("real", "manual")
+
+
+def test_server_options_equal_arguments_of_server() -> None:
+    arguments = inspect.signature(Server).parameters.values()
+    options = {name: hint.__forward_arg__ for name, hint in ServerOptions.__annotations__.items()}
+
+    assert options == {each.name: each.annotation for each in arguments if each.kind is each.KEYWORD_ONLY}
+
+
+def test_unknown_argument_of_fixture_is_named() -> None:
+    with pytest.raises(TypeError, match="unknown argument 'clok'"):
+        zoolet_fixture(clok="manual")  # type: ignore[call-arg]
 
 
 @pytest.mark.slow
