@@ -23,7 +23,7 @@ from kazoo.client import KazooClient
 from support.apache import free_port, skip_unless_required
 from support.daemon import SERVE, DaemonProcess, Running, refused, running
 from support.engine import make_engine
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, wait_until
 
 from zoolet.cli.admin_ports import AdminPorts
 from zoolet.client.blocking import Client
@@ -56,14 +56,6 @@ def admin(daemon: Running) -> str:
     line = daemon.read_line(1)
     assert line.startswith("zoolet admin on http://"), line
     return line.rpartition(" ")[2].rstrip("/")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < DEADLINE_S, "not in time"
-        time.sleep(0.01)
 
 
 # --- its address ---

@@ -14,12 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Final
 
 import pytest
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, wait_until
 
 from zoolet.client.blocking import Client
 
@@ -385,10 +384,7 @@ read ignored
         assert process.stdin is not None
         assert process.stdout is not None
         orphans = [int(process.stdout.readline()) for _ in range(5)]
-        deadline = time.monotonic() + DEADLINE_S
-        while any(Path(f"/proc/{orphan}").exists() for orphan in orphans):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: not any(Path(f"/proc/{orphan}").exists() for orphan in orphans))
         process.stdin.write(b"\n")
         process.stdin.close()
         assert process.wait(DEADLINE_S) == 0

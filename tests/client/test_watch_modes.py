@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from support.simulation import Connect
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, until
 
 from zoolet.client import Client, EventType
 from zoolet.client.aio.watcher import Watcher
@@ -40,12 +40,6 @@ async def pair(request: pytest.FixtureRequest, connect: Connect) -> AsyncIterato
         one, two = [await connect(at + chroot) for _ in range(2)]
         await one.ensure_path("/a/x")
         yield one, two
-
-
-async def eventually(what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not what():
-            await asyncio.sleep(0.005)
 
 
 async def delivers(watch: Watcher, wanted: set[EventType]) -> None:
@@ -86,7 +80,7 @@ async def test_watch_at_root_of_tree_cache_silences_neither(
         await two.create("/a/x/z", b"4")
 
         wanted = {"/a": b"3", "/a/x": b"2", "/a/x/z": b"4", "/a/y": b"1"}
-        await eventually(lambda: {path: node.value for path, node in cache.nodes.items()} == wanted)
+        await until(lambda: {path: node.value for path, node in cache.nodes.items()} == wanted)
         if order != "other ended":
             event = await asyncio.wait_for(watch.next(), DEADLINE_S)
             if other == "persistent" and event.type == CHILDREN:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -65,16 +64,3 @@ def background() -> Callable[..., Future[Any]]:
         return future
 
     return run
-
-
-@pytest.fixture
-def until() -> Callable[..., None]:
-    """A function that returns as soon as a condition holds, and fails after a deadline."""
-
-    def wait(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < deadline, "the condition does not hold"
-            time.sleep(0.005)
-
-    return wait

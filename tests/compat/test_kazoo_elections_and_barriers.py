@@ -8,21 +8,20 @@ from concurrent.futures import Future
 from typing import Any
 
 from kazoo.client import KazooClient
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, wait_until
 
 Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
-Until = Callable[..., None]
 
 
-def test_election_has_one_leader_at_a_time(kazoo: Connect, base: str, background: Background, until: Until) -> None:
+def test_election_has_one_leader_at_a_time(kazoo: Connect, base: str, background: Background) -> None:
     one, two = kazoo().Election(f"{base}/election", "one"), kazoo().Election(f"{base}/election", "two")
     leads, resign, leads_too = threading.Event(), threading.Event(), threading.Event()
 
     first = background(one.run, lambda: (leads.set(), resign.wait(DEADLINE_S)))
     assert leads.wait(DEADLINE_S)
     second = background(two.run, leads_too.set)
-    until(lambda: one.contenders() == ["one", "two"])
+    wait_until(lambda: one.contenders() == ["one", "two"])
     early = leads_too.is_set()
     resign.set()
 
@@ -32,13 +31,13 @@ def test_election_has_one_leader_at_a_time(kazoo: Connect, base: str, background
     assert leads_too.is_set()
 
 
-def test_cancelled_candidate_leaves_election(kazoo: Connect, base: str, background: Background, until: Until) -> None:
+def test_cancelled_candidate_leaves_election(kazoo: Connect, base: str, background: Background) -> None:
     one, two = kazoo().Election(f"{base}/election", "one"), kazoo().Election(f"{base}/election", "two")
     leads, resign, leads_too = threading.Event(), threading.Event(), threading.Event()
     first = background(one.run, lambda: (leads.set(), resign.wait(DEADLINE_S)))
     assert leads.wait(DEADLINE_S)
     second = background(two.run, leads_too.set)
-    until(lambda: one.contenders() == ["one", "two"])
+    wait_until(lambda: one.contenders() == ["one", "two"])
 
     two.cancel()
     second.result(DEADLINE_S)
@@ -69,14 +68,12 @@ def test_missing_barrier_blocks_nobody(kazoo: Connect, base: str) -> None:
     assert barrier.remove() is False
 
 
-def test_double_barrier_lets_all_in_and_all_out_together(
-    kazoo: Connect, base: str, background: Background, until: Until
-) -> None:
+def test_double_barrier_lets_all_in_and_all_out_together(kazoo: Connect, base: str, background: Background) -> None:
     client = kazoo()
     barriers = [kazoo().DoubleBarrier(f"{base}/barrier", 3) for _ in range(3)]
 
     entering = [background(barrier.enter) for barrier in barriers[:2]]
-    until(lambda: client.exists(f"{base}/barrier") and len(client.get_children(f"{base}/barrier")) == 2)
+    wait_until(lambda: client.exists(f"{base}/barrier") and len(client.get_children(f"{base}/barrier")) == 2)
     early = [future.done() for future in entering]
     entering.append(background(barriers[2].enter))
     _ = [future.result(DEADLINE_S) for future in entering]

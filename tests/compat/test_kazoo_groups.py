@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from kazoo.client import KazooClient
 from kazoo.recipe.partitioner import SetPartitioner
+from support.waiting import wait_until
 
 Connect = Callable[..., KazooClient]
-Until = Callable[..., None]
 
 
 def test_party_knows_its_members(kazoo: Connect, base: str) -> None:
@@ -55,17 +55,17 @@ def acquired(*members: SetPartitioner) -> bool:
 
 
 @pytest.mark.slow
-def test_set_partitioner_divides_set_repeatedly(kazoo: Connect, base: str, until: Until) -> None:
+def test_set_partitioner_divides_set_repeatedly(kazoo: Connect, base: str) -> None:
     one = partition(kazoo(), f"{base}/set", "one")
-    until(lambda: acquired(one))
+    wait_until(lambda: acquired(one))
     alone = sorted(one)
 
     two = partition(kazoo(), f"{base}/set", "two")
-    until(lambda: acquired(one, two))
+    wait_until(lambda: acquired(one, two))
     shares = sorted(one), sorted(two)
     one.finish()
-    until(lambda: two.release)
-    until(lambda: acquired(two))
+    wait_until(lambda: two.release)
+    wait_until(lambda: acquired(two))
     left = sorted(two)
     two.finish()
 

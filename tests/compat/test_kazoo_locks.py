@@ -11,11 +11,10 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import LockTimeout
 from support.kazoo_clients import drop, record_states
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, wait_until
 
 Connect = Callable[..., KazooClient]
 Background = Callable[..., Future[Any]]
-Until = Callable[..., None]
 
 
 def test_lock_excludes_other_client(kazoo: Connect, base: str) -> None:
@@ -28,13 +27,13 @@ def test_lock_excludes_other_client(kazoo: Connect, base: str) -> None:
     assert two.acquire(blocking=False) is True
 
 
-def test_lock_passes_in_order_of_arrival(kazoo: Connect, base: str, background: Background, until: Until) -> None:
+def test_lock_passes_in_order_of_arrival(kazoo: Connect, base: str, background: Background) -> None:
     locks = [kazoo().Lock(f"{base}/lock", name) for name in ("one", "two", "three")]
     locks[0].acquire()
     second = background(locks[1].acquire)
-    until(lambda: locks[0].contenders() == ["one", "two"])
+    wait_until(lambda: locks[0].contenders() == ["one", "two"])
     third = background(locks[2].acquire)
-    until(lambda: locks[0].contenders() == ["one", "two", "three"])
+    wait_until(lambda: locks[0].contenders() == ["one", "two", "three"])
 
     locks[0].release()
 
@@ -54,12 +53,12 @@ def test_lock_attempt_times_out_and_leaves_no_contender(kazoo: Connect, base: st
     assert one.contenders() == ["one"]
 
 
-def test_lock_moves_on_when_its_holder_stops(kazoo: Connect, base: str, background: Background, until: Until) -> None:
+def test_lock_moves_on_when_its_holder_stops(kazoo: Connect, base: str, background: Background) -> None:
     holder = kazoo()
     holder.Lock(f"{base}/lock", "one").acquire()
     lock = kazoo().Lock(f"{base}/lock", "two")
     waiting = background(lock.acquire)
-    until(lambda: lock.contenders() == ["one", "two"])
+    wait_until(lambda: lock.contenders() == ["one", "two"])
 
     holder.stop()
 
@@ -80,14 +79,12 @@ def test_lock_is_kept_over_a_dropped_connection(kazoo: Connect, base: str) -> No
     assert lock.release() is True
 
 
-def test_waiting_for_lock_survives_dropped_connection(
-    kazoo: Connect, base: str, background: Background, until: Until
-) -> None:
+def test_waiting_for_lock_survives_dropped_connection(kazoo: Connect, base: str, background: Background) -> None:
     one, client = kazoo().Lock(f"{base}/lock", "one"), kazoo()
     one.acquire()
     states = record_states(client)
     waiting = background(client.Lock(f"{base}/lock", "two").acquire)
-    until(lambda: one.contenders() == ["one", "two"])
+    wait_until(lambda: one.contenders() == ["one", "two"])
 
     drop(client)
     observed = [states.get(timeout=DEADLINE_S) for _ in range(2)]
@@ -107,13 +104,13 @@ def test_readers_share_and_keep_a_writer_out(kazoo: Connect, base: str) -> None:
     assert writer.acquire(blocking=False) is False
 
 
-def test_writer_enters_after_last_reader(kazoo: Connect, base: str, background: Background, until: Until) -> None:
+def test_writer_enters_after_last_reader(kazoo: Connect, base: str, background: Background) -> None:
     readers = [kazoo().ReadLock(f"{base}/lock", "reader") for _ in range(2)]
     writer = kazoo().WriteLock(f"{base}/lock", "writer")
     readers[0].acquire()
     readers[1].acquire()
     waiting = background(writer.acquire)
-    until(lambda: writer.contenders() == ["reader", "reader", "writer"])
+    wait_until(lambda: writer.contenders() == ["reader", "reader", "writer"])
 
     readers[1].release()
     readers[0].release()
@@ -146,14 +143,12 @@ def test_semaphore_admits_as_many_as_leases(kazoo: Connect, base: str) -> None:
     assert sorted(three.lease_holders()) == ["one", "two"]
 
 
-def test_semaphore_wakes_a_waiter_when_a_lease_is_free(
-    kazoo: Connect, base: str, background: Background, until: Until
-) -> None:
+def test_semaphore_wakes_a_waiter_when_a_lease_is_free(kazoo: Connect, base: str, background: Background) -> None:
     one, two = (kazoo().Semaphore(f"{base}/semaphore", name, max_leases=1) for name in ("one", "two"))
     client = kazoo()
     one.acquire()
     waiting = background(two.acquire)
-    until(lambda: client.get_children(f"{base}/semaphore-__lock__"))
+    wait_until(lambda: client.get_children(f"{base}/semaphore-__lock__"))
 
     one.release()
 

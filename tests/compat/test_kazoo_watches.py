@@ -10,10 +10,9 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType
 from kazoo.recipe.cache import TreeCache, TreeEvent
 from support.kazoo_clients import drop, record_states
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, wait_until
 
 Connect = Callable[..., KazooClient]
-Until = Callable[..., None]
 
 
 def test_get_watch_fires_once(kazoo: Connect, base: str) -> None:
@@ -103,7 +102,7 @@ def test_children_watch_passes_event(kazoo: Connect, base: str) -> None:
     assert (event.type, event.path) == (EventType.CHILD, base)
 
 
-def test_tree_cache_follows_a_subtree(kazoo: Connect, base: str, until: Until) -> None:
+def test_tree_cache_follows_a_subtree(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     other.create(f"{base}/before", b"0")
     events: queue.Queue[int] = queue.Queue()
@@ -123,5 +122,5 @@ def test_tree_cache_follows_a_subtree(kazoo: Connect, base: str, until: Until) -
     assert created == [TreeEvent.NODE_ADDED, TreeEvent.NODE_ADDED]
     assert (changed, deleted) == (TreeEvent.NODE_UPDATED, TreeEvent.NODE_REMOVED)
     assert cache.get_data(f"{base}/a/b").data == b"2"
-    until(lambda: cache.get_children(base) == frozenset({"a"}))
+    wait_until(lambda: cache.get_children(base) == frozenset({"a"}))
     cache.close()

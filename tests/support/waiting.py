@@ -1,10 +1,13 @@
-"""Waits for a condition in the running event loop, and the limit of all waits."""
+"""Waits for a condition, and the limit of all waits."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 DEADLINE_S: Final = 60.0
 """The limit, in seconds, of every wait in a test, because it is reached only on failure: a test that passes waits for
@@ -28,8 +31,19 @@ def repeated(took: list[float], limit: float) -> Iterator[None]:
         yield
 
 
+def wait_until(
+    condition: Callable[[], T], state: Callable[[], object] = lambda: "not in time", limit_s: float = DEADLINE_S
+) -> T:
+    """Block until a condition holds, and return its value. *state* is shown if it does not hold in time."""
+    deadline = time.monotonic() + limit_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, state()
+        time.sleep(0.005)
+    return value
+
+
 async def until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition holds, in the running event loop."""
     async with asyncio.timeout(DEADLINE_S):
         while not condition():
             await asyncio.sleep(0.001)

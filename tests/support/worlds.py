@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import Final, Self
 
 from support.ensemble import Ensemble
 from support.script_client import ScriptClient
-from support.waiting import DEADLINE_S, PROMPT_S
+from support.waiting import DEADLINE_S, PROMPT_S, wait_until
 
 from zoolet.testing import Cluster
 
@@ -80,10 +79,7 @@ class World(ABC):
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition is true."""
-        deadline = time.monotonic() + READY_S
-        while not condition():
-            assert time.monotonic() < deadline, [self.mode(member) for member in range(3)]
-            time.sleep(0.01)
+        wait_until(condition, lambda: [self.mode(member) for member in range(3)], READY_S)
 
     def roles(self) -> tuple[int, int, int]:
         """Wait until all three serve; return the leader and the followers."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from support.waiting import DEADLINE_S, PROMPT_S
+from support.waiting import PROMPT_S, wait_until
 from support.wire import Wire
 
 from zoolet.client import Client
@@ -112,10 +112,7 @@ def test_restarted_server_has_same_port(server: Server, kazoo: Dial) -> None:
 
     assert server.hosts == hosts
     assert dict(server.tree()) == {}
-    deadline = time.monotonic() + DEADLINE_S
-    while "LOST" not in states:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: "LOST" in states)
     server.wait_for(lambda: client.connected)
 
 

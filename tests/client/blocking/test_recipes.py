@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 from support.rows import for_each
-from support.waiting import DEADLINE_S, PROMPT_S
+from support.waiting import DEADLINE_S, PROMPT_S, wait_until
 
 from zoolet.client import ClosedError, NoAuthError, State, recipes
 from zoolet.client.blocking import Client, thread_call
@@ -210,12 +210,10 @@ def test_worker_handlers_are_functions_that_may_block(zk: Client) -> None:
 
 
 def test_background_error_is_raised_at_end_of_block(zk: Client) -> None:
-    deadline = time.monotonic() + DEADLINE_S
     with pytest.raises(NoAuthError), blocking.Worker(zk, "/jobs", "w", print, heartbeat_interval=0.01):  # noqa: PT012
         before = zk.statistics().background_tasks
         zk.set_acl("/jobs/workers/w", READ_ACL_UNSAFE)
-        while zk.statistics().background_tasks == before and time.monotonic() < deadline:
-            time.sleep(0.001)
+        wait_until(lambda: zk.statistics().background_tasks != before)
 
 
 # --- closing, timeouts, interruptions ---

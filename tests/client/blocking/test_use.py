@@ -7,7 +7,6 @@ import inspect
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
@@ -15,7 +14,7 @@ from unittest import mock
 
 import pytest
 from support.leftovers import ephemerals
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, wait_until
 
 from zoolet.client import ClosedError, State
 from zoolet.client.blocking import Client, loop_thread, thread_call
@@ -153,9 +152,7 @@ def test_iterator_gives_each_item_to_one_thread_and_end_to_all(zk: Client) -> No
         threads = [threading.Thread(target=consume) for _ in range(3)]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + DEADLINE_S
-        while not found and time.monotonic() < deadline:
-            time.sleep(0.001)
+        wait_until(lambda: found)
         iterator.close()
         for thread in threads:
             thread.join(DEADLINE_S)
