@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..protocol.addresses import host_and_port
 from ..protocol.messages import reason_of
 from ..server.admin.descriptors import raise_limit
-from ..server.app import assemble
+from ..server.app import assemble, new_engine
 from ..server.config import Config, ConfigError, Setting, build, parse_definitions
 from ..server.net.clock import RealClock
 from .addresses import shown
@@ -137,7 +137,8 @@ def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> S
 
 async def _run_with_server(config: Config, nodes: dict[str, Any], options: argparse.Namespace) -> int:
     """Serve while a command runs, or until the server is stopped; return the exit code."""
-    daemon = assemble(config, clock=RealClock(), rng=SystemRandom())
+    clock = RealClock()
+    daemon = assemble(config, new_engine(config, clock, SystemRandom()), clock=clock)
     if nodes:
         from ..testing.state.populate import populate
 

@@ -7,15 +7,16 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 from ..protocol.four_letter_words import WORDS
 from ..server.admin.descriptors import raise_limit
 from ..server.admin.observed import ready
-from ..server.app import assemble, recovered_engine
+from ..server.app import assemble, new_engine
 from ..server.config import (
     KEYS,
     Config,
@@ -31,6 +32,7 @@ from ..server.config import (
 )
 from ..server.config.messages import suggestion
 from ..server.core.compat import BY_NAME
+from ..server.core.engine import Engine
 from ..server.net.clock import RealClock
 from ..server.net.daemon import Daemon
 from ..server.net.gc import GcTuner
@@ -269,26 +271,27 @@ class _Service:
 
             self.daemon, self.link = assemble_observer(self.ensemble, self.config, clock=clock, gc_tuner=gc_tuner)
             return
-        recovered = None
-        if self.data is not None:
-            with Progress("recovering") as progress:
+        make = partial(new_engine, self.config, clock, rng)
+        engine = make() if self.data is None else await self._recovered(partial(make, data=self.data))
+        self.daemon = assemble(self.config, engine, clock=clock, data=self.data, gc_tuner=gc_tuner)
 
-                def show(what: str, done: int, total: int) -> None:
-                    self._report(f"recovering: {done:,}{f' of {total:,}' if total else ''} {what}")
-                    progress.show(what, done, total)
+    async def _recovered(self, make: Callable[..., Engine]) -> Engine:
+        """Make the engine in a thread, and report the progress."""
+        with Progress("recovering") as progress:
 
-                self._report("recovering")
-                loop = asyncio.get_running_loop()
-                _stop_at_once(loop)
-                work = loop.run_in_executor(None, recovered_engine, self.config, clock, rng, self.data, show)
-                try:
-                    recovered = await asyncio.shield(work)
-                except asyncio.CancelledError:  # the thread cannot be stopped, and it writes files
-                    await asyncio.wait((work,))
-                    raise
-        self.daemon = assemble(
-            self.config, clock=clock, rng=rng, gc_tuner=gc_tuner, data=self.data, recovered=recovered
-        )
+            def show(what: str, done: int, total: int) -> None:
+                self._report(f"recovering: {done:,}{f' of {total:,}' if total else ''} {what}")
+                progress.show(what, done, total)
+
+            self._report("recovering")
+            loop = asyncio.get_running_loop()
+            _stop_at_once(loop)
+            work = loop.run_in_executor(None, partial(make, progress=show))
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:  # the thread cannot be stopped, and it writes files
+                await asyncio.wait((work,))
+                raise
 
     def _report(self, starting: str) -> None:
         """Report the activity of the server on the HTTP ports."""

@@ -23,7 +23,6 @@ from .net.turns import TURN
 if TYPE_CHECKING:  # most servers have no files
     from .storage.directory import Progress
     from .storage.opening import OpenDirectory
-    from .storage.recovery import Recovered
 
 _log = logging.getLogger("zoolet.server")
 DEFAULT_BACKLOG: Final = 128
@@ -34,51 +33,47 @@ WrapConnection = Callable[[ServerConnection, Callable[[], None]], SansIOConnecti
 """
 
 
-def new_engine(config: Config, clock: Clock, rng: Random, initial_zxid: int | None = None) -> Engine:
-    """Return an engine without data. See :func:`assemble` for the arguments."""
-    now, monotonic_ms = clock.read()
-    zxid = first_zxid(now) if initial_zxid is None else initial_zxid
-    return Engine(config.settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, rng=rng, log=_log.warning)
-
-
-def recovered_engine(
+def new_engine(
     config: Config,
     clock: Clock,
     rng: Random,
-    data: OpenDirectory,
-    progress: Progress | None = None,
+    *,
     initial_zxid: int | None = None,
-) -> tuple[Engine, Recovered]:
-    """Return an engine with the data of a directory, for :func:`assemble`. This may run in a thread.
+    data: OpenDirectory | None = None,
+    progress: Progress | None = None,
+) -> Engine:
+    """Return an engine for :func:`assemble`. With a data directory, this may run in a thread.
 
     Args:
         config: The configuration.
         clock: The source of time.
-        rng: The source of randomness.
-        data: The directory.
+        rng: The source of randomness: ``SystemRandom`` unless the run has to be repeatable.
+        initial_zxid: The last zxid used before. The default grows with the clock: zxids and fencing tokens do not start
+            over when a server is restarted without its data. Ignored if the data directory contains data.
+        data: The data directory; None for an engine without data.
         progress: Receives the progress of the recovery.
-        initial_zxid: The last zxid used before, as in :func:`assemble`. Ignored if the directory contains data.
 
     Raises:
         StorageError: The files are damaged or inconsistent.
         OSError: A file cannot be read or written.
     """
-    engine = new_engine(config, clock, rng, initial_zxid)
-    return engine, data.recover(engine, progress)
+    now, monotonic_ms = clock.read()
+    zxid = first_zxid(now) if initial_zxid is None else initial_zxid
+    engine = Engine(config.settings, now=now, monotonic_ms=monotonic_ms, zxid=zxid, rng=rng, log=_log.warning)
+    if data is not None:
+        data.recover(engine, progress)
+    return engine
 
 
 def assemble(
     config: Config,
+    engine: Engine,
     *,
     clock: Clock,
-    rng: Random,
-    initial_zxid: int | None = None,
+    data: OpenDirectory | None = None,
     connection_factory: WrapConnection | None = None,
     gc_tuner: GcTuner | None = None,
     turn: float = TURN,
-    data: OpenDirectory | None = None,
-    recovered: tuple[Engine, Recovered] | None = None,
-    engine: Engine | None = None,
 ) -> Daemon:
     """Return a new server for the running event loop.
 
@@ -86,29 +81,17 @@ def assemble(
 
     Args:
         config: The configuration.
+        engine: The engine.
         clock: The source of time.
-        rng: The source of randomness: ``SystemRandom`` unless the run has to be repeatable.
-        initial_zxid: The last zxid used before. The default grows with the clock: zxids and fencing tokens do not start
-            over when a server is restarted without its data.
+        data: The data directory that the engine was recovered from; by default everything is in memory.
         connection_factory: Wraps each connection; by default connections are not wrapped.
         gc_tuner: Tunes the garbage collector, if the server owns the process.
         turn: Seconds that one connection is served before the others get their turn.
-        data: The data directory; by default everything is in memory.
-        recovered: The result of :func:`recovered_engine`, if the data has already been read.
-        engine: An existing engine for a server without a data directory.
 
     Returns:
         The server. It listens after :meth:`Daemon.start`.
-
-    Raises:
-        StorageError: The files are damaged or inconsistent.
-        OSError: A file cannot be read or written.
     """
-    result = None
-    if data is None:
-        engine = engine or new_engine(config, clock, rng, initial_zxid)
-    else:
-        engine, result = recovered or recovered_engine(config, clock, rng, data, None, initial_zxid)
+    if data is not None:  # the recovery may have taken long
         engine.set_time(*clock.read())
         engine.sessions.touch_all(engine.monotonic_ms)
 
@@ -136,8 +119,8 @@ def assemble(
         max_connections=config.max_cnxns,
         turn=turn,
     )
-    if data is not None and result is not None:
-        connections.log = data.store(engine, result)
+    if data is not None:
+        connections.log = data.store(engine)
     backlog = config.backlog if config.backlog > 0 else DEFAULT_BACKLOG
     observed = Observed(
         engine,

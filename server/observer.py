@@ -74,7 +74,7 @@ def assemble_observer(
     now, monotonic_ms = clock.read()
     rng = SystemRandom()
     replica = Replica(settings, now=now, monotonic_ms=monotonic_ms, sid=ensemble.sid, rng=rng, log=_log.warning)
-    daemon = assemble(config, clock=clock, rng=rng, gc_tuner=gc_tuner, engine=replica)
+    daemon = assemble(config, replica, clock=clock, gc_tuner=gc_tuner)
     link = LeaderLink(replica, ensemble.addresses, ensemble.sid, daemon.connections)
     daemon.observed.observing = Observing(lambda: link.problem, lambda: figures(replica.learning, link))
     return daemon, link

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, TypedDict
 
-from ..server.app import assemble
+from ..server.app import assemble, new_engine
 from ..server.core.engine import Engine
 from ..server.net.daemon import Daemon
 from .endpoint import ConsoleView
@@ -123,20 +123,21 @@ class Server(StateCalls):
         self._last_engine: Engine | None = None  # engine of the last start
 
     def _assemble(self) -> Daemon:
+        config, clock, data = self._config, self._clock, self._open()
+        engine = new_engine(config, clock, Random(self.seed), initial_zxid=self._initial_zxid, data=data)
         daemon = assemble(
-            self._config,
-            clock=self._clock,
-            rng=Random(self.seed),
-            initial_zxid=self._initial_zxid,
+            config,
+            engine,
+            clock=clock,
+            data=data,
             connection_factory=lambda connection, resume: queue_of(self._interceptor, connection, resume),
             turn=self._place.turn,
-            data=self._open(),
         )
-        engine, before = daemon.engine, self._last_engine
-        if self._data is None and self._initial_zxid is None and before is not None:
+        before = self._last_engine
+        if data is None and self._initial_zxid is None and before is not None:
             engine.zxid = max(engine.zxid, before.zxid + 1)  # both starts may be in the same millisecond
         self._last_engine = engine
-        self._intercept(Interceptor(self._clock.call_later, lambda: engine.now / 1000))
+        self._intercept(Interceptor(clock.call_later, lambda: engine.now / 1000))
         self._interceptor.filter_events_of(engine)
         if self._initial_data is not None:
             from ..server.storage.recovery import recover

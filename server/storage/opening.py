@@ -23,7 +23,7 @@ from .errors import StorageError
 from .lock import Lock
 from .log_file import LogFile
 from .past import past
-from .recovery import Recovered, recover
+from .recovery import recover
 from .settings import StorageSettings
 from .store import Store
 
@@ -53,6 +53,7 @@ class OpenDirectory:
         self._log_path = paths[1] if len(paths) > 1 else None
         self._locks: list[Lock] = []
         self._store: Store | None = None
+        self._has_replayed = False  # whether the recovery replayed transactions or found problems
         self._is_changed = False  # whether files were changed; then the notes of the last server no longer apply
         noted = layout.noted_logs(paths[0])  # the notes are read before anything is created in the place of the logs
         new = [path for path in paths if not (path / layout.SUBFOLDER).is_dir()]
@@ -87,7 +88,7 @@ class OpenDirectory:
             lock.release()
         self._locks.clear()
 
-    def recover(self, engine: Engine, progress: Progress | None = None) -> Recovered:
+    def recover(self, engine: Engine, progress: Progress | None = None) -> None:
         """Load the state of the directory into a new engine, and write what a server needs at startup.
 
         Raises:
@@ -139,15 +140,15 @@ class OpenDirectory:
             recovered.transactions,
             seconds,
         )
-        return recovered
+        self._has_replayed = bool(recovered.transactions or recovered.problems)
 
-    def store(self, engine: Engine, recovered: Recovered) -> Store:
-        """Return the store of the server, for the running event loop.
+    def store(self, engine: Engine) -> Store:
+        """Return the store of a server with the recovered engine, for the running event loop.
 
         A snapshot is started if the recovery has replayed transactions or found problems.
         """
         store = self._store = Store(engine, self.directory, self.settings, self.disk, self._locks[0].note_session)
-        if recovered.transactions or recovered.problems:
+        if self._has_replayed:
             store.snapshot_soon()
         return store
 

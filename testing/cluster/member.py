@@ -136,13 +136,12 @@ class Member(StateCalls):
         engine.on_tick = self._tick
         daemon = assemble(
             self._config,
+            engine,
             clock=self._clock,
-            rng=rng,
             connection_factory=lambda connection, resume: queue_of(
                 self._interceptor, connection, resume, self._executor
             ),
             turn=self._place.turn,
-            engine=engine,
         )
         assert daemon.observed is not None
         daemon.observed.role = lambda: self.status

@@ -1,31 +1,29 @@
-"""The assembly of a server from its parts."""
+"""The engine of a new server."""
 
 from __future__ import annotations
 
 from random import Random
 
-from zoolet.server.app import assemble
+from zoolet.server.app import new_engine
 from zoolet.server.config import Config
 from zoolet.server.net.clock import RealClock
 from zoolet.testing.state.clock import ManualClock
 
 
-async def test_server_uses_given_random_generator() -> None:
+def test_engine_uses_given_random_generator() -> None:
     rng = Random(7)
 
-    daemon = assemble(Config(), clock=RealClock(), rng=rng)
-
-    assert daemon.engine.rng is rng
+    assert new_engine(Config(), RealClock(), rng).rng is rng
 
 
-async def test_zxids_start_above_those_of_earlier_server() -> None:
+def test_zxids_start_above_those_of_earlier_server() -> None:
     clock = ManualClock()
-    before = assemble(Config(), clock=clock, rng=Random(0)).engine
+    before = new_engine(Config(), clock, Random(0))
     before.zxid += (1 << 20) - 1  # the most writes that one millisecond has numbers for
     clock.move_to(1)
 
-    assert assemble(Config(), clock=clock, rng=Random(0)).engine.zxid == before.zxid + 1
+    assert new_engine(Config(), clock, Random(0)).zxid == before.zxid + 1
 
 
-async def test_initial_zxid_is_configurable() -> None:
-    assert assemble(Config(), clock=RealClock(), rng=Random(0), initial_zxid=7).engine.zxid == 7
+def test_initial_zxid_is_configurable() -> None:
+    assert new_engine(Config(), RealClock(), Random(0), initial_zxid=7).zxid == 7

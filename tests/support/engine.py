@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from zoolet.server.admin.four_letter_commands import four_letter_commands
-from zoolet.server.app import assemble
+from zoolet.server.app import assemble, new_engine
 from zoolet.server.config import Config
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import Journal
@@ -51,7 +51,8 @@ def make_daemon(
 
 def assemble_daemon(config: Config, clock: Clock | None = None) -> Daemon:
     """Return a daemon as the command line assembles it, but with repeatable randomness and zxids."""
-    return assemble(config, clock=clock or RealClock(), rng=Random(0), initial_zxid=0)
+    clock = clock or RealClock()
+    return assemble(config, new_engine(config, clock, Random(0), initial_zxid=0), clock=clock)
 
 
 def keep_log(engine: Engine) -> Journal:

@@ -18,7 +18,7 @@ from support.waiting import DEADLINE_S
 from zoolet.client import Client, acl
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.txns import CreateTxn
-from zoolet.server.app import assemble
+from zoolet.server.app import assemble, new_engine
 from zoolet.server.config import build
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.clock import Clock, RealClock
@@ -68,7 +68,9 @@ class StoredServer:
     async def __aenter__(self) -> Self:
         self._data = OpenDirectory(self._settings, self._disk)
         try:
-            self.daemon = assemble(build(), clock=self._clock, rng=Random(0), data=self._data, turn=self._turn)
+            config, clock = build(), self._clock
+            engine = new_engine(config, clock, Random(0), data=self._data)
+            self.daemon = assemble(config, engine, clock=clock, data=self._data, turn=self._turn)
         except BaseException:
             self._data.release()
             raise
