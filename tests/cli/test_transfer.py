@@ -6,15 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from support.daemon import running
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES
+from support.transfers import SECRET
 from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
@@ -22,28 +21,6 @@ from zoolet.cli.transfer import files
 from zoolet.client import acl
 from zoolet.client.blocking import Client
 from zoolet.testing import Server, Znode, error, lose_reply
-
-SECRET: Final = acl.digest("user", "secret")
-TREE: Final[dict[str, Any]] = {
-    "/app": Znode(b"root", children_created=7),
-    "/app/a": b"1",
-    "/app/a/b": Znode(None),
-    "/app/ä": "grün",
-    "/app/binary": b"\xff\xfe",
-    "/app/secret": Znode(b"hidden", {"below": b""}, acl=SECRET),
-    "/other": b"not transferred",
-}
-
-
-@pytest.fixture
-def servers() -> Iterator[tuple[Server, Server]]:
-    """A server with a tree and an ephemeral node, and an empty one."""
-    with ExitStack() as stack:
-        first, second = stack.enter_context(Server(seed=1)), stack.enter_context(Server(seed=2))
-        first.populate(TREE)
-        client = stack.enter_context(Client(first.hosts))
-        client.create("/app/ephemeral", b"", ephemeral=True)
-        yield first, second
 
 
 def seen(server: Server, root: str) -> dict[str, Any]:

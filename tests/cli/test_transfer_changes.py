@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,29 +19,6 @@ from zoolet.client.blocking import Client
 from zoolet.protocol.acl import ACL, Id
 from zoolet.protocol.node_json import JsonNode, node_json
 from zoolet.testing import Server, Znode, error
-
-SECRET: Final = acl.digest("user", "secret")
-TREE: Final[dict[str, Any]] = {
-    "/app": Znode(b"root", children_created=7),
-    "/app/a": b"1",
-    "/app/a/b": Znode(None),
-    "/app/ä": "grün",
-    "/app/binary": b"\xff\xfe",
-    "/app/secret": Znode(b"hidden", {"below": b""}, acl=SECRET),
-    "/other": b"not transferred",
-}
-
-
-@pytest.fixture
-def servers() -> Iterator[tuple[Server, Server]]:
-    """A server with a tree and an ephemeral node, and an empty one."""
-    with ExitStack() as stack:
-        first, second = stack.enter_context(Server(seed=1)), stack.enter_context(Server(seed=2))
-        first.populate(TREE)
-        client = stack.enter_context(Client(first.hosts))
-        client.create("/app/ephemeral", b"", ephemeral=True)
-        yield first, second
-
 
 AUTH: Final = ("--auth", "digest:user:secret")
 

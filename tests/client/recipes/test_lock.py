@@ -68,15 +68,21 @@ def test_tasks_of_one_client_exclude_each_other() -> None:
     simulate_clients(main)
 
 
+async def waiting(server: Server, clients: list[Client]) -> list[asyncio.Task[Any]]:
+    """Return tasks that wait for the lock in this order."""
+    tasks = []
+    for number, client in enumerate(clients, 2):
+        tasks.append(asyncio.create_task(client.lock("/lock").acquire()))
+        await in_line(server, "/lock", number)
+    await asyncio.sleep(0.2)
+    return tasks
+
+
 def test_release_wakes_exactly_one_waiter() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(20)]
         holder = await clients[0].lock("/lock").acquire()
-        waiters = []
-        for number in range(1, 20):
-            waiters.append(asyncio.create_task(clients[number].lock("/lock").acquire()))
-            await in_line(server, "/lock", number + 1)
-        await asyncio.sleep(0.2)
+        waiters = await waiting(server, clients[1:])
         before = server.op_count()
 
         await holder.release()
@@ -98,11 +104,7 @@ def test_leaving_waiter_wakes_only_successor() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(5)]
         holder = await clients[0].lock("/lock").acquire()
-        waiters = []
-        for number in range(1, 5):
-            waiters.append(asyncio.create_task(clients[number].lock("/lock").acquire()))
-            await in_line(server, "/lock", number + 1)
-        await asyncio.sleep(0.2)
+        waiters = await waiting(server, clients[1:])
         before = server.op_count()
 
         waiters[1].cancel()
