@@ -157,7 +157,7 @@ class RealServer(Proxy, NamedWaits):
 
     def populate(self, nodes: Mapping[str, Any]) -> None:
         """Create nodes as with ``Server``, but ignore ``children_created``."""
-        for path, node in flatten("", nodes):
+        for path, node in flatten(nodes).items():
             data = _encoded(node.data)
             options: dict[str, Any] = {"acl": node.acl, "container": node.container, "ttl": node.ttl}
             try:

@@ -48,22 +48,34 @@ def populate(engine: Engine, nodes: Mapping[str, Any]) -> None:
             Missing parents are created with empty data. If a node exists, only its data is set.
 
     Raises:
-        ValueError: A path or a value is invalid. No node is created.
+        ValueError: A path or a value is invalid, or a path occurs twice. No node is created.
     """
-    for path, node in list(flatten("", nodes)):
+    for path, node in flatten(nodes).items():
         _make(engine, path, node)
 
 
-def flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
-    """Yield nodes by path, parents first.
-
-    Args:
-        above: Path of the parent of the nodes.
-        nodes: The nodes, as for :func:`populate`.
+def flatten(nodes: Mapping[str, Any]) -> dict[str, Znode]:
+    """Return nodes by path, in their order, except that a parent precedes its children.
 
     Raises:
-        ValueError: A path or a value is invalid.
+        ValueError: A path or a value is invalid, or a path occurs twice.
     """
+    found: dict[str, Znode] = {}
+    for path, node in _flatten("", nodes):
+        if path in found:
+            raise ValueError(f"{path} occurs twice")
+        found[path] = node
+    ordered: dict[str, Znode] = {}
+    for path in found:
+        missing, at = [], path
+        while at and at not in ordered:
+            missing.append(at)
+            at = at.rpartition("/")[0]
+        ordered |= {each: found[each] for each in reversed(missing) if each in found}
+    return ordered
+
+
+def _flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
     if not isinstance(nodes, Mapping):
         raise ValueError(f"{above or '/'}: {nodes!r} is not a dict of nodes by path or name")
     for name, value in nodes.items():
@@ -83,10 +95,10 @@ def flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]
         _check(path, node)
         acl_list(path, node.acl)  # an invalid ACL raises now, before any node is created
         yield path, node
-        yield from flatten("" if path == "/" else path, node.children)
+        yield from _flatten("" if path == "/" else path, node.children)
 
 
-def acl_list(path: str, acl: object) -> AclList:
+def acl_list(path: str, acl: Any) -> AclList:
     """Convert the ACL list of any client to the server's type.
 
     Raises:

@@ -57,6 +57,21 @@ def test_znodes_have_acls_and_kinds(server: Server, wire: Wire) -> None:
     assert wire.set_data("/locked", b"") == NO_AUTH
 
 
+def test_parent_has_its_acl_though_its_child_comes_first(server: Server) -> None:
+    server.populate({"/a/b/c": "1", "/a": Znode("2", acl=READ_ACL_UNSAFE), "/a/b": Znode(container=True)})
+
+    tree = server.tree()
+    assert (tree["/a"].data, tree["/a"].acl, tree["/a/b"].container) == (b"2", READ_ACL_UNSAFE, True)
+
+
+@pytest.mark.parametrize("nodes", [{"a": "1", "/a": "2"}, {"/a": {"b": ""}, "/a/b/": "1"}])
+def test_path_that_occurs_twice_is_refused(server: Server, nodes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"/a(/b)? occurs twice"):
+        server.populate(nodes)
+
+    assert data(server) == {}
+
+
 def test_existing_node_gets_data(server: Server) -> None:
     server.populate({"/a": "1", "/a/b": "2"})
     server.populate({"/a": "new"})
