@@ -15,6 +15,7 @@ from ..protocol.messages import reason_of
 from ..server.admin.descriptors import raise_limit
 from ..server.app import assemble, new_engine
 from ..server.config import Config, ConfigError, Setting, build, parse_definitions
+from ..server.core.settings import Settings
 from ..server.net.clock import RealClock
 from .addresses import shown
 from .event_loop import run_loop
@@ -122,8 +123,8 @@ def _read_tree(file: str) -> dict[str, Any]:
 def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> Server | Cluster:
     from ..testing.server import Server
 
-    # The limits are the same as without --admin, because the defaults of a test server are shorter.
-    values = {"tickTime": "2000", "minSessionTimeout": "4000", "maxSessionTimeout": "40000"}
+    # The limits are those without --admin, derived from tickTime, because the defaults of a test server are different.
+    values = {"tickTime": str(Settings.tick_time), "minSessionTimeout": "-1", "maxSessionTimeout": "-1"}
     values |= {name: setting.value for name, setting in settings.items()}
     if options.cluster is not None:
         from ..testing.cluster.cluster import Cluster

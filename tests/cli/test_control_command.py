@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,9 @@ from support.waiting import DEADLINE_S
 
 from zoolet.cli import fault
 from zoolet.cli.program import main
-from zoolet.server.config import ConfigError
+from zoolet.cli.run import _test_server
+from zoolet.client import blocking
+from zoolet.server.config import ConfigError, Setting, build
 from zoolet.testing import Recording, Server
 from zoolet.testing.control.control import Control
 from zoolet.testing.frames.actions import ACTIONS
@@ -58,6 +61,14 @@ def test_command_controls_its_server(tmp_path: Path) -> None:
     ran = zoolet("run", "--admin", "--load", tree, "--", sys.executable, "-c", EXPIRE)
 
     assert (ran.stdout, ran.returncode) == ("['/app', '/app/config']\n", 0), ran.stderr
+
+
+@pytest.mark.parametrize("tick", [{}, {"tickTime": Setting("500", "command line")}])
+def test_limits_with_control_equal_limits_without(tick: dict[str, Setting]) -> None:
+    options = Namespace(cluster=None, host="127.0.0.1", port=0, clock="real", seed=None)
+
+    with _test_server(options, tick) as server, blocking.Client(server.hosts, timeout=100) as zk:
+        assert round(zk.session_timeout * 1000) == build(tick).settings.max_session_timeout
 
 
 def test_tree_is_loaded_without_control(tmp_path: Path) -> None:
