@@ -31,7 +31,7 @@ from ..server.config import (
     read_file,
 )
 from ..server.config.messages import suggestion
-from ..server.core.compat import BY_NAME
+from ..server.core.compat import BY_NAME, NEWEST
 from ..server.core.engine import Engine
 from ..server.net.clock import RealClock
 from ..server.net.daemon import Daemon
@@ -118,8 +118,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--compat",
         choices=sorted(BY_NAME),
-        default="3.9",
-        help="ZooKeeper release to emulate (default 3.9)",
+        default=NEWEST,
+        help=f"ZooKeeper release to emulate (default {NEWEST})",
     )
     parser.set_defaults(command=_serve)
 
@@ -154,7 +154,7 @@ def serve(
     sources: Sequence[Mapping[str, Setting]],
     definitions: list[str],
     options: Mapping[str, Setting] | None = None,
-    compat: str = "3.9",
+    compat: str = NEWEST,
     ensemble: Ensemble | None = None,
     users: dict[str, str] | None = None,
 ) -> int:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from ...protocol.members import OBSERVER, MemberLine
 from ...protocol.messages import one_line
-from ..core.compat import BY_NAME
+from ..core.compat import BY_NAME, NEWEST
 from ..core.settings import Settings
 from ..net.tls_settings import TlsSettings
 from ..storage.settings import StorageSettings
@@ -108,7 +108,7 @@ def read_file(path: str) -> dict[str, Setting]:
 
 
 def build(
-    *sources: Mapping[str, Setting], compat: str = "3.9", strict: bool = False, file: str | None = None
+    *sources: Mapping[str, Setting], compat: str = NEWEST, strict: bool = False, file: str | None = None
 ) -> Config:
     """Build a configuration from settings. Later sources override earlier ones.
 

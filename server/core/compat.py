@@ -81,4 +81,5 @@ V3_8: Final = Compat(
     predictable_passwords=True,
     counts_restores=False,
 )
-BY_NAME: Final = {"3.9": V3_9, "3.8": V3_8}
+NEWEST: Final = "3.9"
+BY_NAME: Final = {NEWEST: V3_9, "3.8": V3_8}

@@ -11,7 +11,7 @@ from typing import Final, NoReturn, get_args
 from ...protocol.addresses import invalid_server
 from ...server import config as configuration
 from ...server.config import Config, Setting
-from ...server.core.compat import BY_NAME
+from ...server.core.compat import BY_NAME, NEWEST
 from ...server.core.state import MAX_ZXID
 from ...server.net.clock import Clock
 from ..signatures import Direction
@@ -172,7 +172,7 @@ def read_config(
         sources.append(configuration.read_file(str(Path(config))))
     elif config is not None:
         raise invalid("config", config, "a zoo.cfg's path or a dict of its keys")
-    built = configuration.build(*sources, compat=compat or "3.9", strict=True)
+    built = configuration.build(*sources, compat=compat or NEWEST, strict=True)
     if built.secure_port is not None:
         raise ValueError("secureClientPort is only for the daemon; use tls=True for a test server with TLS")
     built.settings.exact_deadlines = exact
