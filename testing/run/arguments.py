@@ -8,7 +8,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Final, NoReturn, get_args
 
-from ...protocol.addresses import invalid_server
+from ...protocol.addresses import server_addresses
 from ...server import config as configuration
 from ...server.config import Config, Setting
 from ...server.core.compat import BY_NAME, NEWEST
@@ -51,7 +51,7 @@ def check_address(host: object, port: object) -> None:
         raise invalid("port", port, "a number from 0 (any free port) to 65535")
 
 
-def read_servers(servers: object) -> list[tuple[str, int]]:
+def read_servers(servers: object) -> tuple[tuple[str, int], ...]:
     """Return the addresses in a connection string.
 
     Raises:
@@ -62,13 +62,7 @@ def read_servers(servers: object) -> list[tuple[str, int]]:
         raise invalid("servers", servers, "host:port, or several joined with commas")
     if "/" in servers:
         raise invalid("servers", servers, "host:port, or several joined with commas, without a chroot")
-    addresses = []
-    for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        if not host.strip("[]") or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise invalid_server(server.strip(), servers)
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
+    return server_addresses(servers)
 
 
 def make_clock(kind: object, seed: int | None) -> Clock:

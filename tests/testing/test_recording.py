@@ -349,7 +349,7 @@ def test_proxy_uses_first_accepting_server(kazoo: Dial) -> None:
             kazoo(proxy).exists("/a")
 
 
-@pytest.mark.parametrize("servers", ["", "a", "a:b", "a:0", ":1", "a:1/chroot", None])
+@pytest.mark.parametrize("servers", ["", "a", "a:b", "a:0", ":1", "a:1/chroot", "::1:2181", "a b:1", "[x:1", None])
 def test_invalid_servers_of_proxy_are_refused(servers: Any) -> None:
     with pytest.raises(ValueError, match=r"^servers? must be host:port"):
         Proxy(servers)
