@@ -35,6 +35,7 @@ from typing import Any, Final
 from ..protocol import paths
 from ..protocol.errors import NoNodeError, ZooKeeperError
 from ..protocol.node_json import NodeJsonError, acl_of, node_json
+from ..protocol.hexadecimal import signed
 from ..server.admin.http import GET, POST, READS, SECURITY, HttpError, Request, Response, Route, Token
 from .source import MAX_ANSWER, MAX_ROWS, MAX_SUBTREE, SORTS, Answer, NotOffered, Pace, Source, encoded
 from .wanted import KINDS, Wanted
@@ -369,7 +370,7 @@ def _session(text: str) -> int:
         number = -1
     if not 0 <= number < 1 << 64:
         raise HttpError(400, f"the number must be hexadecimal, such as 0x1a2b, not {str(text)[:30]!r}")
-    return number - (1 << 64) if number >= 1 << 63 else number  # ids are signed
+    return signed(number)
 
 
 def _reason(error: ZooKeeperError) -> str:

@@ -1,4 +1,4 @@
-"""Zxids and session ids as hexadecimal text."""
+"""Zxids and session ids as hexadecimal text, and as signed numbers of 64 bits."""
 
 from __future__ import annotations
 
@@ -9,3 +9,8 @@ def hexadecimal(number: int) -> str:
     Source: Long.toHexString, in ZooKeeper's messages and commands.
     """
     return f"0x{number & 0xFFFFFFFFFFFFFFFF:x}"
+
+
+def signed(number: int) -> int:
+    """Return the number from -2**63 to 2**63 - 1 with the same 64 bits, like Java's long."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from .hexadecimal import signed
+
 LIMITS: Final = "/zookeeper_limits"
 STATS: Final = "/zookeeper_stats"
 MAX_TEXT: Final = 256
@@ -75,7 +77,7 @@ class Amount(NamedTuple):
 
     def plus(self, nodes: int, size: int) -> Amount:
         """Return the amount with more nodes and bytes. The numbers wrap around as in Java."""
-        return self._replace(nodes=wrapped(self.nodes + nodes), size=wrapped(self.size + size))
+        return self._replace(nodes=signed(self.nodes + nodes), size=signed(self.size + size))
 
     def encode(self) -> bytes:
         """Return the text. For releases without further numbers, the = after the bytes is the end of the text."""
@@ -93,7 +95,7 @@ def _parse(data: bytes) -> Amount:
         if not texts:
             raise ValueError(f"expected key=number, found {pair!r}")
         number = texts[0] or "-1"
-        if not re.fullmatch(r"[+-]?\d+", number) or wrapped(int(number)) != int(number):
+        if not re.fullmatch(r"[+-]?\d+", number) or signed(int(number)) != int(number):
             raise ValueError(f"expected a 64-bit number, found {number!r}")
         numbers[key] = int(number)
     return Amount.of(numbers)
@@ -105,8 +107,3 @@ def _split(separator: str, text: str) -> list[str]:
     while parts and not parts[-1]:
         parts.pop()
     return parts
-
-
-def wrapped(number: int) -> int:
-    """Wrap a number around like Java's long."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

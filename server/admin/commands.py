@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from ...protocol.hexadecimal import signed
 from ..core.client_connection import ClientConnection
 from . import facts
 from .facts import Facts
@@ -107,12 +108,12 @@ def _last_snapshot(observed: Observed, parameters: Parameters) -> Facts:
 
 
 def _watches(observed: Observed, parameters: Parameters) -> Facts:
-    watched = {str(facts.signed(session)): paths for session, paths in facts.watched_by_session(observed.engine)}
+    watched = {str(signed(session)): paths for session, paths in facts.watched_by_session(observed.engine)}
     return {"session_id_to_watched_paths": watched}
 
 
 def _watches_by_path(observed: Observed, parameters: Parameters) -> Facts:
-    watching = {path: list(map(facts.signed, ids)) for path, ids in facts.watching_by_path(observed.engine)}
+    watching = {path: list(map(signed, ids)) for path, ids in facts.watching_by_path(observed.engine)}
     return {"path_to_session_ids": watching}
 
 

@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any, Final
 
+from ...protocol.hexadecimal import signed
 from ...protocol.operations import OPERATIONS
 from ..core.client_connection import ClientConnection
 from ..core.engine import Engine
@@ -20,11 +21,6 @@ from .observed import PYTHON, Observed
 Facts = dict[str, Any]
 _NO_SIZES: Final = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
 """Sizes of replies. They are not measured, because that would slow down every reply."""
-
-
-def signed(session_id: int) -> int:
-    """Return a session id as the signed number that Java prints."""
-    return session_id - (1 << 64) if session_id >= 1 << 63 else session_id
 
 
 # --- connections and sessions ---

@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 
 from ...protocol.errors import MarshallingError, QuotaExceededError
+from ...protocol.hexadecimal import signed
 from ...protocol.paths import QUOTA
-from ...protocol.quotas import LIMITS, STATS, Amount, wrapped
+from ...protocol.quotas import LIMITS, STATS, Amount
 from .ancestors import AncestorIndex
 from .metrics import Metrics
 from .node import Node
@@ -84,8 +85,8 @@ class Quota:
         except ValueError:
             return
         for unit, new, soft, hard, changes in (
-            ("nodes", wrapped(used.nodes + count), limits.nodes, limits.count_hard, count != 0),
-            ("bytes", wrapped(used.size + size), limits.size, limits.size_hard, size != 0),
+            ("nodes", signed(used.nodes + count), limits.nodes, limits.count_hard, count != 0),
+            ("bytes", signed(used.size + size), limits.size, limits.size_hard, size != 0),
         ):
             if changes and hard > -1 and new > hard:
                 self._metrics.exceed_quota(path)
