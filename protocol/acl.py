@@ -1,6 +1,7 @@
 """Access control lists: their records, the common ones, and digest identities."""
 
-from typing import Annotated, Final
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Final
 
 from .codec import NULL, Codec, Int, Record, count_at, pack_int, record
 from .enums import Perm
@@ -35,6 +36,39 @@ class ACL(Record):
 
 
 AclList = tuple[ACL, ...]
+
+
+def masked(entry: ACL) -> ACL:
+    """Return the entry as clients without ADMIN permission see it: a digest identity has ``x`` in place of its hash.
+
+    Source: FinalRequestProcessor, case getACL.
+    """
+    if entry.id.scheme != "digest":
+        return entry
+    return ACL(entry.perms, Id("digest", f"{name_without_hash(entry.id)}:x"))
+
+
+def is_masked(entry: ACL) -> bool:
+    """Return whether the server masked the password hash."""
+    return entry.id.scheme == "digest" and (entry.id.id or "").endswith(":x")
+
+
+def entries_of(acl: Iterable[Any]) -> Iterator[ACL]:
+    """Yield the entries of an ACL list. Nested lists, and the entries of other libraries such as kazoo, are accepted.
+
+    Raises:
+        TypeError: *acl* is not a list of ACL entries.
+    """
+    for entry in acl:
+        if isinstance(entry, list | tuple) and not hasattr(entry, "perms"):  # kazoo's ACL entries are tuples too
+            yield from entries_of(entry)
+            continue
+        perms, who = getattr(entry, "perms", None), getattr(entry, "id", None)
+        scheme, name = getattr(who, "scheme", None), getattr(who, "id", None)
+        if not (isinstance(perms, int) and isinstance(scheme, str) and isinstance(name, str)):
+            raise TypeError(f"not an ACL entry: {entry!r}")
+        yield entry if isinstance(entry, ACL) else ACL(perms, Id(scheme, name))
+
 
 ANYONE: Final = Id("world", "anyone")
 OPEN_ACL_UNSAFE: Final[AclList] = (ACL(Perm.ALL, ANYONE),)

@@ -10,7 +10,7 @@ from ...client.aio.subtree import MAX_IN_FLIGHT, answers
 from ...client.client import Client
 from ...client.wire.states import State
 from ...protocol import records as r
-from ...protocol.acl import ACL
+from ...protocol.acl import is_masked
 from ...protocol.errors import (
     ConnectionLossError,
     NoAuthError,
@@ -75,22 +75,6 @@ async def look(client: Client, paths: list[str]) -> list[Look | ZooKeeperError]:
             errors = [NoAuthError()]  # a copy of the masked list would lock out its users
         looks.append(errors[0] if errors else Look(data.data, data.stat, tuple(acl.acl or ())))
     return looks
-
-
-def is_masked(entry: ACL) -> bool:
-    """Return whether the server masked the password hash, which it does for clients without ADMIN permission.
-
-    Source: FinalRequestProcessor, case getACL.
-    """
-    return entry.id.scheme == "digest" and (entry.id.id or "").endswith(":x")
-
-
-def creates_of(stat: r.Stat) -> int:
-    """Return the number of children that were ever created below a node.
-
-    The cversion counts creates and deletes, and numChildren is the number of creates minus the number of deletes.
-    """
-    return ((stat.cversion + stat.numChildren) & 0xFFFFFFFF) >> 1
 
 
 class Source:

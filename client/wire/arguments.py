@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
 from ...protocol import paths
-from ...protocol.acl import ACL, AclList, Id
+from ...protocol.acl import ACL, AclList, entries_of
 from ...protocol.enums import WatcherType
 from ..serializers import Serializer
 from .backoff import Backoff
@@ -173,26 +173,10 @@ def checked_acl(acl: Iterable[ACL] | None) -> AclList | None:
     if acl is None:
         return None
     try:
-        return tuple(_entries(acl))
-    except (AttributeError, TypeError):
+        return tuple(entries_of(acl))
+    except TypeError:
         example = "acl.CREATOR_ALL or acl.ip(...) from zoolet.client.acl"
         raise TypeError(f"acl must be a list of ACL entries, such as {example}, not {acl!r}") from None
-
-
-def _entries(acl: Iterable[Any]) -> Iterator[ACL]:
-    for entry in acl:
-        if isinstance(entry, list | tuple) and not hasattr(entry, "perms"):  # kazoo's ACL entries are tuples too
-            yield from _entries(entry)
-        else:
-            yield entry if isinstance(entry, ACL) else _acl_of(entry)
-
-
-def _acl_of(entry: Any) -> ACL:
-    """Convert an ACL entry of another library, such as kazoo, which has the same attributes."""
-    perms, scheme, who = entry.perms, entry.id.scheme, entry.id.id
-    if not (isinstance(perms, int) and isinstance(scheme, str) and isinstance(who, str)):
-        raise TypeError
-    return ACL(perms, Id(scheme, who))
 
 
 def checked_version(version: int) -> int:

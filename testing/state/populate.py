@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...protocol import paths
-from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
+from ...protocol.acl import OPEN_ACL_UNSAFE, AclList, entries_of
 from ...protocol.codec import Record
 from ...protocol.node_spec import node_problem
 from ...protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn, SetDataTxn
@@ -104,17 +104,10 @@ def acl_list(path: str, acl: Any) -> AclList:
     Raises:
         ValueError: *acl* is not a list or tuple of ACLs.
     """
-    entries: list[ACL] = []
-    for entry in acl if isinstance(acl, Sequence) and not isinstance(acl, ACL | str | bytes) else [None]:
-        if isinstance(entry, list | tuple) and not hasattr(entry, "perms"):  # an entry of kazoo is a tuple
-            entries += acl_list(path, entry)
-            continue
-        perms, who = getattr(entry, "perms", None), getattr(entry, "id", None)  # ACLs of kazoo use the same names
-        scheme, name = getattr(who, "scheme", None), getattr(who, "id", None)
-        if not isinstance(perms, int) or not isinstance(scheme, str) or not isinstance(name, str):
-            raise ValueError(f"{path}: acl must be a list of ACLs from zoolet.client.acl or kazoo, not {acl!r}")
-        entries.append(ACL(int(perms), Id(scheme, name)))
-    return tuple(entries)
+    try:
+        return tuple(entries_of(acl))
+    except TypeError:
+        raise ValueError(f"{path}: acl must be a list of ACLs from zoolet.client.acl or kazoo, not {acl!r}") from None
 
 
 def _check(path: str, node: Znode) -> None:

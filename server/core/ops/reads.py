@@ -8,7 +8,7 @@ Source: FinalRequestProcessor.processRequest.
 from __future__ import annotations
 
 from ....protocol import records as r
-from ....protocol.acl import ACL, AclList, Id
+from ....protocol.acl import masked
 from ....protocol.codec import pack_int, put_str, put_strs
 from ....protocol.enums import Perm
 from ....protocol.errors import BadArgumentsError, NoNodeError
@@ -94,17 +94,8 @@ def get_acl(state: ServerState, client: ClientConnection, request: r.GetACLReque
     state.acls.check(node.acl, client, Perm.READ | Perm.ADMIN, request.path)
     acl = state.acls.list(node.acl)
     if not state.acls.allows(node.acl, client, Perm.ADMIN):
-        acl = _masked(acl)
+        acl = tuple(masked(entry) for entry in acl)
     return r.GetACLResponse(acl, r.Stat.decode(node.stat())).encode()
-
-
-def _masked(acl: AclList) -> AclList:
-    return tuple(
-        ACL(entry.perms, Id("digest", (entry.id.id or "").partition(":")[0] + ":x"))
-        if entry.id.scheme == "digest"
-        else entry
-        for entry in acl
-    )
 
 
 @reads(OpCode.GET_EPHEMERALS, costly=True)
