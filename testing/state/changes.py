@@ -11,8 +11,8 @@ from ...protocol.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from ...protocol.paths import QUOTA, ZOOKEEPER
-from ...protocol.quotas import LIMITS, STATS
+from ...protocol.paths import QUOTA, ROOT
+from ...protocol.quotas import LIMITS, STATS, Amount
 from ...protocol.txns import CreateTxn, DeleteTxn, SetDataTxn
 from ...server.core.engine import Engine
 from ...server.core.node import int32, is_session
@@ -104,15 +104,12 @@ def set_quota(engine: Engine, path: str, count: int | None, size: int | None, *,
             raise ValueError(f"{name} must be 0 or more, or None for no limit, not {limit!r}")
     if count is None and size is None:
         raise ValueError("set_quota() needs count=, bytes= or both")
-    soft_count, soft_size = (-1 if hard or limit is None else limit for limit in (count, size))
-    limits = f"count={soft_count},bytes={soft_size}"
-    if hard:
-        hard_count, hard_size = (-1 if limit is None else limit for limit in (count, size))
-        limits += f"=;byteHardLimit={hard_size};countHardLimit={hard_count}"
+    keys = ("countHardLimit", "byteHardLimit") if hard else ("count", "bytes")
+    limits = Amount.of({key: -1 if limit is None else limit for key, limit in zip(keys, (count, size), strict=True)})
     engine.quota.enforced = True  # by default the server does not check quotas at all
-    populate(engine, {QUOTA + path + LIMITS: limits})
+    populate(engine, {QUOTA + path + LIMITS: limits.encode()})
     if engine.tree.get(QUOTA + path + STATS) is None:
-        populate(engine, {QUOTA + path + STATS: "count=0,bytes=0"})
+        populate(engine, {QUOTA + path + STATS: Amount(0, 0).encode()})
 
 
 def extend_sessions(engine: Engine, seconds: float) -> None:
