@@ -456,8 +456,8 @@ def _kind(stat: Stat) -> str:
     return "ephemeral" if stat.ephemeralOwner else "persistent"
 
 
-async def keep_sampling(source: RemoteSource, seconds: float = 1.0) -> None:
+async def keep_sampling(source: RemoteSource) -> None:
     """Sample a server each second, until the task is cancelled."""
     while True:
         await source.sample()
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(1)

@@ -22,7 +22,6 @@ from . import paths
 Naming = Literal["kazoo", "curator"]
 Namings = Literal["kazoo", "curator", "both"]
 NAMINGS: Final[tuple[Naming, ...]] = get_args(Naming)
-ALL_NAMINGS: Final[tuple[Namings, ...]] = get_args(Namings)
 HEX: Final = "[0-9a-f]{32}"
 UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 

@@ -171,9 +171,9 @@ def audit_line(client: ClientConnection, fields: dict[str, str]) -> str:
     return f"{_client(client)}\t{_joined(fields)}"
 
 
-def server_line(operation: str, result: str, *, session: str = "", znode: str = "") -> str:
+def server_line(operation: str, result: str, *, session: str = "") -> str:
     """Return a line about an operation of the server itself, with the user of its process."""
-    fields = {"session": session, "user": _own_user(), "operation": operation, "znode": znode, "result": result}
+    fields = {"session": session, "user": _own_user(), "operation": operation, "result": result}
     return _joined({name: value for name, value in fields.items() if value})
 
 
