@@ -95,9 +95,9 @@ def _show(find: Find) -> int:
     at = "none" if recovered.snapshot_zxid is None else hexadecimal(recovered.snapshot_zxid)
     print(f"snapshot        {at}")
     print(f"transactions    {recovered.transactions} after the snapshot")
-    kinds = f"{ephemerals} ephemeral, {len(tree.expiring)} container or TTL"
+    kinds = f"{tree.ephemeral_count} ephemeral, {len(tree.expiring)} container or TTL"
     print(f"nodes           {tree.reported_size}, of which {kinds}")
-    print(f"bytes           {tree.data_size}, of paths and data")
+    print(f"bytes           {tree.reported_bytes}, of paths and data")
     print(f"sessions        {len(engine.sessions.alive)}")
     for problem in recovered.problems:
         print(f"problem         {problem}")
@@ -166,7 +166,7 @@ def _repair(options: argparse.Namespace, trusts_empty: bool) -> int:
 
 def _export(find: Find) -> int:
     engine, _, recovered = _recover(find)
-    left_out = sum(map(len, engine.tree.ephemerals.values()))
+    left_out = engine.tree.ephemeral_count
     nodes = {}
     for at, node in engine.tree.walk():
         is_default = at == "/" and not node.data and not node.acl

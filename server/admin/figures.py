@@ -68,8 +68,8 @@ GAUGES: Final[dict[str, Metric]] = {
     "uptime": Metric("Time since the server started, in milliseconds", lambda o: o.running_ms()),
     "znode_count": Metric("Nodes of the tree", lambda o: o.node_count()),
     "watch_count": Metric("Active watches", lambda o: o.engine.watches.active),
-    "ephemerals_count": Metric("Ephemeral nodes", lambda o: sum(map(len, o.engine.tree.ephemerals.values()))),
-    "approximate_data_size": Metric("Size of all paths and data, in bytes", lambda o: o.engine.tree.data_size + 1),
+    "ephemerals_count": Metric("Ephemeral nodes", lambda o: o.engine.tree.ephemeral_count),
+    "approximate_data_size": Metric("Size of all paths and data, in bytes", lambda o: o.engine.tree.reported_bytes),
     "open_file_descriptor_count": Metric("Open file descriptors of the process", lambda o: descriptors.in_use()),
     "max_file_descriptor_count": Metric(
         "Maximum number of file descriptors of the process", lambda o: descriptors.limit()

@@ -100,7 +100,7 @@ class Samples:
             len(engine.connections),
             engine.watches.active,
             self._observed.node_count(),
-            engine.tree.data_size,
+            engine.tree.reported_bytes,
             memory(),
         )
         return self.rows.add(row)

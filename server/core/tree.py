@@ -78,6 +78,11 @@ class Tree:
         """Number of nodes as shown to users. The root is counted twice, as in ZooKeeper."""
         return self.size + 1
 
+    @property
+    def reported_bytes(self) -> int:
+        """Size of all paths and data in bytes as shown to users. The path of the root is counted, as in ZooKeeper."""
+        return self.data_size + 1
+
     # --- look-up ---
 
     def find(self, path: str) -> Node:
@@ -90,6 +95,11 @@ class Tree:
         """
         node = self.path_cache.get(path)
         return node if node is not None else self._walk(path)
+
+    @property
+    def ephemeral_count(self) -> int:
+        """The number of ephemeral nodes."""
+        return sum(map(len, self.ephemerals.values()))
 
     def parent_of(self, path: str) -> Node:
         """Return the parent of a path.
