@@ -297,7 +297,6 @@ class Server(StateCalls):
             self._end_downtime()
             self._clock.skew_ms = 0
             self._engine.set_read_only(False)
-            self._engine.quota.enforced = self._engine.settings.enforce_quota
             clients.drop(self.daemon, set(), everybody=True)
             self._clear()
             self._set_refusing(by_test=False, down=False)
@@ -311,5 +310,6 @@ class Server(StateCalls):
         for session in list(self._engine.sessions.alive.values()):
             self._engine.close_session(session)
         self._history.restore_to(self._history.start)
+        self._engine.quota.enforced = self._engine.settings.enforce_quota
         self._others = None
         self._store_again()

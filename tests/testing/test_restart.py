@@ -60,6 +60,16 @@ def test_empty_server_reports_expired_sessions(server: Server, kazoo: Dial) -> N
         client.retry(client.get, "/a")
 
 
+def test_restart_with_nothing_kept_forgets_quotas(server: Server) -> None:
+    server.populate({"/a": b""})
+    server.set_quota("/a", count=1, hard=True)
+    server.restart(keep=False)
+    server.populate({"/a": b""})
+
+    with Wire(server).welcomed() as wire:
+        assert [wire.create(f"/a/{number}") for number in range(3)] == [0, 0, 0]
+
+
 def test_sessions_outlive_downtime_with_refused_connections(manual: Server) -> None:
     with Wire(manual, timeout=2.0).welcomed() as wire:
         manual.restart(downtime=10.0)
