@@ -34,7 +34,7 @@ from ..server.admin.samples import COLUMNS, Samples, memory
 from ..server.core.client_connection import ClientConnection, Session
 from ..server.core.engine import Engine
 from ..server.core.node import Node
-from ..server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE
+from ..server.core.watches import CHILD, DATA, kinds_of
 from .local_locks import LocalReader
 from .local_sessions import LocalSessions, address_of
 from .local_tree import CHECKED_EVERY, Deletion, count, export, walk
@@ -270,9 +270,8 @@ class EngineSource:
         watches, found = self._engine.watches, []
         for store, name in ((DATA, "data"), (CHILD, "children")):
             for client in islice(watches.watching(store, path), MAX_LISTED):
-                mode = client.modes[store].get(path, 0)
-                kind = "recursive" if mode & RECURSIVE else "persistent" if mode & PERSISTENT else name
-                found.append({"session": hexadecimal(client.session_id), "address": client.address, "kind": kind})
+                who = {"session": hexadecimal(client.session_id), "address": client.address}
+                found += [{**who, "kind": kind} for kind in kinds_of(store, client.modes[store].get(path, 0))]
         return [each for number, each in enumerate(found) if each not in found[:number]]
 
     async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:

@@ -18,7 +18,7 @@ from ..server.admin.history import History
 from ..server.core.client_connection import ClientConnection, Session
 from ..server.core.engine import Engine
 from ..server.core.node import Node
-from ..server.core.watches import CHILD, DATA
+from ..server.core.watches import CHILD, DATA, kinds_of
 from .source import MAX_CONTENDER, MAX_LISTED, MAX_NAME, Answer, Pace, cut, in_order
 
 BUSY_SECONDS: Final = 10.0
@@ -136,19 +136,18 @@ class LocalSessions:
         if session is None:
             return {"id": hexadecimal(session_id), "alive": False}
         client = session.client
-        watched: list[Answer] = []
+        watched: dict[tuple[str, str], None] = {}  # a persistent watch is in both stores
         if client is not None:
-            for store, kind in ((DATA, "data"), (CHILD, "children")):
-                watched += [
-                    {"path": cut(path_shown(path)), "kind": kind} for path in islice(client.modes[store], MAX_LISTED)
-                ]
+            for store in (DATA, CHILD):
+                for path, modes in islice(client.modes[store].items(), MAX_LISTED):
+                    watched |= dict.fromkeys((cut(path_shown(path)), kind) for kind in kinds_of(store, modes))
         identities = list(client.ids) if client is not None else []
         return {
             **self._row(session),
             "alive": True,
             "identities": iter([cut(f"{each.scheme}:{name_without_hash(each)}") for each in identities[:MAX_LISTED]]),
             "owned": iter([cut(path) for path in islice(engine.tree.ephemerals.get(session_id, ()), MAX_LISTED)]),
-            "watched": iter(watched),
+            "watched": iter([{"path": path, "kind": kind} for path, kind in watched]),
         }
 
     def busiest(self) -> list[Answer]:

@@ -54,6 +54,9 @@ MAX_LEVELS: Final = 2_000
 
 _EVENT = struct_of(Int, ReplyHeader, WatcherEvent).pack
 
+_KINDS: Final = (((STANDARD, "data"), (PERSISTENT, "persistent"), (RECURSIVE, "recursive")),
+                 ((STANDARD, "child"), (PERSISTENT, "persistent"), (RECURSIVE, "recursive")))  # fmt: skip
+
 STORES_AND_MODES: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     WatcherType.CHILDREN: ((CHILD, STANDARD),),
     WatcherType.DATA: ((DATA, STANDARD),),
@@ -94,6 +97,16 @@ _FIRED: Final = {
     int(EventType.NODE_CHILDREN_CHANGED): "node_children_watch_count",
 }
 """The summary of the number of connections that watch a changed path, for each event."""
+
+
+def kinds_of(store: int, modes: int) -> list[str]:
+    """Return the kinds of a client's watches on one path: data or child, persistent, recursive.
+
+    Args:
+        store: The store that contains the modes. A persistent watch is in both stores.
+        modes: The modes of the watches.
+    """
+    return [kind for mode, kind in _KINDS[store] if modes & mode]
 
 
 class Watches:

@@ -13,7 +13,7 @@ from ...protocol.paths import ZOOKEEPER
 from ...protocol.records import Stat
 from ...server.core.engine import Engine
 from ...server.core.node import Node
-from ...server.core.watches import CHILD, DATA, PERSISTENT, RECURSIVE, STANDARD
+from ...server.core.watches import CHILD, DATA, kinds_of
 from ..frames.requests import RecordedRequest
 
 
@@ -175,8 +175,7 @@ def watches(engine: Engine) -> tuple[WatchView, ...]:
         owner = client.session_id
         for store, once in ((DATA, "data"), (CHILD, "child")):
             for path, modes in client.modes[store].items():
-                kinds = ((STANDARD, once), (PERSISTENT, "persistent"), (RECURSIVE, "recursive"))
-                shown += [WatchView(path, owner, kind) for mode, kind in kinds if modes & mode]
+                shown += [WatchView(path, owner, kind) for kind in kinds_of(store, modes)]
     return tuple(dict.fromkeys(shown))  # a persistent watch is in both stores
 
 

@@ -10,12 +10,13 @@ import sys
 from typing import Any
 
 import pytest
-from support.calls import connected
+from support.calls import add_watch, connected
 from support.console import BEARER, TOKEN, Console, b64
 
 from zoolet.console.local_tree import walk
 from zoolet.console.pages import FILES, MAX_GLOB, MAX_STREAMS
-from zoolet.protocol.acl import ACL, Id
+from zoolet.protocol.acl import ACL, ANYONE, Id
+from zoolet.protocol.enums import AddWatchMode, CreateMode, Perm
 from zoolet.protocol.operations import OpCode
 
 # --- files ---
@@ -150,6 +151,43 @@ async def test_node_has_owner_watches_quota_and_acl() -> None:
     assert node["stat"]["owner"] == session
     assert node["watches"][0]["session"] == session
     assert node["acl"] == [{"scheme": "world", "id": "anyone", "permissions": "cdrwa"}]
+
+
+@pytest.mark.parametrize(("perms", "text"), [(31, "cdrwa"), (1, "r"), (33, "33"), (0, "0")])
+async def test_permissions_without_letters_are_a_number(perms: int, text: str) -> None:
+    console = Console()
+    connected(console.engine).create("/a", acl=(ACL(perms | Perm.READ, ANYONE), ACL(perms, Id("ip", "10.0.0.1"))))
+
+    node = await console.facts("node?path=/a")
+
+    assert node["acl"][1] == {"scheme": "ip", "id": "10.0.0.1", "permissions": text}
+
+
+@pytest.mark.parametrize("creates", [2, 2**30 + 5, 2**31 - 1, -5])
+async def test_next_number_is_right_near_the_overflow(creates: int) -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/a")
+    console.engine.tree.find("/a").creates = creates
+
+    number = (await console.facts("node?path=/a"))["stat"]["next_sequence"]
+
+    assert peer.create("/a/n", flags=CreateMode.PERSISTENT_SEQUENTIAL) == f"/a/n{number}"
+
+
+async def test_watch_has_the_same_kinds_on_each_page() -> None:
+    console = Console()
+    peer = connected(console.engine)
+    peer.create("/a")
+    peer.get("/a", watch=True)
+    peer.children("/a", watch=True)
+    add_watch(peer, "/a", AddWatchMode.PERSISTENT_RECURSIVE)
+    session = hex(next(iter(console.engine.sessions.alive)))
+
+    of_node = [each["kind"] for each in (await console.facts("node?path=/a"))["watches"]]
+    of_session = [each["kind"] for each in (await console.facts(f"session?id={session}"))["watched"]]
+
+    assert of_node == of_session == ["data", "recursive", "child"]
 
 
 async def test_large_data_shows_beginning_until_all_is_requested() -> None:
