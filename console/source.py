@@ -25,10 +25,9 @@ from ..client.recipes._shared import SharedRecipe, consumed, waits_since
 from ..client.recipes.overview import described_entry
 from ..protocol.acl import AclList, name_without_hash
 from ..protocol.deadlocks import LockEntry, Wait
-from ..protocol.enums import PERM_LETTERS
 from ..protocol.hexadecimal import hexadecimal
-from ..protocol.node_json import JsonNode
-from ..protocol.paths import sequence_suffix
+from ..protocol.node_json import JsonNode, perms_text
+from ..protocol.paths import is_within, sequence_suffix
 from ..protocol.records import Stat
 from ..server.admin.pace import Pace as Pace
 from .wanted import Wanted
@@ -356,7 +355,7 @@ def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
         {
             "scheme": cut(entry.id.scheme or ""),
             "id": cut((entry.id.id or "") if trusted else name_without_hash(entry.id)),
-            "permissions": "".join(letter for letter, perm in PERM_LETTERS.items() if entry.perms & perm),
+            "permissions": perms_text(entry.perms),
         }
         for entry in acl[:MAX_LISTED]
     ]

@@ -160,11 +160,15 @@ def data_json(data: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
+def perms_text(perms: int) -> str:
+    """Return permissions as letters, or as a number if there are other bits or none."""
+    letters = "".join(letter for letter, permission in PERM_LETTERS.items() if perms & permission)
+    return letters if letters and not perms & ~sum(PERM_LETTERS.values()) else str(int(perms))
+
+
 def acl_text(acl: ACL) -> str:
     """Return an entry of an ACL list as text."""
-    letters = "".join(letter for letter, permission in PERM_LETTERS.items() if acl.perms & permission)
-    is_usual = acl.perms and not acl.perms & ~sum(PERM_LETTERS.values())
-    return f"{acl.id.scheme}:{acl.id.id}:{letters if is_usual else int(acl.perms)}"
+    return f"{acl.id.scheme}:{acl.id.id}:{perms_text(acl.perms)}"
 
 
 def node_json(node: JsonNode) -> Any:

@@ -300,6 +300,13 @@ function Data({ node, trusted, needToken }) {
 
 const FOR_EXPORTS = "An export contains the data of all nodes below this one. Not everyone may read them.";
 const PERMISSIONS = { c: "create children", d: "delete children", r: "read", w: "write", a: "change the ACL" };
+// Permissions as text: letters, or a number if there are other bits or none.
+const allowed = (permissions) => {
+  if (permissions === "cdrwa") return "everything";
+  if (permissions === "0") return "nothing";
+  if (/\d/.test(permissions)) return `permissions ${permissions}`;
+  return Array.from(permissions, (letter) => PERMISSIONS[letter]).join(", ");
+};
 
 const LOCKS = 10; // paths of locks in a dialog
 
@@ -447,7 +454,7 @@ function Node({ node, editing, setEditing, about, reload, ask: open, trusted, ne
     <ul class="plain">${node.acl.map(
       (each) =>
         html`<li><b>${visible(each.scheme === "world" ? "everyone" : `${each.scheme}:${each.id}`)}</b>${": "}
-      ${each.permissions === "cdrwa" ? "everything" : Array.from(each.permissions, (letter) => PERMISSIONS[letter]).join(", ") || "nothing"}</li>`,
+      ${allowed(each.permissions)}</li>`,
     )}</ul><${More} all=${node.acl_size} shown=${node.acl} />
     ${
       node.quota
