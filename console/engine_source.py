@@ -239,7 +239,7 @@ class EngineSource:
         stat, acl = Stat.decode(node.stat()), engine.acls.list(node.acl)
         answer: Answer = {
             "path": path,
-            "stat": stat_shown(stat, _kind(node)),
+            "stat": stat_shown(stat, _kind(node), node.creates),
             "ttl": node.ttl(),
             "acl": iter(acl_shown(acl, trusted=trusted)),
             "acl_size": len(acl),

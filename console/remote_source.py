@@ -27,9 +27,8 @@ from ..protocol.node_json import JsonNode
 from ..protocol.operations import OPERATIONS
 from ..protocol.paths import QUOTA
 from ..protocol.quotas import LIMITS, STATS
-from ..protocol.records import Stat
+from ..protocol.records import Stat, creates_of
 from ..server.admin.samples import Rows
-from ..server.core.node import CONTAINER_OWNER, is_session, ttl_of
 from .remote_clocks import Clocks
 from .source import (
     CHANGED,
@@ -262,10 +261,7 @@ class RemoteSource:
             if len(found) > MAX_SUBTREE:
                 break
         stats = [each for each in await ask_all(self._client.exists, found) if isinstance(each, Stat)]
-        size, ephemerals = (
-            sum(each.dataLength for each in stats),
-            sum(is_session(each.ephemeralOwner) for each in stats),
-        )
+        size, ephemerals = sum(each.dataLength for each in stats), sum(bool(each.ephemeralOwner) for each in stats)
         lines, _ = await self._overview(path)
         return await subtree_shown(path, len(found), size, ephemerals, lines, Pace(asyncio.Lock()))
 
@@ -276,12 +272,8 @@ class RemoteSource:
                 (data, stat), (acl, _) = await asyncio.gather(self._client.get(at), self._client.get_acl(at))
             except NoNodeError:
                 continue
-            owner = stat.ephemeralOwner
-            if not is_session(owner):
-                ttl = ttl_of(owner)
-                seconds = ttl / 1000 if ttl is not None else None
-                created = (stat.cversion + stat.numChildren) // 2
-                yield at, JsonNode(data, acl, seconds, owner == CONTAINER_OWNER, created)
+            if not stat.ephemeralOwner:  # a Stat shows neither containers nor TTLs
+                yield at, JsonNode(data, acl, children_created=creates_of(stat))
 
     async def node(self, path: str, *, trusted: bool, whole: bool) -> Answer:
         """Return all details of a node that the console's client may read."""
@@ -290,13 +282,13 @@ class RemoteSource:
             raise NoNodeError(path)
         answer: Answer = {
             "path": path,
-            "stat": stat_shown(stat, _kind(stat)),
+            "stat": stat_shown(stat, _kind(stat), creates_of(stat)),
             "ttl": None,
             "quota": await self._quota(path),
         }
         try:
             data, stat = await self._client.get(path)
-            answer |= {"data": DataShown(data, whole), "stat": stat_shown(stat, _kind(stat))}
+            answer |= {"data": DataShown(data, whole), "stat": stat_shown(stat, _kind(stat), creates_of(stat))}
         except NoAuthError:
             answer["secret"] = stat.dataLength
         try:

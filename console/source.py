@@ -361,8 +361,8 @@ def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
     ]
 
 
-def stat_shown(stat: Stat, kind: str) -> Answer:
-    """Return a Stat with human-readable names."""
+def stat_shown(stat: Stat, kind: str, creates: int) -> Answer:
+    """Return a Stat with human-readable names. *creates* is the number of children that were ever created."""
     return {
         "kind": kind,
         "created": stat.ctime,
@@ -375,5 +375,5 @@ def stat_shown(stat: Stat, kind: str) -> Answer:
         "pzxid": hexadecimal(stat.pzxid),
         "owner": hexadecimal(stat.ephemeralOwner) if stat.ephemeralOwner else None,
         "children": stat.numChildren,
-        "next_sequence": sequence_suffix((stat.cversion + stat.numChildren) // 2),
+        "next_sequence": sequence_suffix(creates),
     }

@@ -28,6 +28,14 @@ class Stat(Record):
     pzxid: Long
 
 
+def creates_of(stat: Stat) -> int:
+    """Return the number of children that were ever created below a node, modulo 2**31.
+
+    The cversion counts creates and deletes, and numChildren is the number of creates minus the number of deletes.
+    """
+    return ((stat.cversion + stat.numChildren) & 0xFFFFFFFF) >> 1
+
+
 @record
 class ClientInfo(Record):
     """One identity of a connection, as whoAmI shows it."""

@@ -145,7 +145,7 @@ class Source:
             elif seen.stat.ephemeralOwner and path:
                 ephemerals += 1
             elif not await self._is_copy(path, seen.stat):
-                batch.append(TransferNode(path, seen.data, seen.acl, creates_of(seen.stat)))
+                batch.append(TransferNode(path, seen.data, seen.acl, r.creates_of(seen.stat)))
                 if seen.stat.numChildren:
                     parents.append(path)
         lists = await answers([client.children(joined(self._root, path)) for path in parents], NoNodeError, NoAuthError)

@@ -29,7 +29,7 @@ from ...protocol.errors import (
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from .node import TransferNode, joined
-from .source import NO_PERMISSION, Look, Source, creates_of, look, retried
+from .source import NO_PERMISSION, Look, Source, look, retried
 
 PAIRS: Final = 250
 """Number of children that one transaction creates and deletes to raise a counter."""
@@ -257,7 +257,7 @@ class Target:
         (seen,) = await look(self._client, [path])
         if isinstance(seen, ZooKeeperError):
             raise seen
-        missing = creates - creates_of(seen.stat)
+        missing = creates - r.creates_of(seen.stat)
         if missing <= 0:
             return
         if missing > FARTHEST:
