@@ -12,7 +12,7 @@ from typing import Final
 
 from ..protocol.hexadecimal import hexadecimal
 from ..protocol.node_json import JsonNode, node_json
-from ..protocol.paths import ZOOKEEPER
+from ..protocol.paths import is_internal
 from ..server.config import build, parse_definitions
 from ..server.core.engine import Engine
 from ..server.core.node import int32, is_session
@@ -90,7 +90,6 @@ def _recover(find: Find) -> tuple[Engine, DataDir, Recovered]:
 def _show(find: Find) -> int:
     engine, directory, recovered = _recover(find)
     tree = engine.tree
-    ephemerals = sum(map(len, tree.ephemerals.values()))
     print(f"zxid            {hexadecimal(recovered.zxid)}")
     at = "none" if recovered.snapshot_zxid is None else hexadecimal(recovered.snapshot_zxid)
     print(f"snapshot        {at}")
@@ -170,7 +169,7 @@ def _export(find: Find) -> int:
     nodes = {}
     for at, node in engine.tree.walk():
         is_default = at == "/" and not node.data and not node.acl
-        if not is_default and not is_session(node.owner) and not f"{at}/".startswith(f"{ZOOKEEPER}/"):
+        if not is_default and not is_session(node.owner) and not is_internal(at):
             kept = [child for child in node.children.nodes() if not is_session(child.owner)] if node.children else []
             ttl = node.ttl()
             acl = engine.acls.list(node.acl)

@@ -268,7 +268,7 @@ class EngineSource:
 
     def _watches_on(self, path: str) -> list[Answer]:
         watches, found = self._engine.watches, []
-        for store, name in ((DATA, "data"), (CHILD, "children")):
+        for store in (DATA, CHILD):
             for client in islice(watches.watching(store, path), MAX_LISTED):
                 who = {"session": hexadecimal(client.session_id), "address": client.address}
                 found += [{**who, "kind": kind} for kind in kinds_of(store, client.modes[store].get(path, 0))]

@@ -33,9 +33,10 @@ from importlib import resources
 from typing import Any, Final
 
 from ..protocol import paths
+from ..protocol.acl import OPEN_ACL_UNSAFE
 from ..protocol.errors import NoNodeError, ZooKeeperError
-from ..protocol.node_json import NodeJsonError, acl_of, node_json
 from ..protocol.hexadecimal import signed
+from ..protocol.node_json import NodeJsonError, acl_of, node_json
 from ..server.admin.http import GET, POST, READS, SECURITY, HttpError, Request, Response, Route, Token
 from .source import MAX_ANSWER, MAX_ROWS, MAX_SUBTREE, SORTS, Answer, NotOffered, Pace, Source, encoded
 from .wanted import KINDS, Wanted
@@ -138,7 +139,8 @@ class ConsolePages:
         created: dict[str, int] = {}
         pace, size = Pace(self._turn), 0
         async for path, node in source.export(_path(query)):
-            if path == "/" or f"{path}/".startswith(f"{paths.ZOOKEEPER}/"):
+            is_default = path == "/" and not node.data and node.acl in (None, OPEN_ACL_UNSAFE)
+            if is_default or paths.is_internal(path):
                 continue
             values[path] = json.dumps(node_json(node._replace(children_created=0)))
             created[path] = node.children_created
@@ -147,7 +149,7 @@ class ConsolePages:
                 raise NotOffered(f"the subtree has more than {MAX_ANSWER >> 20} MB: use zoolet dump")
         for path in values:
             await pace.rest()
-            if (parent := path.rpartition("/")[0]) in created:
+            if path != "/" and (parent := paths.parent(path)) in created:
                 created[parent] -= 1
         text = bytearray()
         for path, value in values.items():

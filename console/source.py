@@ -253,10 +253,10 @@ async def subtree_shown(
     path: str, nodes: int, size: int, ephemerals: int, lines: list[SharedRecipe], pace: Pace
 ) -> Answer:
     """Return the counts of a subtree, and the recipes in it that clients hold. The list of recipes is emptied."""
-    below, held = path.rstrip("/") + "/", []
+    held = []
     for line in consumed(lines):
         await pace.rest()
-        if line.holders and f"{line.path}/".startswith(below):
+        if line.holders and is_within(line.path, path):
             held.append(cut(line.path))
     return {
         "nodes": nodes,

@@ -42,6 +42,16 @@ def path_error(path: str | None) -> str | None:
     return None
 
 
+def is_within(path: str, top: str) -> bool:
+    """Return whether a node is *top* or below it. Both paths are valid; the root may also be empty."""
+    return f"{path}/".startswith(f"{top.rstrip('/')}/")
+
+
+def is_internal(path: str) -> bool:
+    """Return whether a node belongs to the server itself: ``/zookeeper`` and all nodes below it."""
+    return is_within(path, ZOOKEEPER)
+
+
 def check(path: str) -> str:
     """Return *path* if it is valid.
 

@@ -25,7 +25,7 @@ from ..protocol.framing import frame
 from ..protocol.handshake import ConnectRequest
 from ..protocol.hexadecimal import hexadecimal
 from ..protocol.operations import OpCode
-from ..protocol.paths import ZOOKEEPER
+from ..protocol.paths import ZOOKEEPER, is_internal
 from .proxy import Proxy
 from .run import arguments, clients
 from .run.named_waits import NamedWaits
@@ -190,7 +190,7 @@ class RealServer(Proxy, NamedWaits):
         pending = [path]
         while pending:
             at = pending.pop(0)
-            if path == "/" and f"{at}/".startswith(f"{ZOOKEEPER}/"):
+            if path == "/" and is_internal(at):
                 continue
             with suppress(NoNodeError):
                 view = self._view(at)

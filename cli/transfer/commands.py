@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.messages import one_line, reason_of
+from ...protocol.paths import is_within
 from ..addresses import cannot_connect
 from ..event_loop import run_loop
 from ..options import (
@@ -228,7 +229,7 @@ async def _push(options: argparse.Namespace) -> int:
 
     async with _connected(options.source, options, "push") as (source_client, source_root):
         async with _connected(options.target, options) as (target_client, target_root):
-            inside = f"{target_root}/".startswith(f"{source_root.rstrip('/')}/")
+            inside = is_within(target_root, source_root)
             if inside and set(_addresses(options.source)) & set(_addresses(options.target)):
                 raise CommandError(into_itself(options.source, options.target))
             source = Source(source_client, source_root, (target_client, target_root) if inside else None)

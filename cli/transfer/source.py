@@ -19,6 +19,7 @@ from ...protocol.errors import (
     ZooKeeperError,
 )
 from ...protocol.operations import OpCode
+from ...protocol.paths import ZOOKEEPER
 from .node import TransferNode, joined
 
 BATCH_BYTES: Final = 4 << 20
@@ -28,8 +29,6 @@ RECONNECT_TIMEOUTS: Final = 6
 ATTEMPTS: Final = 10
 """Maximum number of attempts for requests whose connection is lost."""
 NO_PERMISSION: Final = "permission denied (authenticate with --auth)"
-SYSTEM: Final = "/zookeeper"
-"""Root of the server's own nodes, which are not transferred."""
 T = TypeVar("T")
 
 
@@ -161,7 +160,7 @@ class Source:
         self.ephemerals += ephemerals  # added only now, because the requests above may have been repeated
         self.unreadable += unreadable
         self.deleted += deleted
-        return batch, [path for path in children if client.add_chroot(joined(self._root, path)) != SYSTEM]
+        return batch, [path for path in children if client.add_chroot(joined(self._root, path)) != ZOOKEEPER]
 
     async def _is_copy(self, path: str, stat: r.Stat) -> bool:
         """Return whether a node is the root of the target: path and creation are the same."""

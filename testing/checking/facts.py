@@ -16,7 +16,7 @@ from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, Perm
 from ...protocol.errors import ErrorCode, MarshallingError
 from ...protocol.handshake import ConnectRequest, ConnectResponse
 from ...protocol.operations import OPERATIONS, OpCode, changing
-from ...protocol.paths import ZOOKEEPER
+from ...protocol.paths import is_internal
 from ..frames.requests import CONNECT, Entry, RecordedRequest
 from .violation import HEADER, zxid_of
 
@@ -265,11 +265,6 @@ class Facts:
             if change.kind in ("create", "delete"):
                 later[change.path] = change.zxid
         return ended, lost
-
-
-def is_internal(path: str) -> bool:
-    """Return whether a node is internal to ZooKeeper and so does not follow the rules."""
-    return f"{path}/".startswith(f"{ZOOKEEPER}/")
 
 
 def _counts(path: str) -> bool:

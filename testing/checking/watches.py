@@ -14,8 +14,9 @@ from ...protocol.enums import AddWatchMode, EventType
 from ...protocol.errors import ErrorCode, MarshallingError
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OPERATIONS, OpCode
+from ...protocol.paths import is_internal
 from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, view_of
-from .facts import LISTS, NO_STATE, Change, Facts, is_internal
+from .facts import LISTS, NO_STATE, Change, Facts
 from .violation import HEADER, Violation, zxid_of
 
 DATA: Final = "data"

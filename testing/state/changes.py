@@ -95,7 +95,7 @@ def set_quota(engine: Engine, path: str, count: int | None, size: int | None, *,
     Raises:
         ValueError: The path or a limit is invalid, or both limits are missing.
     """
-    if (reason := paths.path_error(path)) is not None or f"{path}/".startswith(("//", f"{ZOOKEEPER}/")):
+    if (reason := paths.path_error(path)) is not None or path == ROOT or paths.is_internal(path):
         raise ValueError(
             f"{path!r} cannot have a quota: {reason or 'expected a node below the root and outside /zookeeper'}"
         )

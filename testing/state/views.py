@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ...protocol import paths
 from ...protocol.acl import AclList
 from ...protocol.errors import NoNodeError
-from ...protocol.paths import ZOOKEEPER
+from ...protocol.paths import is_internal
 from ...protocol.records import Stat
 from ...server.core.engine import Engine
 from ...server.core.node import Node
@@ -110,7 +110,7 @@ def tree(engine: Engine, path: str = "/") -> Mapping[str, NodeView]:
     except NoNodeError:
         return MappingProxyType(shown)
     for node_path, node in nodes:
-        if path == "/" and (node_path in ("/", ZOOKEEPER) or node_path.startswith(ZOOKEEPER + "/")):
+        if path == "/" and (node_path == "/" or is_internal(node_path)):
             continue
         shown[node_path] = _view(engine, node_path, node)
     return MappingProxyType(shown)
@@ -173,7 +173,7 @@ def watches(engine: Engine) -> tuple[WatchView, ...]:
     shown = []
     for client in engine.connections:
         owner = client.session_id
-        for store, once in ((DATA, "data"), (CHILD, "child")):
+        for store in (DATA, CHILD):
             for path, modes in client.modes[store].items():
                 shown += [WatchView(path, owner, kind) for kind in kinds_of(store, modes)]
     return tuple(dict.fromkeys(shown))  # a persistent watch is in both stores

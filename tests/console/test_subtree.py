@@ -162,6 +162,16 @@ async def test_export_is_loaded_by_command(tmp_path: Path) -> None:
         assert server.tree("/s/bytes")["/s/bytes"].data == b"\xff"
 
 
+async def test_export_of_all_has_root_only_if_changed() -> None:
+    console = with_sizes()
+    before = json.loads((await console.ask("/console/api/export?path=/", **BEARER)).body)
+    connected(console.engine).set("/", b"of the root")
+    after = json.loads((await console.ask("/console/api/export?path=/", **BEARER)).body)
+
+    assert "/" not in before
+    assert after == {"/": "of the root", **before}
+
+
 async def test_any_server_has_orders_counts_export_and_deletion() -> None:
     async with Server() as server, Client(server.hosts) as zk:
         await zk.create("/s", b"")

@@ -52,6 +52,23 @@ def test_child_is_joined_with_one_slash(parent: str, path: str) -> None:
     assert paths.join(parent, "x") == path
 
 
+@pytest.mark.parametrize(
+    ("path", "top", "within"),
+    [
+        ("/a", "/a", True),
+        ("/a/b", "/a", True),
+        ("/ab", "/a", False),
+        ("/", "/a", False),
+        ("/a", "/", True),
+        ("/", "/", True),
+        ("", "", True),
+        ("/a", "", True),
+    ],
+)
+def test_node_is_within_itself_and_each_ancestor(path: str, top: str, within: bool) -> None:
+    assert paths.is_within(path, top) is within
+
+
 SUFFIXES = [(0, "0000000000"), (71, "0000000071"), (2**31 - 1, "2147483647"), (-1, "-000000001")]
 
 

@@ -44,7 +44,7 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
     from ...transfer.target import Target, copy, into_itself
 
     source_path, target_path = (shell.path(word) for word in arguments.words[:2])
-    if f"{target_path}/".startswith(f"{source_path.rstrip('/')}/"):
+    if paths.is_within(target_path, source_path):
         raise CommandError(into_itself(source_path, target_path))
     client = shell.client
     if target_path != "/" and await client.exists(paths.parent(target_path)) is None:
