@@ -186,7 +186,9 @@ def test_daemon_without_directory_writes_no_file(tmp_path: Path) -> None:
     command = [*SERVE, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, text=True) as process:
         assert process.stdout is not None
-        process.stdout.readline()
+        ready = process.stdout.readline()
+        with Client(ready.split()[-1]) as zk:
+            zk.create("/a", b"1")
         process.terminate()
     assert list(tmp_path.iterdir()) == []
 

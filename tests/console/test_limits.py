@@ -69,7 +69,7 @@ async def test_answer_within_limit_names_no_list() -> None:
     assert json.loads(answer) == {"rows": [1, 2], "none": []}
 
 
-@pytest.mark.parametrize("name", ["children?path=/long", "session?id={}", "sessions", "history", "history?session={}"])
+@pytest.mark.parametrize("name", ["children?path=/long", "session?id={}", "history", "history?session={}"])
 async def test_names_of_900_kb_are_cut(name: str) -> None:
     console = with_long_names()
     session = hex(next(iter(console.engine.sessions.alive)))
@@ -77,7 +77,7 @@ async def test_names_of_900_kb_are_cut(name: str) -> None:
     body = (await console.ask(f"/console/api/{name.format(session)}")).body
 
     assert len(body) < 300_000
-    assert "characters)" in json.loads(body.decode()).__repr__() or name == "sessions"
+    assert "characters)" in body.decode()
 
 
 async def test_search_cuts_names_of_900_kb() -> None:

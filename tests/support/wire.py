@@ -27,7 +27,6 @@ from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 from zoolet.testing import Server
 
-SOON_S: Final = 0.3  # for bytes that are sent immediately or not at all
 EPHEMERAL: Final = 1
 SEQUENTIAL: Final = 2
 PING_XID: Final = -2
@@ -169,8 +168,8 @@ class Wire:
         return bool(self._payloads or select.select([self.link], [], [], 0)[0])
 
     def ended(self) -> bool:
-        """Return whether the server has closed the connection, or closes it soon."""
-        return not self._payloads and bool(select.select([self.link], [], [], SOON_S)[0]) and not self.link.recv(1)
+        """Wait for the end of the connection; return whether it comes before any other byte."""
+        return not self._payloads and bool(select.select([self.link], [], [], self.wait)[0]) and not self.link.recv(1)
 
     # --- requests; each returns its error code ---
 

@@ -194,9 +194,10 @@ def test_repr_shows_address() -> None:
     assert "stopped" in repr(server)
 
 
-def test_admin_url_is_none_or_http() -> None:
-    with Server() as server:
-        assert server.admin_url is None or str(server.admin_url).startswith("http://")  # type: ignore[attr-defined]
+def test_only_server_with_admin_has_admin_url() -> None:
+    with Server() as plain, Server(admin=True) as server:
+        assert plain.admin_url is None
+        assert str(server.admin_url).startswith("http://127.0.0.1:")
 
 
 # --- servers that are not running or cannot run ---

@@ -168,7 +168,6 @@ def test_reader_may_close_output_early() -> None:
 
 @pytest.mark.slow
 def test_shell_imports_only_client(tmp_path: Path) -> None:
-    """The number in the README is measured on an idle machine; this test finds only large regressions."""
     code = "import sys, zoolet.cli.shell.interpreter; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""}

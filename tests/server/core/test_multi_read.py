@@ -104,20 +104,11 @@ def test_multi_read_with_oversized_results_is_refused(log: Log) -> None:
     peer = connected(engine)
     peer.create("/a", b"x" * 1000)
 
-    code = error(peer, OpCode.MULTI_READ, gets(3))
-
-    assert (code, peer.closed) == (BAD_ARGUMENTS, False)
-    assert engine.metrics.refused["multi_read"] == 1
-    assert len(log.with_word("zoolet.maxMultiReadBytes")) == 1
-
-
-def test_refused_multi_read_has_no_results() -> None:
-    peer = connected(engine_with(max_multi_read=100))
-    peer.create("/a", b"x" * 1000)
-
     (reply,) = peer.send(OpCode.MULTI_READ, gets(3))
 
-    assert reply.body == b""
+    assert (reply.err, reply.body, peer.closed) == (BAD_ARGUMENTS, b"", False)
+    assert engine.metrics.refused["multi_read"] == 1
+    assert len(log.with_word("zoolet.maxMultiReadBytes")) == 1
 
 
 def test_children_lists_count_among_multi_read_results() -> None:

@@ -250,7 +250,7 @@ async def test_health_check_does_not_wait_for_other_requests() -> None:
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         other_writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 
-        await response(other_reader)
+        assert (await response(other_reader))[0] == 200
 
         may_answer.set()
         await response(reader)

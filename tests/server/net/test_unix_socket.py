@@ -50,16 +50,19 @@ async def test_client_on_unix_socket_has_no_address(daemon: Daemon, tmp_path: Pa
         assert "unix:0" in await ask(Hosts.parse(f"unix:{path}").addresses[0], "cons", 5)
 
 
-async def test_socket_file_is_private_and_removed_by_stop(tmp_path: Path) -> None:
+async def test_mode_of_socket_file_follows_umask_and_stop_removes_it(tmp_path: Path) -> None:
     path = tmp_path / "zoolet.sock"
     daemon = assemble_daemon(Config())
-    await daemon.start_unix(str(path))
+    before = os.umask(0o027)
+    try:
+        await daemon.start_unix(str(path))
+    finally:
+        os.umask(before)
     mode = os.stat(path).st_mode
 
     await daemon.stop(gracefully=False)
 
-    assert stat.S_ISSOCK(mode)
-    assert not mode & (stat.S_IWGRP | stat.S_IWOTH) or os.umask(os.umask(0o22)) != 0o22
+    assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o750)
     assert not path.exists()
 
 
