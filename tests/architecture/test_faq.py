@@ -6,8 +6,6 @@ import asyncio
 import gc
 import os
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 from kazoo.client import KazooClient
-from support.waiting import DEADLINE_S
+from support.command import zoolet
 
 from zoolet.client import Client, blocking
 from zoolet.testing import Server, lose_reply
@@ -170,8 +168,7 @@ async def block_the_loop() -> None:
 
 def serve(*arguments: Any) -> str:
     """Return the stderr of a daemon that cannot start."""
-    command = [sys.executable, "-m", "zoolet", "serve", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False).stderr
+    return zoolet("serve", *arguments).stderr
 
 
 QUIET: Final = ("-p", "no:hypothesispytest", "-o", "asyncio_default_fixture_loop_scope=function")

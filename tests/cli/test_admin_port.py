@@ -8,7 +8,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +20,8 @@ from urllib.parse import quote
 import pytest
 from kazoo.client import KazooClient
 from support.apache import free_port, skip_unless_required
-from support.daemon import SERVE, DaemonProcess, Running, refused, running
+from support.command import zoolet
+from support.daemon import DaemonProcess, Running, refused, running
 from support.engine import make_engine
 from support.waiting import DEADLINE_S, wait_until
 
@@ -194,8 +194,7 @@ def test_restored_state_outlives_process(tmp_path: Path) -> None:
 def test_occupied_port_stops_daemon_with_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [*SERVE, "--port", "0", "--admin-port", str(port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        done = zoolet("serve", "--port", "0", "--admin-port", port)
 
     line = f"zoolet serve: cannot listen on 127.0.0.1:{port} for HTTP: address already in use\n"
     assert (done.returncode, done.stdout) == (1, "")
@@ -308,13 +307,7 @@ def _word(port: int, word: bytes) -> bytes:
 
 
 def _status(hosts: str, code: int) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "zoolet", "status", hosts],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    done = zoolet("status", hosts)
     assert done.returncode == code, done.stdout
     return done.stdout
 

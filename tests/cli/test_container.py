@@ -6,11 +6,11 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.command import ZOOLET, zoolet
 from support.images import configured
 from support.waiting import DEADLINE_S
 
@@ -20,7 +20,6 @@ from zoolet.client.blocking import Client
 from zoolet.server.config import ConfigError
 
 TLS: Final = {"ZOO_TLS_CLIENT_ENABLE": "1", "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem", "ZOO_TLS_CLIENT_AUTH": "none"}
-ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 
 
 def test_container_without_variables_serves_and_keeps_data() -> None:
@@ -135,10 +134,9 @@ def test_health_check_uses_port_of_container(environment: dict[str, str], words:
 def test_health_check_of_tls_alone_connects_to_its_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        environ = {**os.environ, **TLS, "ZOO_TLS_PORT_NUMBER": str(port), "ZOO_ENABLE_ADMIN_SERVER": "no"}
-        command = [*ZOOLET, "container", "status"]
-        healthy = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    closed = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        environ = {**TLS, "ZOO_TLS_PORT_NUMBER": str(port), "ZOO_ENABLE_ADMIN_SERVER": "no"}
+        healthy = zoolet("container", "status", **environ)
+    closed = zoolet("container", "status", **environ)
 
     assert (healthy.returncode, healthy.stdout) == (0, f"127.0.0.1:{port} accepts connections\n")
     assert (closed.returncode, closed.stdout) == (1, f"cannot connect to 127.0.0.1:{port}: connection refused\n")
@@ -170,7 +168,7 @@ def test_mounted_file_is_used_unchanged(tmp_path: Path) -> None:
 
 
 def test_other_command_is_run_in_place_of_daemon() -> None:
-    done = subprocess.run([*ZOOLET, "container", "echo", "hello"], capture_output=True, text=True, check=False)
+    done = zoolet("container", "echo", "hello")
 
     assert (done.returncode, done.stdout) == (0, "hello\n")
 
@@ -178,13 +176,13 @@ def test_other_command_is_run_in_place_of_daemon() -> None:
 @pytest.mark.parametrize("separator", [[], ["--"]])
 def test_other_command_of_container_has_options(separator: list[str]) -> None:
     command = ["sh", "-c", "echo $0 $*", "-Da=b", "--host", "0.0.0.0"]
-    done = subprocess.run([*ZOOLET, "container", *separator, *command], capture_output=True, text=True, check=False)
+    done = zoolet("container", *separator, *command)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "-Da=b --host 0.0.0.0\n", "")
 
 
 def test_missing_command_of_container_is_one_line_and_127() -> None:
-    done = subprocess.run([*ZOOLET, "container", "no-such-command"], capture_output=True, text=True, check=False)
+    done = zoolet("container", "no-such-command")
 
     assert (done.returncode, done.stdout) == (127, "")
     assert done.stderr == "zoolet container: cannot run no-such-command: no such file or directory\n"

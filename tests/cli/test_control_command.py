@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 from support.answering import answering
 from support.apache import jars_of, require_apache
+from support.command import ZOOLET, zoolet
 from support.waiting import DEADLINE_S
 
 from zoolet.cli import fault
@@ -27,7 +28,6 @@ from zoolet.testing import Recording, Server
 from zoolet.testing.control.control import Control
 from zoolet.testing.frames.actions import ACTIONS
 
-ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 EXPIRE: Final = """
 import json, os, urllib.request
 from kazoo.client import KazooClient
@@ -46,11 +46,6 @@ zk.stop()
 """
 
 pytestmark = pytest.mark.slow  # each starts one or two Python processes
-
-
-def zoolet(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command until it exits."""
-    return subprocess.run([*ZOOLET, *words], capture_output=True, text=True, timeout=DEADLINE_S, input=stdin)
 
 
 def test_command_controls_its_server(tmp_path: Path) -> None:
@@ -111,12 +106,7 @@ zoolet fault expire who=0x5 || echo $?
 
 def test_faults_are_set_on_command_line() -> None:
     pytest.importorskip("h11")
-    environment = {**os.environ, "PYTHON": sys.executable}
-
-    ran = subprocess.run(
-        [*ZOOLET, "run", "--admin", "--", "sh", "-c", FAULTS], capture_output=True, text=True, timeout=DEADLINE_S,
-        env=environment,
-    )  # fmt: skip
+    ran = zoolet("run", "--admin", "--", "sh", "-c", FAULTS, PYTHON=sys.executable)
 
     assert ran.returncode == 0, ran.stderr
     words = ran.stdout.split()

@@ -6,13 +6,13 @@ import gzip
 import re
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from support.daemon import SERVE, DaemonProcess, running
+from support.command import ZOOLET
+from support.daemon import SERVE, DaemonProcess, refused, running
 from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
@@ -31,18 +31,11 @@ def test_directory_reopens_in_1_gb_address_space(tmp_path: Path) -> None:
         zk.create("/a", b"1")
     with daemon, Client(daemon.hosts) as zk:
         data, _ = zk.get("/a")
-    verify = [*small, sys.executable, "-m", "zoolet", "datadir", "verify", str(tmp_path)]
-    verified = subprocess.run(verify, capture_output=True, check=False)
+    verify = [*small, *ZOOLET, "datadir", "verify", str(tmp_path)]
+    verified = subprocess.run(verify, capture_output=True, timeout=DEADLINE_S, check=False)
 
     assert data == b"1"
     assert verified.returncode == 0
-
-
-def refused(*options: str, code: int = 1) -> str:
-    """Run a daemon that fails to start; return its error message, which must be one line."""
-    done = subprocess.run([*SERVE, *options], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
-    return done.stderr
 
 
 def files_in(folder: Path) -> dict[Path, bytes | None]:
@@ -114,7 +107,7 @@ def test_invalid_data_directory_is_refused_and_unchanged(
     make(tmp_path)
     before = files_in(tmp_path)
 
-    line = refused("--port", "0", "--data-dir", str(tmp_path))
+    line = refused("--port", "0", "--data-dir", str(tmp_path), code=1)
 
     assert str(tmp_path) in line
     assert reason in line
@@ -130,7 +123,7 @@ def test_file_and_unwritable_place_are_refused(tmp_path: Path) -> None:
 
 def test_two_servers_on_one_directory(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path)) as first:
-        line = refused("--port", "0", "--data-dir", str(tmp_path))
+        line = refused("--port", "0", "--data-dir", str(tmp_path), code=1)
         assert line == f"zoolet serve: {tmp_path}: a server (process {first.process.pid}) is using this directory\n"
     with DaemonProcess("--data-dir", str(tmp_path)):
         pass
@@ -165,10 +158,10 @@ def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
         assert client.get("/a")[0] == b"1"
         stop(client)
     (tmp_path / "other").mkdir()
-    line = refused("--port", "0", "--data-dir", str(data), f"-DdataLogDir={tmp_path / 'other'}")
+    line = refused("--port", "0", "--data-dir", str(data), f"-DdataLogDir={tmp_path / 'other'}", code=1)
     assert f"zoolet.logs names {logs} as the log directory" in line
     assert "found a log in dataDir, although dataLogDir is" in refused(
-        "--port", "0", "--data-dir", str(logs), f"-DdataLogDir={data}"
+        "--port", "0", "--data-dir", str(logs), f"-DdataLogDir={data}", code=1
     )
 
 
@@ -227,4 +220,4 @@ def test_passwords_with_key_are_stable(tmp_path: Path) -> None:
     stop(client)
     assert (tmp_path / "zoolet.key").stat().st_mode & 0o777 == 0o600
     (tmp_path / "zoolet.key").write_bytes(b"short")
-    assert "expected a session password key of 32 bytes, found 5" in refused("--port", "0", *options)
+    assert "expected a session password key of 32 bytes, found 5" in refused("--port", "0", *options, code=1)

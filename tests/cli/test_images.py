@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.command import ZOOLET, zoolet
 from support.images import configured
 
 from zoolet.cli.images import with_files, without_effect
 from zoolet.client.blocking import Client
 from zoolet.server.config import ConfigError, Setting, build
 
-CONTAINER: Final = [sys.executable, "-m", "zoolet", "container"]
+CONTAINER: Final = (*ZOOLET, "container")
 TLS: Final = {"ZOO_TLS_CLIENT_ENABLE": "yes", "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem"}
 CONFLUENT_TLS: Final = {"ZOOKEEPER_SECURE_CLIENT_PORT": "2281", "ZOOKEEPER_SSL_KEYSTORE_LOCATION": "/k.pem"}
 AUTH: Final = {"ZOO_ENABLE_AUTH": "yes", "ZOO_SERVER_USERS": "bob", "ZOO_SERVER_PASSWORDS": "secret"}
@@ -306,9 +306,7 @@ def test_security_variables_have_no_effect_on_mounted_file(environment: dict[str
 def test_properties_in_java_env_are_refused(tmp_path: Path) -> None:
     (tmp_path / "java.env").write_text('export JVMFLAGS="-Dzookeeper.sessionRequireClientSASLAuth=true"\n')
 
-    done = subprocess.run(
-        CONTAINER, env={**os.environ, "ZOO_CONF_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
-    )
+    done = zoolet("container", ZOO_CONF_DIR=str(tmp_path))
 
     assert done.returncode == 2
     assert "java.env is not supported; set its options in the environment variable JVMFLAGS" in done.stderr
@@ -317,9 +315,8 @@ def test_properties_in_java_env_are_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_security_variable_with_mounted_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_text("clientPort=0\n")
-    environ = {**os.environ, "ZOO_CONF_DIR": str(tmp_path), "ZOO_ENABLE_AUTH": "yes"}
 
-    done = subprocess.run(CONTAINER, env=environ, capture_output=True, text=True, check=False)
+    done = zoolet("container", ZOO_CONF_DIR=str(tmp_path), ZOO_ENABLE_AUTH="yes")
 
     assert done.returncode == 2
     assert done.stderr.startswith("zoolet container: variables without effect, because ")

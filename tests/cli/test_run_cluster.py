@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import urllib.error
@@ -11,10 +10,11 @@ import urllib.request
 from typing import Any
 
 import pytest
+from support.command import ZOOLET, zoolet
 from support.script_client import ScriptClient
 from support.waiting import DEADLINE_S
 
-SERVE = [sys.executable, "-m", "zoolet", "run", "--cluster", "3"]
+SERVE = [*ZOOLET, "run", "--cluster", "3"]
 SHOW = "import os; print(os.environ['ZOOLET_HOSTS'], os.environ.get('ZOOLET_ADMIN', ''), flush=True); input()"
 
 
@@ -107,9 +107,8 @@ def admin() -> Any:
 
 
 @pytest.mark.parametrize("number", ["0", "16", "x"])
-def test_cluster_has_one_to_fifteen_members(number: str, capfd: pytest.CaptureFixture[str]) -> None:
-    command = [*SERVE[:-1], number, "--", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, env=os.environ)
+def test_cluster_has_one_to_fifteen_members(number: str) -> None:
+    done = zoolet("run", "--cluster", number, "--", "true")
     assert done.returncode == 2
     assert "--cluster" in done.stderr
     assert "Traceback" not in done.stderr

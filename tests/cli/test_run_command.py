@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.command import ZOOLET, zoolet
 from support.waiting import DEADLINE_S, wait_until
 
 from zoolet.client.blocking import Client
 
-ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 SHOW_IGNORED: Final = """
 import signal
 print(*(signal.getsignal(number) is signal.SIG_IGN for number in (signal.SIGHUP, signal.SIGINT)), flush=True)
@@ -95,14 +95,7 @@ pytestmark = pytest.mark.slow  # each starts one or two Python processes
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``zoolet run`` with further arguments until it exits."""
-    return subprocess.run(
-        [*ZOOLET, "run", *words],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-    )
+    return zoolet("run", *words, **environment)
 
 
 def start(*words: str) -> subprocess.Popen[str]:

@@ -13,18 +13,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.command import ZOOLET, zoolet
 from support.waiting import DEADLINE_S
 
 from zoolet.cli.program import main
 
-ZOOLET: Final = [sys.executable, "-m", "zoolet"]
 WITHOUT_UVLOOP: Final = """
 import sys
 sys.modules["uvloop"] = None  # an import of it fails
@@ -71,7 +71,7 @@ class Running:
 
 
 @contextmanager
-def daemon(*options: str, command: list[str] = ZOOLET, **environment: str) -> Iterator[Running]:
+def daemon(*options: str, command: Sequence[str] = ZOOLET, **environment: str) -> Iterator[Running]:
     """Run ``zoolet serve`` until the end of the block."""
     process = subprocess.Popen(
         [*command, "serve", *options],
@@ -92,18 +92,6 @@ def daemon(*options: str, command: list[str] = ZOOLET, **environment: str) -> It
         process.wait()
         process.stdout.close()
         process.stderr.close()
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``zoolet`` until it exits."""
-    return subprocess.run(
-        [*ZOOLET, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        env=os.environ | environment,
-        check=False,
-    )
 
 
 def configuration(folder: Path, text: str) -> str:
@@ -304,7 +292,7 @@ def test_unknown_word_of_whitelist_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", ["-D", "-D=1"])
 def test_definition_without_name_is_explained(given: str) -> None:
-    done = run("serve", given, "enforceQuota=true")
+    done = zoolet("serve", given, "enforceQuota=true")
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -318,7 +306,7 @@ def test_definition_without_name_is_explained(given: str) -> None:
 
 def test_occupied_port_is_one_line_and_exit_1() -> None:
     with taken_port() as port:
-        done = run("serve", "--port", str(port))
+        done = zoolet("serve", "--port", str(port))
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"zoolet serve: cannot listen on 127.0.0.1:{port}: address already in use\n"
@@ -333,7 +321,7 @@ def test_occupied_port_is_one_line_and_exit_1() -> None:
     ],
 )
 def test_foreign_address_is_one_line_and_exit_1(host: str, reason: str) -> None:
-    done = run("serve", "--host", host, "--port", "0")
+    done = zoolet("serve", "--host", host, "--port", "0")
 
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(f"zoolet serve: cannot listen on {re.escape(host)}:0: {reason}\n", done.stderr)
@@ -366,7 +354,7 @@ def test_misspelt_word_is_one_line_with_nearest(words: str, hint: str, capsys: p
     ids=" ".join,
 )
 def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
-    done = run(*arguments)
+    done = zoolet(*arguments)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert re.search(r"^zoolet( serve)?: .+", done.stderr, re.MULTILINE)
@@ -375,7 +363,7 @@ def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("port", ["abc", "65536", "-1"])
 def test_port_out_of_range_is_one_line_and_exit_2(port: str) -> None:
-    done = run("serve", "--port", port)
+    done = zoolet("serve", "--port", port)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"zoolet serve: --port must be a whole number from 0 to 65535, not '{port}'\n"
@@ -384,7 +372,7 @@ def test_port_out_of_range_is_one_line_and_exit_2(port: str) -> None:
 def test_unreadable_file_is_one_line_and_exit_2(tmp_path: Path) -> None:
     path = str(tmp_path / "nowhere.cfg")
 
-    done = run("serve", path)
+    done = zoolet("serve", path)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"zoolet serve: cannot read {path}: no such file or directory\n"
@@ -398,7 +386,7 @@ def test_unreadable_file_is_one_line_and_exit_2(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_file_is_one_line_and_exit_2(tmp_path: Path, text: str, expected: str) -> None:
-    done = run("serve", configuration(tmp_path, text))
+    done = zoolet("serve", configuration(tmp_path, text))
 
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(rf"zoolet serve: [^\n]*{expected}[^\n]*\n", done.stderr)
@@ -410,16 +398,16 @@ def test_invalid_file_is_one_line_and_exit_2(tmp_path: Path, text: str, expected
     ids=["option", "environment", "quotation mark"],
 )
 def test_invalid_property_is_one_line_and_exit_2(option: list[str], environment: dict[str, str]) -> None:
-    done = run("serve", "--port", "0", *option, **environment)
+    done = zoolet("serve", "--port", "0", *option, **environment)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"zoolet serve: (command line|environment variable JVMFLAGS): [^\n]+\n", done.stderr)
 
 
 def test_help_and_version_are_exit_0() -> None:
-    assert run("--version").stdout == f"zoolet {version('zoolet')}\n"
-    assert "serve" in run("--help").stdout
-    assert "--port" in run("serve", "--help").stdout
+    assert zoolet("--version").stdout == f"zoolet {version('zoolet')}\n"
+    assert "serve" in zoolet("--help").stdout
+    assert "--port" in zoolet("serve", "--help").stdout
 
 
 # --- without optional packages ---

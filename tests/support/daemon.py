@@ -6,16 +6,16 @@ import os
 import re
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Final, Self
 
+from support.command import ZOOLET, zoolet
 from support.waiting import DEADLINE_S
 
-SERVE: Final = (sys.executable, "-m", "zoolet", "serve")
+SERVE: Final = (*ZOOLET, "serve")
 
 
 class DaemonProcess:
@@ -130,9 +130,8 @@ def running(*options: str) -> Iterator[Running]:
     assert process.returncode == 0
 
 
-def refused(*options: str) -> str:
+def refused(*options: object, code: int = 2) -> str:
     """Run a daemon that fails to start; return its error message, which must be one line."""
-    command = [*SERVE, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    done = zoolet("serve", *options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
     return done.stderr

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from support.apache import ApacheZooKeeper, free_port, require_apache
+from support.command import zoolet
 from support.waiting import DEADLINE_S
 from support.zkcli import java_command
 
@@ -127,10 +128,8 @@ def test_json(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_script_may_start_with_byte_order_mark() -> None:
     with Server() as server:
-        command = [sys.executable, "-m", "zoolet", "shell", server.hosts]
-        script = "create /marked one\nget /marked\n".encode("utf-8-sig")
-        ran = subprocess.run(command, input=script, capture_output=True, timeout=DEADLINE_S, check=False)
-    assert (ran.returncode, ran.stdout) == (0, b"one\n"), ran.stderr
+        ran = zoolet("shell", server.hosts, stdin="\ufeffcreate /marked one\nget /marked\n")
+    assert (ran.returncode, ran.stdout) == (0, "one\n"), ran.stderr
 
 
 def test_options_may_follow_address(capfd: pytest.CaptureFixture[str]) -> None:
@@ -219,14 +218,8 @@ def test_ctrl_c_stops_script_with_open_input() -> None:
 
 def test_script_continues_after_error_and_exits_with_last_code() -> None:
     with Server() as server:
-        done = subprocess.run(
-            [sys.executable, "-m", "zoolet", "shell", "-server", server.hosts],
-            input="get /missing\ncreate /a one\n\nget /a\nbogus\nget /missing\nquit\ncreate /never\n",
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        script = "get /missing\ncreate /a one\n\nget /a\nbogus\nget /missing\nquit\ncreate /never\n"
+        done = zoolet("shell", "-server", server.hosts, stdin=script)
         assert "/never" not in server.tree()
     assert (done.stdout, done.returncode) == ("one\n", 1)
 

@@ -7,14 +7,13 @@ import os
 import re
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from support.command import zoolet
 from support.daemon import refused, running
 from support.embedded import ask
 from support.tls_clients import AUTHORITY, CERTIFICATE, FILES, trusting
@@ -29,19 +28,9 @@ from zoolet.testing.run.certificates import Authority
 @contextmanager
 def daemon(*options: str) -> Iterator[int]:
     """Run a daemon; yield its TLS port."""
-    command = [sys.executable, "-m", "zoolet", "serve", "--port", "0", "--secure-port", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            lines = [process.stdout.readline() for _ in range(2)]
-            found = re.fullmatch(r"zoolet ready for TLS on 127\.0\.0\.1:(\d+)\n", lines[1])
-            assert lines[0].startswith("zoolet ready on")
-            assert found is not None, lines
-            yield int(found[1])
-        finally:
-            process.terminate()
-            process.communicate()
+    with running("--port", "0", "--secure-port", "0", *options) as server:
+        server.port()
+        yield server.port()
 
 
 # --- clients ---
@@ -177,8 +166,7 @@ def test_server_listens_on_several_addresses_with_one_port() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("hosts", ["127.0.0.1,0.0.0.0", "127.0.0.1,127.0.0.2,0.0.0.0"])
 def test_overlapping_addresses_are_refused(hosts: str) -> None:
-    command = [sys.executable, "-m", "zoolet", "serve", "--host", hosts, "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    done = zoolet("serve", "--host", hosts, "--port", "0")
 
     assert done.returncode == 1
     assert done.stderr.startswith("zoolet serve: cannot listen on 127.0.0.1:0, ")
@@ -249,47 +237,21 @@ def test_tls_listens_on_configured_address(tmp_path: Path, authority: Authority)
 
 def test_occupied_secure_port_is_reported_in_one_line() -> None:
     with daemon(*CERTIFICATE) as port:
-        command = [
-            sys.executable,
-            "-m",
-            "zoolet",
-            "serve",
-            "--port",
-            "0",
-            "--secure-port",
-            str(port),
-            *CERTIFICATE,
-        ]
-
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        done = zoolet("serve", "--port", "0", "--secure-port", port, *CERTIFICATE)
 
     assert done.returncode == 1
     assert done.stderr == f"zoolet serve: cannot listen on 127.0.0.1:{port}: address already in use\n"
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ((), "--secure-port requires --tls-cert\n"),
-        (("--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: no such file"),
-        (("--tls-cert", str(FILES / "ca.pem")), "ca.pem for TLS"),
-        (("--tls-cert", "/key.jks"), "cannot use /key.jks for TLS: no such file"),
-        (("--tls-cert", "/key.bcfks"), "BCFKS cannot be read"),
-    ],
-)
-def test_missing_tls_setting_is_reported_in_one_line(options: tuple[str, ...], reason: str) -> None:
-    command = [sys.executable, "-m", "zoolet", "serve", "--port", "0", "--secure-port", "0", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-
-    assert done.returncode in (1, 2)
-    assert reason in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
+        (("--secure-port", "0"), "--secure-port requires --tls-cert\n"),
+        (("--secure-port", "0", "--tls-cert", "/nowhere.pem"), "cannot use /nowhere.pem for TLS: no such file"),
+        (("--secure-port", "0", "--tls-cert", str(FILES / "ca.pem")), "ca.pem for TLS"),
+        (("--secure-port", "0", "--tls-cert", "/key.jks"), "cannot use /key.jks for TLS: no such file"),
+        (("--secure-port", "0", "--tls-cert", "/key.bcfks"), "BCFKS cannot be read"),
         (CERTIFICATE, "--tls-cert requires --secure-port"),
         (AUTHORITY, "--tls-ca requires --secure-port"),
         (("--secure-port", "0", *CERTIFICATE, "-Dzookeeper.ssl.clientAuth=need"), "requires ssl.trustStore.location"),
@@ -324,8 +286,7 @@ def test_zoolet_run_does_not_pass_over_options_for_tls(option: str) -> None:
         f"-Dzookeeper.ssl.keyStore.location={FILES / 'server.pem'}",
         f"-Dzookeeper.ssl.keyStore.key.location={FILES / 'server-key.pem'}",
     )
-    command = [sys.executable, "-m", "zoolet", "run", option, *store, "--", "echo", "served in plain text"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    done = zoolet("run", option, *store, "--", "echo", "served in plain text")
 
     assert (done.returncode, done.stdout) == (2, "")
 

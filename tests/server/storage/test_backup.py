@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from support.command import zoolet
 from support.daemon import DaemonProcess
 from support.stored import StoredServer, recovered
 
@@ -275,8 +276,7 @@ def test_key_of_passwords_is_copied_with_files(tmp_path: Path) -> None:
 def test_backup_command_reports_its_copy(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")) as daemon, Client(daemon.hosts) as zk:
         zk.create("/a", b"")
-        command = [sys.executable, "-m", "zoolet", "backup", str(tmp_path / "data"), str(tmp_path / "copy")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = zoolet("backup", tmp_path / "data", tmp_path / "copy")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{tmp_path}/copy: 6 nodes up to zxid 0x")

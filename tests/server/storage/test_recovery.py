@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
-import sys
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 from support.apache import ApacheZooKeeper, require_apache
-from support.waiting import DEADLINE_S
+from support.command import zoolet
 
 from zoolet.protocol import txns as t
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -321,8 +320,7 @@ def test_apache_starts_with_files_of_zoolet(tmp_path: Path) -> None:
 
 def datadir(*words: object) -> subprocess.CompletedProcess[str]:
     """Run ``zoolet datadir``."""
-    command = [sys.executable, "-m", "zoolet", "datadir", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    return zoolet("datadir", *words)
 
 
 @pytest.mark.slow

@@ -1,0 +1,25 @@
+"""Commands of zoolet as a user runs them: each in a process of its own, until it exits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Final
+
+from support.waiting import DEADLINE_S
+
+ZOOLET: Final = (sys.executable, "-m", "zoolet")
+
+
+def zoolet(*words: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command until it exits, with further environment variables."""
+    return subprocess.run(
+        [*ZOOLET, *map(str, words)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        env=os.environ | environment,
+        check=False,
+    )
