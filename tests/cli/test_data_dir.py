@@ -13,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 from support.command import ZOOLET
 from support.daemon import SERVE, DaemonProcess, refused, running
+from support.kazoo_clients import connected
 from support.waiting import DEADLINE_S
 
 from zoolet.__main__ import main
@@ -83,12 +84,6 @@ def snappy(folder: Path) -> None:
     (folder / "version-2" / "snapshot.1.snappy").write_bytes(b"\x82SNAPPY\0")
 
 
-def stop(client: KazooClient) -> None:
-    """Stop a client, and close its sockets."""
-    client.stop()
-    client.close()
-
-
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -140,23 +135,13 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
 def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
     data, logs = tmp_path / "data", tmp_path / "logs"
     options = ("--data-dir", str(data), f"-DdataLogDir={logs}")
-    with DaemonProcess(*options) as server:
-        client = KazooClient(server.hosts)
-        client.start()
+    with DaemonProcess(*options) as server, connected(server.hosts) as client:
         client.create("/a", b"1")
-        stop(client)
     names = [path.name.partition(".")[0] for path in (logs / "version-2").iterdir()]
     assert sorted(names) == ["log", "zoolet"]
-    with DaemonProcess(*options) as server:
-        client = KazooClient(server.hosts)
-        client.start()
-        assert client.get("/a")[0] == b"1"
-        stop(client)
-    with DaemonProcess("--data-dir", str(data)) as server:  # the directory records the place of its logs
-        client = KazooClient(server.hosts)
-        client.start()
-        assert client.get("/a")[0] == b"1"
-        stop(client)
+    for where in (options, ("--data-dir", str(data))):  # the directory records the place of its logs
+        with DaemonProcess(*where) as server, connected(server.hosts) as client:
+            assert client.get("/a")[0] == b"1"
     (tmp_path / "other").mkdir()
     line = refused("--port", "0", "--data-dir", str(data), f"-DdataLogDir={tmp_path / 'other'}", code=1)
     assert f"zoolet.logs names {logs} as the log directory" in line
@@ -213,11 +198,10 @@ def test_passwords_with_key_are_stable(tmp_path: Path) -> None:
         session, password = client.client_id
     with DaemonProcess(*options) as server:
         client.set_hosts(server.hosts)
-        other = KazooClient(server.hosts, client_id=(session, password))
-        other.start()
-        assert other.client_id == (session, password)
-        stop(other)
-    stop(client)
+        with connected(server.hosts, client_id=(session, password)) as other:
+            assert other.client_id == (session, password)
+    client.stop()
+    client.close()
     assert (tmp_path / "zoolet.key").stat().st_mode & 0o777 == 0o600
     (tmp_path / "zoolet.key").write_bytes(b"short")
     assert "expected a session password key of 32 bytes, found 5" in refused("--port", "0", *options, code=1)

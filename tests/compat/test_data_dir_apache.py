@@ -15,11 +15,11 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from kazoo.client import KazooClient
 from support.apache import RELEASES, ApacheZooKeeper, free_port, require_apache
 from support.apache_loader import ApacheLoader
 from support.daemon import SERVE, DaemonProcess
 from support.effort import FULL, effort
+from support.kazoo_clients import connected
 from support.stored import recovered
 from support.waiting import DEADLINE_S
 
@@ -160,11 +160,8 @@ def test_apache_starts_on_a_directory_after_every_kind_of_end(
         for number, how in enumerate([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]):
             server = DaemonProcess(*options)
             server.process = server.start()
-            kazoo = KazooClient(server.hosts)
-            kazoo.start()
-            kazoo.create(f"/n{number}")
-            kazoo.stop()
-            kazoo.close()
+            with connected(server.hosts) as kazoo:
+                kazoo.create(f"/n{number}")
             server.process.send_signal(how)
             server.process.communicate()
 
@@ -180,12 +177,9 @@ def test_compressed_snapshots_of_apache_are_whole(
 ) -> None:
     properties = {"zookeeper.snapshot.compression.method": method, "zookeeper.snapCount": "20"}
     with ApacheZooKeeper(release, config={"dataDir": str(tmp_path)}, properties=properties) as apache:
-        kazoo = KazooClient(apache.hosts)
-        kazoo.start()
-        for number in range(60):
-            kazoo.create(f"/n{number}", b"data" * 500 + Random(number).randbytes(500))
-        kazoo.stop()
-        kazoo.close()
+        with connected(apache.hosts) as kazoo:
+            for number in range(60):
+                kazoo.create(f"/n{number}", b"data" * 500 + Random(number).randbytes(500))
     snapshots = DataDir.find(tmp_path).snapshots.values()
     for path in snapshots:
         if not has_seal(path):  # the killed server was writing it

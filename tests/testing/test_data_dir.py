@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from support.kazoo_clients import connected
 from support.stored import recovered
 from support.tls_clients import trusting
 
@@ -97,8 +98,5 @@ async def test_server_serves_tls_with_generated_certificate() -> None:
 def test_kazoo_connects_over_tls() -> None:
     pytest.importorskip("cryptography")
     with Server(tls=True) as server:
-        kazoo = KazooClient(server.hosts, use_ssl=True, ca=server.tls_ca)
-        kazoo.start()
-        kazoo.create("/a", b"1")
-        kazoo.stop()
-        kazoo.close()
+        with connected(server.hosts, use_ssl=True, ca=server.tls_ca) as kazoo:
+            kazoo.create("/a", b"1")

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
+from support.kazoo_clients import kazoo_of
 from support.leftovers import leftovers
 from support.simulation import client_of, with_client
 from support.waiting import DEADLINE_S
@@ -79,20 +79,14 @@ def test_cancelled_barrier_wait_leaves_nothing() -> None:
 
 
 async def test_barrier_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk:
-        kazoo = KazooClient(server.hosts)
-        await asyncio.to_thread(kazoo.start)
-        try:
-            theirs, ours = kazoo.Barrier("/b"), Barrier(zk, "/b")
-            await asyncio.to_thread(theirs.create)
-            assert not await ours.create()
-            wait = asyncio.ensure_future(ours.wait(timeout=DEADLINE_S))
-            await asyncio.to_thread(theirs.remove)
-            await wait
-            await ours.create()
-            waiting = asyncio.ensure_future(asyncio.to_thread(theirs.wait, 10))
-            await ours.remove()
-            assert await waiting
-        finally:
-            await asyncio.to_thread(kazoo.stop)
-            kazoo.close()
+    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+        theirs, ours = kazoo.Barrier("/b"), Barrier(zk, "/b")
+        await asyncio.to_thread(theirs.create)
+        assert not await ours.create()
+        wait = asyncio.ensure_future(ours.wait(timeout=DEADLINE_S))
+        await asyncio.to_thread(theirs.remove)
+        await wait
+        await ours.create()
+        waiting = asyncio.ensure_future(asyncio.to_thread(theirs.wait, 10))
+        await ours.remove()
+        assert await waiting

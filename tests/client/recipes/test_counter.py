@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
+from support.kazoo_clients import kazoo_of
 from support.simulation import client_of, with_client
 
 from zoolet.client import Client, ConnectionLossError, serializers
@@ -175,21 +175,15 @@ def test_cancelled_additions_leave_no_node_and_count_once() -> None:
 
 
 async def test_counter_interoperates_with_kazoo_and_curator() -> None:
-    async with Server() as server, client_of(server) as zk:
-        kazoo = KazooClient(server.hosts)
-        await asyncio.to_thread(kazoo.start)
-        try:
-            theirs, ours = kazoo.Counter("/n"), Counter(zk, "/n")
-            await asyncio.to_thread(theirs.__add__, 5)
-            assert await ours.add(2) == 7
-            assert await asyncio.to_thread(lambda: theirs.value) == 7
-            await asyncio.to_thread(theirs.__sub__, 1)
-            assert await ours.value() == 6
-            curator, ours = kazoo.Counter("/c", support_curator=True), Counter(zk, "/c", encoding="int")
-            await ours.add(-3)
-            assert await asyncio.to_thread(lambda: curator.value) == -3
-            await asyncio.to_thread(curator.__add__, 10)
-            assert await ours.value() == 7
-        finally:
-            await asyncio.to_thread(kazoo.stop)
-            kazoo.close()
+    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+        theirs, ours = kazoo.Counter("/n"), Counter(zk, "/n")
+        await asyncio.to_thread(theirs.__add__, 5)
+        assert await ours.add(2) == 7
+        assert await asyncio.to_thread(lambda: theirs.value) == 7
+        await asyncio.to_thread(theirs.__sub__, 1)
+        assert await ours.value() == 6
+        curator, ours = kazoo.Counter("/c", support_curator=True), Counter(zk, "/c", encoding="int")
+        await ours.add(-3)
+        assert await asyncio.to_thread(lambda: curator.value) == -3
+        await asyncio.to_thread(curator.__add__, 10)
+        assert await ours.value() == 7

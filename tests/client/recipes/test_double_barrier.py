@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
+from support.kazoo_clients import kazoo_of
 from support.leftovers import below, leftovers
 from support.simulation import Connect, client_of, eventually, simulate_clients, with_client
 from support.waiting import DEADLINE_S
@@ -161,19 +161,13 @@ def test_cancelled_leave_does_not_block_others() -> None:
 
 
 async def test_double_barrier_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk:
-        kazoo = KazooClient(server.hosts)
-        await asyncio.to_thread(kazoo.start)
-        try:
-            theirs = kazoo.DoubleBarrier("/b", 2, identifier="k")
-            entering = asyncio.ensure_future(asyncio.to_thread(theirs.enter))
-            await asyncio.wait_for(DoubleBarrier(zk, "/b", 2).enter(), DEADLINE_S)
-            await asyncio.wait_for(entering, DEADLINE_S)
-            assert theirs.participating
-            assert "/b/ready" in server.tree()
-        finally:
-            await asyncio.to_thread(kazoo.stop)
-            kazoo.close()
+    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+        theirs = kazoo.DoubleBarrier("/b", 2, identifier="k")
+        entering = asyncio.ensure_future(asyncio.to_thread(theirs.enter))
+        await asyncio.wait_for(DoubleBarrier(zk, "/b", 2).enter(), DEADLINE_S)
+        await asyncio.wait_for(entering, DEADLINE_S)
+        assert theirs.participating
+        assert "/b/ready" in server.tree()
 
 
 def test_last_round_does_not_disturb_next_round() -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 from support.effort import effort
+from support.kazoo_clients import connected
 from support.leftovers import ephemerals
 from support.waiting import DEADLINE_S
 
@@ -118,11 +119,8 @@ async def zk(server: Server) -> AsyncIterator[Client]:
 @pytest.fixture
 def kazoo(server: Server) -> Iterator[KazooClient]:
     """kazoo's client."""
-    client = KazooClient(server.hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with connected(server.hosts) as client:
+        yield client
 
 
 class Tally:

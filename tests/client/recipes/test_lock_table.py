@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
+from support.kazoo_clients import kazoo_of
 from support.leftovers import in_line
 from support.simulation import Connect, client_of, simulate_clients, with_client
 
@@ -67,28 +67,22 @@ def test_readers_share_lock_and_reader_waits_after_writer() -> None:
 
 
 async def test_kazoo_locks_elections_and_semaphore_lines_are_listed() -> None:
-    async with Server() as server, client_of(server) as zk:
-        kazoo = KazooClient(server.hosts)
-        await asyncio.to_thread(kazoo.start)
-        try:
-            theirs = kazoo.Lock("/a", "them")
-            await asyncio.to_thread(theirs.acquire)
-            async with Election(zk, "/b", b"me", naming="curator"), Lock(zk, "/c", naming="both"):
-                async with Semaphore(zk, "/d"), client_of(server, seed=6) as other:
-                    waiting = asyncio.create_task(Semaphore(other, "/d").acquire())
-                    await in_line(server, "/d-__lock__", 1)
-                    lines = await LockTable(zk, "/").read()
-                    waiting.cancel()
-            assert [(line.path, line.naming, line.entries[0].data) for line in lines if line.path < "/c"] == [
-                ("/a", "kazoo", b"them"),
-                ("/b", "curator", b"me"),
-            ]
-            assert {line.naming for line in lines if line.path == "/c"} == {"kazoo", "curator"}
-            assert "/d-__lock__" in [line.path for line in lines]
-            await asyncio.to_thread(theirs.release)
-        finally:
-            await asyncio.to_thread(kazoo.stop)
-            kazoo.close()
+    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+        theirs = kazoo.Lock("/a", "them")
+        await asyncio.to_thread(theirs.acquire)
+        async with Election(zk, "/b", b"me", naming="curator"), Lock(zk, "/c", naming="both"):
+            async with Semaphore(zk, "/d"), client_of(server, seed=6) as other:
+                waiting = asyncio.create_task(Semaphore(other, "/d").acquire())
+                await in_line(server, "/d-__lock__", 1)
+                lines = await LockTable(zk, "/").read()
+                waiting.cancel()
+        assert [(line.path, line.naming, line.entries[0].data) for line in lines if line.path < "/c"] == [
+            ("/a", "kazoo", b"them"),
+            ("/b", "curator", b"me"),
+        ]
+        assert {line.naming for line in lines if line.path == "/c"} == {"kazoo", "curator"}
+        assert "/d-__lock__" in [line.path for line in lines]
+        await asyncio.to_thread(theirs.release)
 
 
 def test_unreadable_locks_are_left_out() -> None:

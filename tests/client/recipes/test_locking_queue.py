@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
+from support.kazoo_clients import kazoo_of
 from support.leftovers import below, leftovers
 from support.simulation import client_of, with_client
 from support.waiting import DEADLINE_S
@@ -31,27 +31,21 @@ from zoolet.testing import Server, drop_request, hold, lose_reply
 
 
 async def test_locking_queue_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk:
-        kazoo = KazooClient(server.hosts)
-        await asyncio.to_thread(kazoo.start)
-        try:
-            theirs, ours = kazoo.LockingQueue("/q"), LockingQueue(zk, "/q")
-            await asyncio.to_thread(theirs.put, b"1", 7)
-            await ours.put(b"2", 8)
-            assert await asyncio.to_thread(theirs.get, DEADLINE_S) == b"1"
-            entry = await ours.acquire(timeout=DEADLINE_S)
-            assert entry.value == b"2"
-            with pytest.raises(TimeoutError):
-                await ours.acquire(timeout=0.05)
-            await asyncio.to_thread(theirs.consume)
-            await entry.release()
-            assert await asyncio.to_thread(theirs.get, DEADLINE_S) == b"2"
-            await asyncio.to_thread(theirs.release)
-            assert await ours.get(timeout=DEADLINE_S) == b"2"
-            assert set(below(server, "/q")) == {"entries", "taken"}
-        finally:
-            await asyncio.to_thread(kazoo.stop)
-            kazoo.close()
+    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+        theirs, ours = kazoo.LockingQueue("/q"), LockingQueue(zk, "/q")
+        await asyncio.to_thread(theirs.put, b"1", 7)
+        await ours.put(b"2", 8)
+        assert await asyncio.to_thread(theirs.get, DEADLINE_S) == b"1"
+        entry = await ours.acquire(timeout=DEADLINE_S)
+        assert entry.value == b"2"
+        with pytest.raises(TimeoutError):
+            await ours.acquire(timeout=0.05)
+        await asyncio.to_thread(theirs.consume)
+        await entry.release()
+        assert await asyncio.to_thread(theirs.get, DEADLINE_S) == b"2"
+        await asyncio.to_thread(theirs.release)
+        assert await ours.get(timeout=DEADLINE_S) == b"2"
+        assert set(below(server, "/q")) == {"entries", "taken"}
 
 
 # --- lost replies ---

@@ -6,8 +6,8 @@ import asyncio
 import re
 
 import pytest
-from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
+from support.kazoo_clients import kazoo_of
 from support.leftovers import below, leftovers
 from support.simulation import client_of, eventually, with_client
 
@@ -192,18 +192,12 @@ def test_cancelled_party_leaves_nothing() -> None:
 
 
 async def test_party_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk:
-        kazoo = KazooClient(server.hosts)
-        await asyncio.to_thread(kazoo.start)
-        try:
-            theirs = kazoo.Party("/p", "k")
-            await asyncio.to_thread(theirs.join)
-            async with Party(zk, "/p", b"z") as ours:
-                assert sorted(await ours.members()) == [b"k", b"z"]
-                assert sorted(await asyncio.to_thread(lambda: list(theirs))) == ["k", "z"]
-                assert await asyncio.to_thread(lambda: len(theirs)) == 2
-                await asyncio.to_thread(theirs.leave)
-                assert await ours.members() == [b"z"]
-        finally:
-            await asyncio.to_thread(kazoo.stop)
-            kazoo.close()
+    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+        theirs = kazoo.Party("/p", "k")
+        await asyncio.to_thread(theirs.join)
+        async with Party(zk, "/p", b"z") as ours:
+            assert sorted(await ours.members()) == [b"k", b"z"]
+            assert sorted(await asyncio.to_thread(lambda: list(theirs))) == ["k", "z"]
+            assert await asyncio.to_thread(lambda: len(theirs)) == 2
+            await asyncio.to_thread(theirs.leave)
+            assert await ours.members() == [b"z"]

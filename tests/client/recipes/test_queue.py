@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from support.cancellation import cancel_everywhere
+from support.kazoo_clients import kazoo_of
 from support.leftovers import below, leftovers
 from support.simulation import client_of, with_client
 from support.waiting import DEADLINE_S
@@ -136,22 +136,16 @@ def test_queue_entry_names_match_kazoo() -> None:
 
 
 async def test_queue_interoperates_with_kazoo() -> None:
-    async with Server() as server, client_of(server) as zk:
-        kazoo = KazooClient(server.hosts)
-        await asyncio.to_thread(kazoo.start)
-        try:
-            theirs, ours = kazoo.Queue("/q"), PriorityQueue(zk, "/q")
-            await asyncio.to_thread(theirs.put, b"k1", 7)
-            await ours.put(b"z1")
-            await asyncio.to_thread(theirs.put, b"k2")
-            await ours.put(b"z0", 3)
-            assert await ours.get() == b"z0"
-            assert await asyncio.to_thread(theirs.get) == b"k1"
-            assert await asyncio.to_thread(theirs.get) == b"z1"
-            assert await ours.get() == b"k2"
-        finally:
-            await asyncio.to_thread(kazoo.stop)
-            kazoo.close()
+    async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
+        theirs, ours = kazoo.Queue("/q"), PriorityQueue(zk, "/q")
+        await asyncio.to_thread(theirs.put, b"k1", 7)
+        await ours.put(b"z1")
+        await asyncio.to_thread(theirs.put, b"k2")
+        await ours.put(b"z0", 3)
+        assert await ours.get() == b"z0"
+        assert await asyncio.to_thread(theirs.get) == b"k1"
+        assert await asyncio.to_thread(theirs.get) == b"z1"
+        assert await ours.get() == b"k2"
 
 
 # --- waiting ---

@@ -15,6 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 from support.apache import ApacheZooKeeper, require_apache
 from support.command import zoolet
+from support.kazoo_clients import connected
 
 from zoolet.protocol import txns as t
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -244,25 +245,22 @@ def test_foreign_log_is_refused(tmp_path: Path, data: bytes) -> None:
 
 def fill(hosts: str) -> dict[str, Any]:
     """Create nodes of all kinds; return a client's view of them."""
-    zk = KazooClient(hosts)
-    zk.start()
-    rng = Random(5)
-    zk.create("/app")
-    for number in range(200):
-        zk.create(f"/app/n{number}", rng.randbytes(rng.randrange(50)))
-    for number in range(0, 200, 3):
-        zk.set(f"/app/n{number}", b"changed")
-    for number in range(0, 200, 7):
-        zk.delete(f"/app/n{number}")
-    for _ in range(5):
-        zk.create("/app/seq-", sequence=True)
-    transaction = zk.transaction()
-    transaction.create("/multi", b"1")
-    transaction.create("/multi/child")
-    transaction.commit()
-    seen = look(zk)
-    zk.stop()
-    zk.close()
+    with connected(hosts) as zk:
+        rng = Random(5)
+        zk.create("/app")
+        for number in range(200):
+            zk.create(f"/app/n{number}", rng.randbytes(rng.randrange(50)))
+        for number in range(0, 200, 3):
+            zk.set(f"/app/n{number}", b"changed")
+        for number in range(0, 200, 7):
+            zk.delete(f"/app/n{number}")
+        for _ in range(5):
+            zk.create("/app/seq-", sequence=True)
+        transaction = zk.transaction()
+        transaction.create("/multi", b"1")
+        transaction.create("/multi/child")
+        transaction.commit()
+        seen = look(zk)
     return seen
 
 
@@ -284,12 +282,9 @@ def test_files_of_apache_are_recovered(tmp_path: Path) -> None:
         seen = fill(apache.hosts)
 
     with Server(data_dir=tmp_path, config={"maxSessionTimeout": 60000}) as server:
-        zk = KazooClient(server.hosts)
-        zk.start()
-        found = look(zk)
-        assert zk.create("/app/seq-", sequence=True) == "/app/seq-0000000205"
-        zk.stop()
-        zk.close()
+        with connected(server.hosts) as zk:
+            found = look(zk)
+            assert zk.create("/app/seq-", sequence=True) == "/app/seq-0000000205"
     assert found == seen
 
 
@@ -305,12 +300,9 @@ def test_apache_starts_with_files_of_zoolet(tmp_path: Path) -> None:
     (tmp_path / "version-2" / f"snapshot.{snapshot.zxid:x}").write_bytes(b"".join(snapshots.encode(snapshot)))
 
     with ApacheZooKeeper(config={"dataDir": str(tmp_path)}) as apache:
-        zk = KazooClient(apache.hosts)
-        zk.start()
-        found = look(zk)
-        assert zk.create("/app/seq-", sequence=True) == "/app/seq-0000000205"
-        zk.stop()
-        zk.close()
+        with connected(apache.hosts) as zk:
+            found = look(zk)
+            assert zk.create("/app/seq-", sequence=True) == "/app/seq-0000000205"
     assert {path: found[path] for path in seen if path != "/"} == {path: seen[path] for path in seen if path != "/"}
     assert seen_here <= set(found)
 
