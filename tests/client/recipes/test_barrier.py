@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
@@ -13,7 +12,7 @@ from support.simulation import client_of, with_client
 from support.waiting import DEADLINE_S
 
 from zoolet.client import Client
-from zoolet.client.recipes import Barrier, DoubleBarrier
+from zoolet.client.recipes import Barrier
 from zoolet.testing import Server
 
 
@@ -61,13 +60,6 @@ def test_barrier_wait_survives_drops_and_session_loss() -> None:
             await asyncio.wait_for(wait, 20)
 
     with_client(main)
-
-
-@pytest.mark.parametrize("path", ["", "relative", "/a/"])
-@pytest.mark.parametrize("make", [Barrier, lambda zk, path: DoubleBarrier(zk, path, 2)])
-def test_illegal_barrier_path_is_refused(make: Any, path: str) -> None:
-    with pytest.raises(ValueError):
-        make(Client("127.0.0.1:1"), path)
 
 
 def test_cancelled_barrier_wait_leaves_nothing() -> None:

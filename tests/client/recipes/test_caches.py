@@ -21,13 +21,6 @@ EVERY = [NodeCache, ChildrenCache, TreeCache]
 
 
 @pytest.mark.parametrize("kind", EVERY)
-@pytest.mark.parametrize("path", ["", "relative", "/a/"])
-def test_illegal_cache_path_is_refused(kind: Any, path: str) -> None:
-    with pytest.raises(ValueError):
-        kind(Client("127.0.0.1:1"), path)
-
-
-@pytest.mark.parametrize("kind", EVERY)
 def test_cache_of_closed_client_raises(kind: Any) -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.aclose()

@@ -34,12 +34,6 @@ def test_published_value_reaches_all_followers() -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("path", ["", "relative", "/a/"])
-def test_illegal_config_path_is_refused(path: str) -> None:
-    with pytest.raises(ValueError):
-        Config(Client("127.0.0.1:1"), path)
-
-
 def test_publisher_sees_its_value_immediately() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Config(zk, "/c") as config:

@@ -83,13 +83,6 @@ def test_counter_rejects_node_without_number(encoding: str, data: bytes) -> None
     with_client(main)
 
 
-@pytest.mark.parametrize("path", ["", "relative", "/a/"])
-@pytest.mark.parametrize("kind", [Counter, UniqueId])
-def test_illegal_counter_path_is_refused(kind: Any, path: str) -> None:
-    with pytest.raises(ValueError):
-        kind(Client("127.0.0.1:1"), path)
-
-
 def test_unknown_encoding_is_refused() -> None:
     with pytest.raises(ValueError, match="one of text, int, long"):
         Counter(Client("127.0.0.1:1"), "/n", encoding="short")

@@ -88,12 +88,6 @@ def test_invalid_instance_node_hides_no_instance(rubbish: str) -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("path", ["", "relative", "/a/"])
-def test_illegal_discovery_path_is_refused(path: str) -> None:
-    with pytest.raises(ValueError):
-        Discovery(Client("127.0.0.1:1"), path)
-
-
 @pytest.mark.parametrize(
     "instance",
     [

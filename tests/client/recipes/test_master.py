@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.crew import Crew, crewed, double, for_ever
+from support.crew import Crew, crewed, for_ever
 from support.leftovers import below
 from support.simulation import eventually
 
 from zoolet.client import Client, ConnectionLossError, NoNodeError
-from zoolet.client.recipes import Master, Worker
+from zoolet.client.recipes import Master
 from zoolet.protocol.errors import ErrorCode
 from zoolet.testing import delay, drop_request, error, hold, lose_reply
 
@@ -289,23 +289,6 @@ def test_first_of_two_results_counts() -> None:
 
 
 # --- arguments ---
-
-
-@pytest.mark.parametrize(
-    ("make", "path"),
-    [
-        (Master, ""),
-        pytest.param(lambda zk, path: Worker(zk, path, "w", double), ""),
-        *[
-            (make, path)
-            for make in (Master, lambda zk, path: Worker(zk, path, "w", double))
-            for path in ("relative", "/a/")
-        ],
-    ],
-)
-def test_illegal_master_path_is_refused(make: Any, path: str) -> None:
-    with pytest.raises(ValueError):
-        make(Client("127.0.0.1:1"), path)
 
 
 @pytest.mark.parametrize("number", [0, -1])

@@ -43,12 +43,6 @@ def test_party_nodes_match_kazoo_and_curator() -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("path", ["", "relative", "/a/"])
-def test_illegal_party_path_is_refused(path: str) -> None:
-    with pytest.raises(ValueError):
-        Party(Client("127.0.0.1:1"), path)
-
-
 def test_unknown_naming_is_refused() -> None:
     with pytest.raises(ValueError, match="one of kazoo, curator"):
         Party(Client("127.0.0.1:1"), "/p", naming="zk")

@@ -29,12 +29,6 @@ def test_node_exists_only_inside_block() -> None:
     with_client(main)
 
 
-@pytest.mark.parametrize("path", ["", "relative", "/a/", "/a//b", "/a/../b", "/a\0b"])
-def test_illegal_node_path_is_refused(path: str) -> None:
-    with pytest.raises(ValueError):
-        PersistentEphemeral(Client("127.0.0.1:1"), path)
-
-
 def test_non_text_path_is_refused() -> None:
     with pytest.raises(TypeError):
         PersistentEphemeral(Client("127.0.0.1:1"), b"/a")  # type: ignore[arg-type]

@@ -82,19 +82,6 @@ def test_foreign_children_are_passed_over(kind: type[Queue]) -> None:
 # --- arguments ---
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"),
-    [
-        pytest.param(LockingQueue, ""),
-        *[(kind, path) for kind in EVERY for path in ("relative", "/a/", "/a//b")],
-        (Queue, ""),
-    ],
-)
-def test_illegal_queue_path_is_refused(kind: type[Queue], path: str) -> None:
-    with pytest.raises(ValueError):
-        kind(Client("127.0.0.1:1"), path)
-
-
 @pytest.mark.parametrize("kind", [PriorityQueue, LockingQueue])
 @pytest.mark.parametrize("priority", [-1, 1000, 1.5, "1", None])
 def test_priority_out_of_range_is_refused(kind: Any, priority: Any) -> None:
