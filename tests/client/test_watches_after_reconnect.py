@@ -30,82 +30,46 @@ from zoolet.testing import Server, Simulation, drop_request, hold, withhold_even
 HOW = pytest.mark.parametrize("expire", [False, True], ids=["drop", "expire"])
 
 
-@HOW
-@pytest.mark.parametrize(
-    ("before", "meanwhile", "tells"),
-    [
-        ([], [("create", "/a")], [(CREATED, "/a")]),
-        (["/a"], [("set", "/a")], [(CHANGED, "/a")]),
-        (["/a"], [("delete", "/a")], [(DELETED, "/a")]),
-        (["/a"], [("create", "/a/x")], [(CHILDREN, "/a")]),
-        (["/a", "/a/x"], [("delete", "/a/x")], [(CHILDREN, "/a")]),
-        (["/a", "/a/x"], [("delete", "/a/x"), ("delete", "/a")], [(DELETED, "/a")]),
-        (["/a"], [], []),
-        ([], [], []),
-        ([], [("create", "/b"), ("set", "/b")], []),
-        (["/a", "/a/x"], [("set", "/a/x")], []),
-    ],
-    ids=["created", "changed", "deleted", "child", "no child", "both gone", "none", "none there", "other", "below"],
-)
-async def test_persistent_watch_reports_changes_during_absence(
-    server: Server,
-    connect: Connect,
-    expire: bool,
-    before: list[str],
-    meanwhile: list[tuple[str, str]],
-    tells: list[tuple[EventType, str]],
-) -> None:
-    zk = await connect(server.hosts)
-    server.populate(dict.fromkeys(before, b""))
-    async with zk.watch("/a") as events:
-        await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
-
-        assert await rest(zk, events) == tells
+ABSENCES = {
+    "created": (False, [], [("create", "/a")], [(CREATED, "/a")]),
+    "changed": (False, ["/a"], [("set", "/a")], [(CHANGED, "/a")]),
+    "deleted": (False, ["/a"], [("delete", "/a")], [(DELETED, "/a")]),
+    "child": (False, ["/a"], [("create", "/a/x")], [(CHILDREN, "/a")]),
+    "no child": (False, ["/a", "/a/x"], [("delete", "/a/x")], [(CHILDREN, "/a")]),
+    "both gone": (False, ["/a", "/a/x"], [("delete", "/a/x"), ("delete", "/a")], [(DELETED, "/a")]),
+    "none": (False, ["/a"], [], []),
+    "none there": (False, [], [], []),
+    "other": (False, [], [("create", "/b"), ("set", "/b")], []),
+    "below": (False, ["/a", "/a/x"], [("set", "/a/x")], []),
+    "recursive child": (True, ["/a"], [("create", "/a/x")], [(CREATED, "/a/x")]),
+    "subtree": (True, ["/a"], [("create", "/a/x"), ("create", "/a/x/y")], [(CREATED, "/a/x"), (CREATED, "/a/x/y")]),
+    "recursive changed": (True, ["/a/x/y"], [("set", "/a/x/y")], [(CHANGED, "/a/x/y")]),
+    "top changed": (True, ["/a"], [("set", "/a")], [(CHANGED, "/a")]),
+    "recursive deleted": (True, ["/a/x/y"], [("delete", "/a/x/y")], [(DELETED, "/a/x/y")]),
+    "subtree deleted": (
+        True, ["/a/x/y"], [("delete", "/a/x/y"), ("delete", "/a/x")], [(DELETED, "/a/x/y"), (DELETED, "/a/x")],
+    ),
+    "top deleted": (True, ["/a"], [("delete", "/a")], [(DELETED, "/a")]),
+    "top created": (True, [], [("create", "/a"), ("create", "/a/x")], [(CREATED, "/a"), (CREATED, "/a/x")]),
+    "another in its place": (
+        True, ["/a/x"], [("delete", "/a/x"), ("create", "/a/x")], [(DELETED, "/a/x"), (CREATED, "/a/x")],
+    ),
+    "came and went": (True, ["/a"], [("create", "/a/x"), ("delete", "/a/x")], []),
+    "recursive none": (True, ["/a/x"], [], []),
+    "others": (True, ["/a", "/b"], [("set", "/b"), ("create", "/ab")], []),
+}  # fmt: skip
+"""Whether the watch is recursive, the nodes before, the changes while the client is away, and the events."""
 
 
 @HOW
-@pytest.mark.parametrize(
-    ("before", "meanwhile", "tells"),
-    [
-        (["/a"], [("create", "/a/x")], [(CREATED, "/a/x")]),
-        (["/a"], [("create", "/a/x"), ("create", "/a/x/y")], [(CREATED, "/a/x"), (CREATED, "/a/x/y")]),
-        (["/a/x/y"], [("set", "/a/x/y")], [(CHANGED, "/a/x/y")]),
-        (["/a"], [("set", "/a")], [(CHANGED, "/a")]),
-        (["/a/x/y"], [("delete", "/a/x/y")], [(DELETED, "/a/x/y")]),
-        (["/a/x/y"], [("delete", "/a/x/y"), ("delete", "/a/x")], [(DELETED, "/a/x/y"), (DELETED, "/a/x")]),
-        (["/a"], [("delete", "/a")], [(DELETED, "/a")]),
-        ([], [("create", "/a"), ("create", "/a/x")], [(CREATED, "/a"), (CREATED, "/a/x")]),
-        (["/a/x"], [("delete", "/a/x"), ("create", "/a/x")], [(DELETED, "/a/x"), (CREATED, "/a/x")]),
-        (["/a"], [("create", "/a/x"), ("delete", "/a/x")], []),
-        (["/a/x"], [], []),
-        (["/a", "/b"], [("set", "/b"), ("create", "/ab")], []),
-    ],
-    ids=[
-        "child",
-        "subtree",
-        "changed",
-        "top changed",
-        "deleted",
-        "subtree deleted",
-        "top deleted",
-        "top created",
-        "another in its place",
-        "came and went",
-        "none",
-        "others",
-    ],
-)
-async def test_recursive_watch_reports_changes_during_absence(
-    server: Server,
-    connect: Connect,
-    expire: bool,
-    before: list[str],
-    meanwhile: list[tuple[str, str]],
-    tells: list[tuple[EventType, str]],
+@pytest.mark.parametrize("absence", ABSENCES)
+async def test_watch_reports_changes_during_absence(
+    server: Server, connect: Connect, expire: bool, absence: str
 ) -> None:
+    recursive, before, meanwhile, tells = ABSENCES[absence]
     zk = await connect(server.hosts)
     server.populate(dict.fromkeys(before, b""))
-    async with zk.watch("/a", recursive=True) as events:
+    async with zk.watch("/a", recursive=recursive) as events:
         await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
 
         assert await rest(zk, events) == tells

@@ -270,17 +270,6 @@ def test_all_of_a_transaction_has_one_zxid(before: list[Operation], wanted: list
     }
 
 
-def test_creates_of_transaction_may_exceed_hard_limit_together() -> None:
-    it = world([], enforce_quota=True)  # /a has two nodes of at most six
-    creates = [(OpCode.CREATE, r.CreateRequest(f"/a/{name}", b"", OPEN_ACL_UNSAFE, 0)) for name in "bcdefgh"]
-
-    results = it.together(list(creates))
-
-    assert results == [r.CreateResponse(body.path) for _, body in creates]
-    assert it.writer.get(STATS)[0] == b"count=9,bytes=0"
-    assert it.do(OpCode.CREATE, r.CreateRequest("/a/i", b"", OPEN_ACL_UNSAFE, 0)) == QUOTA_EXCEEDED
-
-
 # --- ACL lists ---
 
 places = st.sampled_from(["/a", "/a/x", "/b"])

@@ -325,17 +325,6 @@ def test_repr_describes_rule(server: Server) -> None:
         ({"action": None}, "None"),
         ({"action": "hold"}, "hold"),
         pytest.param({"action": hold}, "hold", id="the function hold"),  # its address differs between processes
-    ],
-    ids=str,
-)
-def test_invalid_arguments_are_named(server: Server, rule: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        server.fault(**{"action": delay(0), **rule})
-
-
-@pytest.mark.parametrize(
-    ("rule", "named"),
-    [
         ({"nth": 1.5}, "1.5"),
         ({"nth": True}, "True"),
         ({"probability": "x"}, "x"),
@@ -346,7 +335,7 @@ def test_invalid_arguments_are_named(server: Server, rule: dict[str, Any], named
     ],
     ids=str,
 )
-def test_more_invalid_arguments_are_named(server: Server, rule: dict[str, Any], named: str) -> None:
+def test_invalid_arguments_are_named(server: Server, rule: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         server.fault(**{"action": delay(0), **rule})
 

@@ -101,6 +101,22 @@ class CuratorReadWrite(Curator):
                 continue
 
 
+@asynccontextmanager
+async def semaphore_mutex(zk: Client) -> AsyncIterator[None]:
+    """Curator's InterProcessSemaphoreV2 with one lease."""
+    async with Curator(zk, "/mutex/locks"):
+        lease = await zk.create(
+            f"/mutex/leases/_c_{uuid.uuid4()}-lease-", ephemeral=True, sequential=True, parents=True
+        )
+        while True:
+            async with zk.watch_children("/mutex/leases") as watch:
+                if len(watch.initial) <= 1:
+                    break
+                await watch.next()
+    yield
+    await zk.delete(lease)
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     """A server in its own thread."""
@@ -195,50 +211,43 @@ class Tally:
 
 
 @pytest.mark.parametrize(
-    ("naming", "options"),
+    ("make", "other_make"),
     [
-        ("kazoo", {}),
-        ("both", {}),
+        pytest.param(lambda zk: Lock(zk, "/lock"), lambda zk: zk.Lock("/lock"), id="lock"),
+        pytest.param(lambda zk: Lock(zk, "/lock", naming="both"), lambda zk: zk.Lock("/lock"), id="both"),
+        pytest.param(lambda zk: ReadWriteLock(zk, "/rw").write(), lambda zk: zk.WriteLock("/rw"), id="writer"),
     ],
 )
-async def test_lock_excludes_kazoo_lock(
-    server: Server, zk: Client, kazoo: KazooClient, naming: str, options: dict[str, Any]
+async def test_recipe_excludes_that_of_kazoo(
+    server: Server, zk: Client, kazoo: KazooClient, make: Make, other_make: KazooMake
 ) -> None:
     tally = Tally(server)
-    await asyncio.gather(
-        tally.run("zoolet", zk, lambda zk: Lock(zk, "/lock", naming=naming)),
-        asyncio.to_thread(tally.run_kazoo, "kazoo", kazoo, lambda client: client.Lock("/lock", **options)),
-    )
+    await asyncio.gather(tally.run("zoolet", zk, make), asyncio.to_thread(tally.run_kazoo, "kazoo", kazoo, other_make))
     tally.check()
 
 
-@pytest.mark.parametrize("naming", ["curator", "both"])
-async def test_lock_excludes_curator_mutex(server: Server, zk: Client, naming: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "other_make"),
+    [
+        pytest.param(lambda zk: Lock(zk, "/lock", naming="curator"), lambda zk: Curator(zk, "/lock"), id="lock"),
+        pytest.param(lambda zk: Lock(zk, "/lock", naming="both"), lambda zk: Curator(zk, "/lock"), id="both"),
+        pytest.param(
+            lambda zk: ReadWriteLock(zk, "/rw", naming="curator").write(),
+            lambda zk: CuratorReadWrite(zk, "/rw", write=True),
+            id="writer",
+        ),
+        pytest.param(lambda zk: SemaphoreLock(zk, "/mutex", naming="curator"), semaphore_mutex, id="semaphore mutex"),
+        pytest.param(
+            lambda zk: Election(zk, "/leader", naming="curator"),
+            lambda zk: Curator(zk, "/leader", "latch-"),
+            id="leader latch",
+        ),
+    ],
+)
+async def test_recipe_excludes_that_of_curator(server: Server, zk: Client, make: Make, other_make: Make) -> None:
     tally = Tally(server)
     async with Client(server.hosts) as other:
-        await asyncio.gather(
-            tally.run("zoolet", zk, lambda zk: Lock(zk, "/lock", naming=naming)),
-            tally.run("curator", other, lambda zk: Curator(zk, "/lock")),
-        )
-        tally.check()
-
-
-async def test_write_lock_excludes_kazoo_writer(server: Server, zk: Client, kazoo: KazooClient) -> None:
-    tally = Tally(server)
-    await asyncio.gather(
-        tally.run("zoolet", zk, lambda zk: ReadWriteLock(zk, "/rw").write()),
-        asyncio.to_thread(tally.run_kazoo, "kazoo", kazoo, lambda client: client.WriteLock("/rw")),
-    )
-    tally.check()
-
-
-async def test_write_lock_excludes_curator_writer(server: Server, zk: Client) -> None:
-    tally = Tally(server)
-    async with Client(server.hosts) as other:
-        await asyncio.gather(
-            tally.run("zoolet", zk, lambda zk: ReadWriteLock(zk, "/rw", naming="curator").write()),
-            tally.run("curator", other, lambda zk: CuratorReadWrite(zk, "/rw", write=True)),
-        )
+        await asyncio.gather(tally.run("zoolet", zk, make), tally.run("curator", other, other_make))
         tally.check()
 
 
@@ -295,31 +304,6 @@ async def test_kazoo_semaphore_of_other_size_is_error(server: Server, zk: Client
     assert await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire, timeout=DEADLINE_S)
 
 
-async def test_semaphore_lock_excludes_curator_semaphore_mutex(server: Server, zk: Client) -> None:
-    @asynccontextmanager
-    async def curator(zk: Client) -> AsyncIterator[None]:
-        """InterProcessSemaphoreV2 with one lease."""
-        async with Curator(zk, "/mutex/locks"):
-            lease = await zk.create(
-                f"/mutex/leases/_c_{uuid.uuid4()}-lease-", ephemeral=True, sequential=True, parents=True
-            )
-            while True:
-                async with zk.watch_children("/mutex/leases") as watch:
-                    if len(watch.initial) <= 1:
-                        break
-                    await watch.next()
-        yield
-        await zk.delete(lease)
-
-    tally = Tally(server)
-    async with Client(server.hosts) as other:
-        await asyncio.gather(
-            tally.run("zoolet", zk, lambda zk: SemaphoreLock(zk, "/mutex", naming="curator")),
-            tally.run("curator", other, curator),
-        )
-        tally.check()
-
-
 async def test_kazoo_election_and_ours_share_leader_and_candidates(
     server: Server, zk: Client, kazoo: KazooClient
 ) -> None:
@@ -343,13 +327,3 @@ async def test_kazoo_election_and_ours_share_leader_and_candidates(
     leave.set()
     await running
     await (await election.lead(10)).release()
-
-
-async def test_election_shares_leader_with_curator_latch(server: Server, zk: Client) -> None:
-    tally = Tally(server)
-    async with Client(server.hosts) as other:
-        await asyncio.gather(
-            tally.run("zoolet", zk, lambda zk: Election(zk, "/leader", naming="curator")),
-            tally.run("curator", other, lambda zk: Curator(zk, "/leader", "latch-")),
-        )
-        tally.check()

@@ -10,10 +10,10 @@ from support.calls import acl_of, connected, create, last_zxid, only
 from support.engine import make_engine
 from support.numbers import INVALID_ACL, MARSHALLING_ERROR, OK
 from support.peer import Peer
-from support.private_nodes import OWNER, PRIVATE, owner_of
+from support.private_nodes import OWNER, PRIVATE
 
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, AclList, Id, digest_id
+from zoolet.protocol.acl import ACL, ANYONE, OPEN_ACL_UNSAFE, Id, digest_id
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
 from zoolet.protocol.operations import OpCode
@@ -166,18 +166,6 @@ def test_acl_read_with_right_to_change_shows_digest(peer, other):
     other.auth("digest", b"u:p")
 
     assert acl_of(other, "/a") == only(Perm.READ) + only(Perm.ALL, "digest", "u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=")
-
-
-READ_ONLY_FOR_ALL: AclList = (*PRIVATE, ACL(Perm.READ, ANYONE))
-
-
-def test_acl_read_without_admin_shows_no_digest(engine: Engine) -> None:
-    owner = owner_of(engine)
-    owner.create("/a", acl=READ_ONLY_FOR_ALL)
-
-    response = connected(engine).call(OpCode.GET_ACL, r.GetACLRequest("/a"))
-
-    assert [entry.id.id for entry in response.acl] == ["owner:x", "anyone"]
 
 
 @pytest.mark.parametrize("perm", [Perm.READ, Perm.WRITE, Perm.CREATE, Perm.DELETE])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -194,26 +195,19 @@ def test_creates_of_transaction_are_checked_against_state_before() -> None:
     assert outcome == [0, 0, 0, 0]  # as single requests, the third would be refused
 
 
-def test_creates_of_transaction_count_after_it() -> None:
-    peer = limited(b"countHardLimit=3")
-    errors(peer, create("/q/a"), create("/q/b"), create("/q/c"))
-
-    with pytest.raises(QuotaExceededError):
-        peer.create("/q/d")
-
-
-def test_limits_removed_by_transaction_apply_in_it() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(delete(LIMITS), id="limits removed"),
+        pytest.param(set_data(LIMITS, b"countHardLimit=100"), id="limits raised"),
+        pytest.param(set_data(STATS, b"count=0,bytes=0"), id="usage set"),
+        pytest.param(delete(STATS), id="usage removed"),
+    ],
+)
+def test_quota_before_transaction_applies_in_it(change: Any) -> None:
     peer = limited(b"countHardLimit=1")
 
-    outcome = errors(peer, delete(LIMITS), create("/q/a"))
-
-    assert outcome[1] == QUOTA_EXCEEDED
-
-
-def test_transaction_uses_old_limits() -> None:
-    peer = limited(b"countHardLimit=1")
-
-    outcome = errors(peer, set_data(LIMITS, b"countHardLimit=100"), create("/q/a"))
+    outcome = errors(peer, change, create("/q/a"))
 
     assert outcome[1] == QUOTA_EXCEEDED
 
@@ -229,22 +223,6 @@ def test_limits_created_by_transaction_apply_after_it() -> None:
     assert inside == [0, 0, 0]
     with pytest.raises(QuotaExceededError):
         peer.create("/p/b")
-
-
-def test_stats_set_by_transaction_count_after_it() -> None:
-    peer = limited(b"countHardLimit=1")
-
-    outcome = errors(peer, set_data(STATS, b"count=0,bytes=0"), create("/q/a"))
-
-    assert outcome[1] == QUOTA_EXCEEDED
-
-
-def test_stats_removed_by_transaction_count_in_it() -> None:
-    peer = limited(b"countHardLimit=1")
-
-    outcome = errors(peer, delete(STATS), create("/q/a"))
-
-    assert outcome[1] == QUOTA_EXCEEDED
 
 
 def test_stats_created_by_transaction_count_after_it() -> None:

@@ -53,6 +53,8 @@ def test_creates_of_one_transaction_may_exceed_a_limit_together(limited: Peer) -
 
     assert [kind for kind, _ in results] == [OpCode.CREATE] * 4
     assert limited.get("/zookeeper/quota/a/zookeeper_stats")[0] == b"count=5,bytes=0"
+    with pytest.raises(QuotaExceededError):
+        limited.create("/a/f")
 
 
 def test_nothing_is_counted_without_limits(limited: Peer) -> None:

@@ -5,6 +5,7 @@ Source: ZooKeeperServer.checkPasswd, reopenSession.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random, SystemRandom
 
 import pytest
@@ -215,17 +216,11 @@ def test_wrong_password_does_not_resume(engine: Engine, password: bytes | None) 
     assert resumed(engine, session, password) == 0
 
 
-@pytest.mark.parametrize("cut", [slice(0, 15), slice(1, 16), slice(0, 1), slice(0, 0)])
-def test_part_of_password_does_not_resume(engine: Engine, cut: slice) -> None:
+@pytest.mark.parametrize("spoil", [lambda p: p[:15], lambda p: p[1:], lambda p: p[:1], lambda p: p + b"\0"])
+def test_part_of_password_or_more_does_not_resume(engine: Engine, spoil: Callable[[bytes], bytes]) -> None:
     session, password = offered(engine)
 
-    assert resumed(engine, session, password[cut]) == 0
-
-
-def test_password_with_extra_byte_does_not_resume(engine: Engine) -> None:
-    session, password = offered(engine)
-
-    assert resumed(engine, session, password + b"\0") == 0
+    assert resumed(engine, session, spoil(password)) == 0
 
 
 def test_password_of_other_session_does_not_resume(engine: Engine) -> None:
