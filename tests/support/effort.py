@@ -1,6 +1,6 @@
 """The number of repetitions in a run. ``make test`` is a short run: it tries enough to find in minutes what a change
-broke. With ``ZOOLET_FULL=1``, as in ``.ci/run``, a run tries everything. A short run leaves out only repetition: more
-seeds, more steps of the same kind, longer lists.
+broke. With ``ZOOLET_FULL=1``, as in ``.ci/run``, a run tries everything. A short run leaves out repetition: more
+seeds, more steps of the same kind, longer lists, and a second release of Apache ZooKeeper.
 """
 
 from __future__ import annotations
