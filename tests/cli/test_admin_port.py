@@ -22,6 +22,7 @@ from kazoo.client import KazooClient
 from support.apache import free_port, skip_unless_required
 from support.command import zoolet
 from support.daemon import DaemonProcess, Running, refused, running
+from support.embedded import ask
 from support.engine import make_engine
 from support.waiting import DEADLINE_S, wait_until
 
@@ -271,7 +272,7 @@ def test_full_disk_and_recovery_are_reported(tmp_path: Path) -> None:
             assert reason.startswith("writes are refused: less than 64 kB free for the log")
             assert get(f"{url}/healthz")[0] == 200
             assert "\nzoolet_writes_refused 1.0\n" in get(f"{url}/metrics")[1]
-            assert _word(port, b"isro") == b"ro"
+            assert ask(port, b"isro") == b"ro"
             assert "refuses writes: less than 64 kB free" in _status(hosts, 1)
 
             resize("64m")
@@ -279,7 +280,7 @@ def test_full_disk_and_recovery_are_reported(tmp_path: Path) -> None:
 
             assert RETRY <= 1.0  # the disk is checked each second
             assert "\nzoolet_writes_refused 0.0\n" in get(f"{url}/metrics")[1]
-            assert _word(port, b"isro") == b"rw"
+            assert ask(port, b"isro") == b"rw"
             assert "serves as standalone" in _status(hosts, 0)
         with running(*options) as daemon:
             with Client(f"127.0.0.1:{daemon.port()}") as zk:
@@ -298,12 +299,6 @@ def _fill(hosts: str) -> set[str]:
                     break
                 created.add(f"n{len(created)}")
     return created
-
-
-def _word(port: int, word: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as link:
-        link.sendall(word)
-        return link.recv(100)
 
 
 def _status(hosts: str, code: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from support.command import ZOOLET
 from support.daemon import SERVE, DaemonProcess, refused, running
+from support.embedded import ask
 from support.kazoo_clients import connected
 from support.waiting import DEADLINE_S
 
@@ -152,9 +152,7 @@ def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
 
 def test_conf_names_directory(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path), "-D4lw.commands.whitelist=*") as server:
-        with socket.create_connection((server.host, server.port)) as link:
-            link.sendall(b"conf")
-            answer = b"".join(iter(lambda: link.recv(4096), b"")).decode()
+        answer = ask(server.port, b"conf").decode()
     assert f"dataDir={tmp_path}/version-2\n" in answer
     assert f"dataLogDir={tmp_path}/version-2\n" in answer
     assert "dataDirSize=0\n" not in answer

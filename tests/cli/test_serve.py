@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.apache import free_port
 from support.command import ZOOLET, zoolet
+from support.embedded import ask
 from support.waiting import DEADLINE_S
 
 from zoolet.cli.program import main
@@ -59,9 +61,7 @@ class Running:
 
     def ask(self, word: str, host: str = "127.0.0.1") -> str:
         """Send a four-letter word; return the answer."""
-        with socket.create_connection((host, self.port), DEADLINE_S) as link:
-            link.sendall(word.encode())
-            return b"".join(iter(lambda: link.recv(65536), b"")).decode()
+        return ask(self.port, word.encode(), host).decode()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
         """Send a signal; return the exit code, the output on stdout after the ready line, and the output on stderr."""
@@ -110,24 +110,6 @@ def need(host: str) -> None:
         pytest.skip(f"no {host} here: {error}")
 
 
-@contextmanager
-def taken_port() -> Iterator[int]:
-    """Yield a port with a listening socket."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        yield int(holder.getsockname()[1])
-
-
-@contextmanager
-def free_port() -> Iterator[int]:
-    """Yield a port without a listening socket."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    yield port
-
-
 # --- ready ---
 
 
@@ -144,7 +126,8 @@ def test_console_script_is_same_command() -> None:
 
 
 def test_requested_port_is_used() -> None:
-    with free_port() as port, daemon("--port", str(port)) as running:
+    port = free_port()
+    with daemon("--port", str(port)) as running:
         assert running.port == port
 
 
@@ -305,8 +288,9 @@ def test_definition_without_name_is_explained(given: str) -> None:
 
 
 def test_occupied_port_is_one_line_and_exit_1() -> None:
-    with taken_port() as port:
-        done = zoolet("serve", "--port", str(port))
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        done = zoolet("serve", "--port", port)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"zoolet serve: cannot listen on 127.0.0.1:{port}: address already in use\n"

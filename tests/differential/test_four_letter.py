@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 import resource
-import socket
 from collections.abc import Iterator
 
 import pytest
 from differential.lockstep import Lockstep
 from differential.pair import Drop, Pair, Step
 from differential.script import add_watch, by, children, create, exists, read, remove_watches, write
+from support import embedded
 from support.apache import RELEASES
 from support.peer import Peer
-from support.waiting import DEADLINE_S
 
 from zoolet.server.admin.descriptors import raise_limit
 from zoolet.server.admin.four_letter_commands import four_letter_commands
@@ -79,9 +78,8 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def ask_real(pair: Pair, word: bytes) -> str:
-    with socket.create_connection(("127.0.0.1", pair.apache.port), timeout=DEADLINE_S) as link:
-        link.sendall(word)
-        return b"".join(iter(lambda: link.recv(1 << 16), b"")).decode()
+    """Send a command to ZooKeeper; return the answer."""
+    return embedded.ask(pair.apache.port, word).decode()
 
 
 def ask(pair: Pair, word: bytes) -> str:

@@ -7,7 +7,6 @@ from typing import Final
 # --- errors ---
 
 OK: Final = 0
-RUNTIME_INCONSISTENCY: Final = -2
 MARSHALLING_ERROR: Final = -5
 UNIMPLEMENTED: Final = -6
 BAD_ARGUMENTS: Final = -8

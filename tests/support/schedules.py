@@ -14,7 +14,8 @@ A scenario defines what the clients do and what must be true of the result; :fun
 
         play(scenario, seed)
 
-``ZOOLET_SCHEDULES`` sets the number of seeds (10; 60 in a full run, of which a test takes its share), ``ZOOLET_SCHEDULE`` a single seed.
+``ZOOLET_SCHEDULES`` sets the number of seeds (10; 60 in a full run; each test has a share of them),
+``ZOOLET_SCHEDULE`` a single seed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ Script = Callable[[World], list[object]]
 LAG_S: Final = 0.4
 LONG_LAG_S: Final = 1.0  # two writes that wait for each other take twice as long, even on a busy machine
 EPHEMERAL: Final = int(CreateMode.EPHEMERAL)
-SEQUENTIAL: Final = int(CreateMode.EPHEMERAL_SEQUENTIAL)
 PLAIN: Final[list[Script]] = []
 """Scripts that need no configuration."""
 LOCAL: Final[list[Script]] = []

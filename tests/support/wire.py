@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from support.frames import request
+from support.numbers import EPHEMERAL as EPHEMERAL
+from support.numbers import SEQUENTIAL as SEQUENTIAL
 from support.peer import Reply
 from support.waiting import DEADLINE_S as DEADLINE_S
 
@@ -27,8 +29,6 @@ from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 from zoolet.testing import Server
 
-EPHEMERAL: Final = 1
-SEQUENTIAL: Final = 2
 PING_XID: Final = -2
 """The xid of every ping and of its reply."""
 RESET: Final = struct.pack("ii", 1, 0)

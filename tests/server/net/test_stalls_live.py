@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 from support.daemon import DaemonProcess
+from support.embedded import ask
 from support.engine import make_daemon, make_engine
 from support.waiting import DEADLINE_S
 from support.wire import Wire
@@ -156,12 +156,6 @@ def process() -> Iterator[DaemonProcess]:
         yield running
 
 
-def ask(process: DaemonProcess, word: bytes) -> str:
-    with socket.create_connection((process.host, process.port), DEADLINE_S) as link:
-        link.sendall(word)
-        return b"".join(iter(lambda: link.recv(65536), b"")).decode()
-
-
 @pytest.mark.slow
 def test_stopped_process_expires_only_silent_sessions(
     process: DaemonProcess,
@@ -173,8 +167,8 @@ def test_stopped_process_expires_only_silent_sessions(
     process.process.send_signal(signal.SIGCONT)
     ping_for(pinging, 1.0)
 
-    sessions = ask(process, b"dump")
-    figures = dict(line.split("\t") for line in ask(process, b"mntr").splitlines())
+    sessions = ask(process.port, b"dump").decode()
+    figures = dict(line.split("\t") for line in ask(process.port, b"mntr").decode().splitlines())
     assert f"0x{pinging.id:x}" in sessions
     assert f"0x{silent.id:x}" not in sessions
     assert len(pinging.payload()) == 16

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-
-from support.waiting import DEADLINE_S
+from support.embedded import ask
 
 from zoolet.testing import Cluster
 
 
 def monitored(port: int) -> dict[str, str]:
     """Return the metrics in a member's answer to ``mntr``."""
-    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
-        connection.sendall(b"mntr")
-        text = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-    return dict(line.split("\t") for line in text.splitlines())
+    return dict(line.split("\t") for line in ask(port, b"mntr").decode().splitlines())
 
 
 def test_mntr_shows_role_of_each_member() -> None:
