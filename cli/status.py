@@ -7,7 +7,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..client.four_letters import NotExecutedError, ask, not_serving
+from ..client.four_letters import NotExecutedError, ask, not_serving, srvr_facts
 from .addresses import about
 from .event_loop import run_loop
 from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, servers_of
@@ -81,12 +81,9 @@ async def _ask(address: Address, timeout: float, tls: ssl.SSLContext | None) -> 
 
 
 def read_answer(text: str) -> Health:
-    """Return the health that an answer to ``srvr`` describes.
-
-    Source: ServerStats.toString.
-    """
-    facts = {name: value for name, _, value in (line.partition(": ") for line in text.splitlines())}
-    mode = re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
+    """Return the health that an answer to ``srvr`` describes."""
+    facts = srvr_facts(text)
+    mode = facts["Mode"]
     if not mode:
         return Health(False, not_serving(text))
     if mode == "read-only":

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..client.four_letters import Sample, number_of, rates, sample
+from ..client.four_letters import Sample, rates, sample, traffic
 from .addresses import about
 from .event_loop import run_loop
 from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, seconds, servers_of
@@ -175,16 +175,7 @@ def described(address: str, now: Sample, before: Sample | None) -> list[str]:
 
 def connection_lines(now: Sample, before: Sample | None) -> list[str]:
     """Return a line for each of the busiest connections."""
-    earlier = before.connections if before is not None else {}
-    rows = []
-    for address, facts in now.connections.items():
-        if "sid" not in facts:  # the connection has no session
-            continue
-        received = number_of(facts, "recved")
-        old = earlier.get(address)
-        lately = received - number_of(old, "recved") if old is not None else 0
-        rows.append((lately, received, address, facts))
-    rows.sort(reverse=True, key=lambda row: row[:2])
+    rows = [each for each in traffic(now, before) if "sid" in each.facts]  # the others have no session
     texts = [f"  {'session':>20} {'client':<24} {'recent':>8} {'all':>10} {'last':<6} {'avg ms':>7} {'timeout':>8}"]
     texts += [
         f"  {facts['sid']:>20} {address:<24} {lately:>8,} {received:>10,} {facts.get('lop', ''):<6} "

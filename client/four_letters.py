@@ -144,14 +144,24 @@ def read_mntr(text: str) -> tuple[dict[str, float], str]:
     return numbers, state
 
 
+def srvr_facts(text: str) -> dict[str, str]:
+    """Return the facts in an answer to srvr by name. The mode consists only of lower-case letters and hyphens.
+
+    Source: ServerStats.toString.
+    """
+    facts = {name: value.strip() for name, _, value in (line.partition(":") for line in text.split("\n"))}
+    facts["Mode"] = re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
+    return facts
+
+
 def read_srvr(text: str) -> tuple[dict[str, float], str]:
     """Return the numbers in an answer to srvr, under their mntr names, and the state of the server."""
-    facts = {name: value.strip() for name, _, value in (line.partition(":") for line in text.split("\n"))}
+    facts = srvr_facts(text)
     latencies = [*facts.get("Latency min/avg/max", "").split("/"), "", "", ""][:3]
     named = {name: facts.get(fact, "") for name, fact in SRVR.items()}
     named |= dict(zip(("min_latency", "avg_latency", "max_latency"), latencies, strict=True))
     numbers = {name: float(value) for name, value in named.items() if _NUMBER.fullmatch(value)}
-    return numbers, re.sub(r"[^a-z-]", "", facts.get("Mode", ""))
+    return numbers, facts["Mode"]
 
 
 def read_cons(text: str) -> dict[str, dict[str, str]]:
@@ -187,6 +197,33 @@ def rates(now: Sample, before: Sample | None) -> dict[str, float]:
         for name in ("packets_received", "packets_sent")
         if before.numbers.get(name, float("inf")) <= now.numbers.get(name, -1)
     }
+
+
+class Traffic(NamedTuple):
+    """The requests of one connection.
+
+    Args:
+        lately: Number of requests since the sample before.
+        requests: Number of all requests.
+        address: The address of the client.
+        facts: The facts that cons reports.
+    """
+
+    lately: int
+    requests: int
+    address: str
+    facts: dict[str, str]
+
+
+def traffic(now: Sample, before: Sample | None) -> list[Traffic]:
+    """Return the requests of each connection between two samples, the busiest first."""
+    found = []
+    for address, facts in now.connections.items():
+        requests = number_of(facts, "recved")
+        earlier = before.connections.get(address) if before is not None else None
+        lately = requests - number_of(earlier, "recved") if earlier is not None else 0
+        found.append(Traffic(lately, requests, address, facts))
+    return sorted(found, reverse=True, key=lambda each: each[:2])
 
 
 def number_of(facts: Mapping[str, str], name: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..client import Client
 from ..client.aio.subtree import ask as ask_all
 from ..client.aio.subtree import names_below, subtree
-from ..client.four_letters import NotExecutedError, Sample, ask, number_of, rates
+from ..client.four_letters import NotExecutedError, Sample, ask, number_of, rates, traffic
 from ..client.four_letters import sample as ask_sample
 from ..client.recipes._shared import SharedRecipe
 from ..client.recipes.overview import Overview
@@ -183,19 +183,16 @@ class RemoteSource:
         clients: list[Answer] = []
         for now, before in zip(self._samples, self._last, strict=True):
             seconds = now.at - before.at if before is not None else 0.0
-            for address, facts in now.connections.items():
-                earlier = before.connections.get(address) if before is not None else None
-                received = number_of(facts, "recved")
-                lately = received - number_of(earlier, "recved") if earlier is not None else 0
-                clients.append(
-                    {
-                        "address": address,
-                        "session": facts.get("sid"),
-                        "requests": received,
-                        "rate": round(lately / seconds, 1) if seconds else 0.0,
-                        "last": _last_operation(facts),
-                    }
-                )
+            clients += [
+                {
+                    "address": address,
+                    "session": facts.get("sid"),
+                    "requests": requests,
+                    "rate": round(lately / seconds, 1) if seconds else 0.0,
+                    "last": _last_operation(facts),
+                }
+                for lately, requests, address, facts in traffic(now, before)
+            ]
         return sorted(clients, key=lambda each: (-each["rate"], -each["requests"]))
 
     def _servers(self) -> list[Answer]:

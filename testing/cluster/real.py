@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
+from ...client.four_letters import srvr_facts
 from ...server.net.daemon import Daemon
 from ..frames.interceptor import Interceptor
 from ..proxy import Proxy
@@ -72,7 +73,7 @@ class RealMember(Proxy):
                 text = b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
         except OSError:
             return "down"
-        return next((line.split()[-1] for line in text.splitlines() if line.startswith("Mode: ")), "looking")
+        return srvr_facts(text)["Mode"] or "looking"
 
     @property
     def is_leader(self) -> bool:
