@@ -53,6 +53,7 @@ from .source import (
     locks_shown,
     matcher,
     of_session,
+    quota_shown,
     stat_shown,
     subtree_shown,
 )
@@ -259,12 +260,7 @@ class EngineSource:
 
     def _quota(self, path: str) -> Answer | None:
         limits, stats = (self._engine.tree.get(QUOTA + path.rstrip("/") + name) for name in (LIMITS, STATS))
-        if limits is None:
-            return None
-        texts = [
-            cut((node.data or b"").decode("utf-8", "replace")) if node is not None else "" for node in (limits, stats)
-        ]
-        return {"limits": texts[0], "used": texts[1]}
+        return None if limits is None else quota_shown(limits.data, stats.data if stats is not None else None)
 
     def _watches_on(self, path: str) -> list[Answer]:
         watches, found = self._engine.watches, []

@@ -44,6 +44,7 @@ from .source import (
     locks_shown,
     matcher,
     of_session,
+    quota_shown,
     stat_shown,
     subtree_shown,
 )
@@ -299,14 +300,11 @@ class RemoteSource:
         return answer
 
     async def _quota(self, path: str) -> Answer | None:
-        texts = []
-        for name in (LIMITS, STATS):
-            try:
-                data, _ = await self._client.get(QUOTA + path.rstrip("/") + name)
-            except (NoNodeError, NoAuthError):
-                return None
-            texts.append(cut(data.decode("utf-8", "replace")))
-        return {"limits": texts[0], "used": texts[1]}
+        nodes = [QUOTA + path.rstrip("/") + name for name in (LIMITS, STATS)]
+        limits, stats = await ask_all(self._client.get, nodes, NoNodeError, NoAuthError)
+        if not isinstance(limits, tuple):
+            return None
+        return quota_shown(limits[0], stats[0] if isinstance(stats, tuple) else None)
 
     async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
         """Yield the nodes that match, and regularly the number of nodes searched."""

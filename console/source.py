@@ -349,6 +349,11 @@ async def locks_shown(
     }
 
 
+def quota_shown(limits: bytes | None, stats: bytes | None) -> Answer:
+    """Return the texts of a quota: its limits, and the usage below its node."""
+    return {name: cut((data or b"").decode("utf-8", "replace")) for name, data in (("limits", limits), ("used", stats))}
+
+
 def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
     """Return an ACL list: scheme, id and permissions. Only users with the token see password hashes."""
     return [

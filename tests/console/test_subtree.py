@@ -188,3 +188,16 @@ async def test_any_server_has_orders_counts_export_and_deletion() -> None:
         assert exported == {"/s": b"", "/s/a": b"x" * 9, "/s/b": b"x" * 5, "/s/c": b"x"}
         await source.change("delete_all", {"path": "/s", "version": -1, "nodes": 5})
         assert await zk.exists("/s") is None
+
+
+@pytest.mark.parametrize("used", [None, "count=1,bytes=0"])
+async def test_quota_is_the_same_in_both_consoles(used: str | None) -> None:
+    nodes = {"/q": b"", "/zookeeper/quota/q/zookeeper_limits": b"count=3,bytes=-1"}
+    if used is not None:
+        nodes["/zookeeper/quota/q/zookeeper_stats"] = used.encode()
+    async with Server() as server, Client(server.hosts) as zk:
+        server.populate(nodes)
+        of_any = await RemoteSource(zk, (), None, 1.0).node("/q", trusted=True, whole=False)
+        of_own = await Console(server.daemon.engine).facts("node?path=/q")
+
+    assert of_any["quota"] == of_own["quota"] == {"limits": "count=3,bytes=-1", "used": used or ""}
