@@ -4,6 +4,11 @@ The name of a contender consists of a unique id, a mark, and the sequence number
 Curator use different marks, and ignore each other's nodes. Naming ``both`` excludes both of them, with two nodes. Names
 are recognised by their marks, without checking the id, as in kazoo and Curator.
 
+Double barriers, durable locks and proof nodes have names without a mark, and functions instead of rows.
+
+To add a recipe, add a row. If its nodes form a line, add its kind to ``IN_LINE``, and to :func:`recipe_of_line` if the
+line has a name of its own. ``server/admin/lock_counts.py`` counts any other name with a number as an entry of a queue.
+
 A sequence number has ten characters or more, including a sign. After 2147483647 comes -2147483648. Numbers are compared
 as places on a circle, so their order survives the overflow if contenders are fewer than 2**31 numbers apart.
 
@@ -66,6 +71,8 @@ KAZOO_LOCK: Final = "-__lock__"
 LEASES: Final = "leases"
 LOCKS: Final = "locks"
 """Names of the folders of a Curator semaphore: for its leases, and for the lock of its waiters."""
+READY: Final = "ready"
+"""Name of the node of a double barrier that lets its members pass."""
 ENTRIES: Final = "entries"
 TAKEN: Final = "taken"
 """Names of the folders of a queue: for its entries, and for the nodes of the clients that consume them."""
@@ -163,6 +170,9 @@ _LEAF: Final = re.compile(
     rf"(?:{HEX}|_c_{UUID}-)(?:{'|'.join(_MARKS)}){_FIELDS['{seq}']}|{_pattern(ROWS['kazoo', 'entry'].form)}"
 )
 _PROOF: Final = re.compile(rf"(.+)-{UUID}$")
+_HOLD: Final = re.compile(UUID)
+_KAZOO_MEMBER: Final = re.compile(HEX)
+_ANY_MEMBER: Final = re.compile(f"{HEX}|{UUID}")
 _FOLDERS: Final = "|".join((ENTRIES, TAKEN, LEASES, LOCKS))
 _MAY_BE: Final = re.compile(rf"{paths.SEQUENCE}$|^{HEX}$|[0-9a-f]{{8}}-[0-9a-f]{{4}}-|^({_FOLDERS})$|{KAZOO_LOCK}$")
 
@@ -200,10 +210,28 @@ def is_leaf(name: str) -> bool:
     return _LEAF.fullmatch(name) is not None
 
 
+def proof_of(node: str, uuid: str) -> str:
+    """Return the path of the proof node for a node: zoolet's TryLock and LockingQueue create both together."""
+    return f"{node}-{uuid}"
+
+
 def proven(name: str) -> str | None:
     """Return the name of the node that a proof node of zoolet stands for. Return None for other names."""
     match = _PROOF.match(name)
     return match[1] if match is not None else None
+
+
+def is_hold(name: str) -> bool:
+    """Return whether this may be the id of a hold, the only child of a durable lock that is held."""
+    return _HOLD.fullmatch(name) is not None
+
+
+def is_barrier_member(name: str, *, has_ready: bool) -> bool:
+    """Return whether this may be a member of a double barrier. Its name is an id without a mark.
+
+    Curator's names are recognised only next to ``ready``, because other nodes have such names.
+    """
+    return (_ANY_MEMBER if has_ready else _KAZOO_MEMBER).fullmatch(name) is not None
 
 
 def may_be_of_recipe(name: str) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import AsyncIterator, Iterator
 from itertools import product
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -17,15 +16,16 @@ from ...protocol.deadlocks import LockEntry, LockStatus, Wait, search_circles
 from ...protocol.errors import NoAuthError, NoNodeError
 from ...protocol.recipe_names import (
     ENTRIES,
-    HEX,
     IN_LINE,
     KAZOO_LOCK,
     NAMINGS,
+    READY,
     TAKEN,
-    UUID,
     Naming,
     by_number,
     in_order,
+    is_barrier_member,
+    is_hold,
     is_leaf,
     is_named,
     proven,
@@ -38,9 +38,6 @@ from ..aio.subtree import ask, names_below, subtree
 
 SLICE: Final = 1_000
 """Number of names to process between two pauses."""
-_KAZOO_MEMBER: Final = re.compile(HEX)
-_ANY_MEMBER: Final = re.compile(f"{HEX}|{UUID}")
-"""Patterns of the members of double barriers."""
 MAX_DURABLE: Final = 4_096
 """Maximum size of the data of a durable lock in bytes. Any client may write JSON that takes long to parse."""
 T = TypeVar("T")
@@ -265,7 +262,7 @@ async def _try_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
 async def _durable_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     """Return zoolet's DurableLocks: a persistent node that names its owner, with the proof node as its child."""
     lines = []
-    proofs = {path: names[0] for path, names in listing.items() if len(names) == 1 and re.fullmatch(UUID, names[0])}
+    proofs = {path: names[0] for path, names in listing.items() if len(names) == 1 and is_hold(names[0])}
     for path, data, stat in await reader.nodes(list(proofs)):
         await reader.rest()
         if len(data) > MAX_DURABLE:
@@ -282,18 +279,17 @@ async def _durable_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]
 
 
 async def _barriers(reader: Reader, listing: Listing) -> list[SharedRecipe]:
-    """Return the double barriers: members older than ``ready`` are in the round, and younger ones wait.
-
-    Curator's names are recognized only next to ``ready``, because other nodes have such names.
-    """
+    """Return the double barriers: members older than ``ready`` are in the round, and younger ones wait."""
     lines = []
     for path, names in listing.items():
-        pattern = _ANY_MEMBER if "ready" in names else _KAZOO_MEMBER
-        members = [name async for some in _slices(reader, names) for name in some if pattern.fullmatch(name)]
+        known = READY in names
+        members = [
+            name async for some in _slices(reader, names) for name in some if is_barrier_member(name, has_ready=known)
+        ]
         if not members or path + KAZOO_LOCK in listing:
             continue
         entries = sorted(await _entries(reader, [paths.join(path, name) for name in members]), key=lambda e: e.czxid)
-        ready = [stat.czxid for _, _, stat in await reader.nodes([paths.join(path, "ready")])] or [0]
+        ready = [stat.czxid for _, _, stat in await reader.nodes([paths.join(path, READY)])] or [0]
         inside = tuple(entry for entry in entries if entry.czxid < ready[0])
         waiting = tuple(entry._replace(holds=False) for entry in entries if entry.czxid > ready[0])
         naming = "curator" if "-" in members[0] else "kazoo"

@@ -15,6 +15,7 @@ from ...protocol.errors import (
     NoNodeError,
     SessionExpiredError,
 )
+from ...protocol.recipe_names import READY
 from ...protocol.records import Stat
 from .. import serializers
 from ..aio.limits import Limit, limited_outage, timeout_saying
@@ -59,7 +60,7 @@ class DoubleBarrier(Recipe):
         self, client: BaseClient[Any], path: str, members: int | None = None, *, timeout: float | None = None
     ) -> None:
         super().__init__(client, path)
-        self._ready = self._at("ready")
+        self._ready = self._at(READY)
         self._members = None if members is None else checked_count("members", members, 1)
         self._timeout = checked_timeout(timeout)
         self._node: str | None = None
@@ -151,7 +152,7 @@ class DoubleBarrier(Recipe):
 
     async def _between(self, first: int, last: int | None = None) -> set[str]:
         """Return the names of members with nodes created between two zxids."""
-        names = [name for name in await self._client.children(self._path) if name != "ready"]
+        names = [name for name in await self._client.children(self._path) if name != READY]
         if not first and last is None:
             return set(names)
         stats = await asyncio.gather(*[self._client.exists(self._at(name)) for name in names])
