@@ -1,7 +1,7 @@
 """The table of operations. It is the common source for server, client, faults and documentation.
 
 A new operation needs a row here, its records, and a handler in ``server/core/ops``: ``@reads``, or for a write
-``@prepares``, ``@applies`` and a transaction record. Inside a multi it also needs a member of :class:`OpCode`. The row
+``@writes``, ``@applies`` and a transaction record. Inside a multi it also needs a member of :class:`OpCode`. The row
 determines the server's dispatch and read-only tables, the records that the client encodes in ``call``, the requests
 that it repeats, the names in faults, views and ``cons``, the kinds of changes in the history and in the audit log, and
 docs/compatibility.md. ``Client.call(name, record)`` sends the operation. A separate method belongs in

@@ -1,4 +1,7 @@
-"""Assemble a server from its parts. Every kind of server is assembled here, and only here."""
+"""Make the engine of a server, and connect the parts of every kind of server.
+
+An observer and a member of a cluster have engines of their own classes.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """The calls of the test toolkit for programs in other languages, one row per call.
 
-To add a call, write its method on ``Endpoint``, ``Server`` or ``Cluster``, with types and a docstring, and add a row.
+To add a call, write its method with types and a docstring, and add a row. A method about the state of a server or a
+cluster belongs in ``StateCalls``, one that a proxy has as well in ``Endpoint``, any other in ``Server`` or ``Cluster``.
+A method ``wait_for_*`` also needs its coroutine ``until_*``. :func:`.control.values.json_of` converts the results.
+
 :mod:`.control.commands` derives the rest from the method of the endpoint's class:
 
 - A server, a cluster or a proxy supports the call if its class defines the method.
