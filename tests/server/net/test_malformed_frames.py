@@ -6,7 +6,7 @@ ZooKeeperServer.processConnectRequest).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from support.frames import HELLO, NULL, create, exists, ping, request, set_data
@@ -24,36 +24,50 @@ from zoolet.protocol.operations import OpCode
 
 pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 
-BAD_LENGTHS: Final = [MAX_FRAME + 1, 2**31 - 1, -1, -(2**31)]
+BAD_LENGTHS: Final = {f"length {length}": pack_int(length) for length in (MAX_FRAME + 1, 2**31 - 1, -1, -(2**31))}
+TOO_SHORT: Final = {f"{length} bytes": frame(bytes(length)) for length in range(8)}
+"""Requests that are shorter than their header."""
+NO_HANDSHAKE: Final = {
+    "empty": frame(b""),
+    "version only": frame(bytes(4)),
+    "no password": frame(bytes(27)),
+    "password cut short": frame(bytes(24) + pack_int(16) + bytes(15)),
+    "password of -2": frame(bytes(24) + pack_int(-2)),
+    "password of 2 GiB": frame(bytes(24) + pack_int(2**31 - 1)),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "TLS": bytes.fromhex("16030100c8010000c40303") + bytes(200),
+    "SSH": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "all ones": b"\xff" * 64,
+    "a read": exists(1),
+    "a write": create(1, "/a", b"x" * 100),
+    "a ping": ping(),
+}
+
+
+def rows(*tables: dict[str, bytes]) -> list[Any]:
+    """Return the parameters of a test for each row of the tables."""
+    return [pytest.param(data, id=name) for table in tables for name, data in table.items()]
 
 
 # --- lengths ---
 
 
-@pytest.mark.parametrize("length", BAD_LENGTHS)
-async def test_bad_length_closes_connection_before_payload(dial: Dial, length: int) -> None:
+@pytest.mark.parametrize("broken", rows(BAD_LENGTHS, TOO_SHORT))
+async def test_only_requests_before_broken_frame_are_answered(dial: Dial, broken: bytes) -> None:
     client = await dial()
 
-    client.send(pack_int(length))
-
-    assert await client.rest() == b""
-
-
-@pytest.mark.parametrize("length", BAD_LENGTHS)
-async def test_bad_length_in_place_of_handshake_closes_connection(dial: Dial, length: int) -> None:
-    client = await dial(shake=False)
-
-    client.send(pack_int(length))
-
-    assert await client.rest() == b""
-
-
-async def test_requests_before_a_bad_length_are_answered(dial: Dial) -> None:
-    client = await dial()
-
-    client.send(exists(1) + exists(2) + pack_int(-1))
+    client.send(exists(1) + exists(2) + broken + exists(3))
 
     assert await client.xids(2) == [1, 2]
+    assert await client.closed() == b""
+
+
+@pytest.mark.parametrize("broken", rows(BAD_LENGTHS, NO_HANDSHAKE))
+async def test_anything_but_handshake_closes_connection(dial: Dial, broken: bytes) -> None:
+    client = await dial(shake=False)
+
+    client.send(broken)
+
     assert await client.rest() == b""
 
 
@@ -83,46 +97,7 @@ async def test_configured_limit_applies(dial: Dial, size: int, answered: bool) -
     assert (pack_int(7) in await client.rest()) is answered
 
 
-@pytest.mark.parametrize("length", range(8))
-async def test_request_shorter_than_header_closes_connection(dial: Dial, length: int) -> None:
-    client = await dial()
-
-    client.send(frame(bytes(length)))
-
-    assert await client.rest() == b""
-
-
-@pytest.mark.parametrize("length", range(8))
-async def test_requests_after_too_short_one_are_not_answered(dial: Dial, length: int) -> None:
-    client = await dial()
-
-    client.send(exists(1) + frame(bytes(length)) + exists(2))
-
-    assert (await client.answer()).xid == 1
-    assert await client.rest() == b""
-
-
 # --- the first frame ---
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"",
-        bytes(4),
-        bytes(27),
-        bytes(24) + pack_int(16) + bytes(15),
-        bytes(24) + pack_int(-2),
-        bytes(24) + pack_int(2**31 - 1),
-    ],
-    ids=["empty", "version only", "no password", "password cut short", "password of -2", "password of 2 GiB"],
-)
-async def test_undecodable_connect_request_closes_connection(dial: Dial, payload: bytes) -> None:
-    client = await dial(shake=False)
-
-    client.send(frame(payload))
-
-    assert await client.rest() == b""
 
 
 async def test_connect_request_without_password_is_accepted(dial: Dial) -> None:
@@ -131,27 +106,6 @@ async def test_connect_request_without_password_is_accepted(dial: Dial) -> None:
     client.send(frame(bytes(24) + NULL))
 
     assert ConnectResponse.decode(await client.payload()).session_id != 0
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        bytes.fromhex("16030100c8010000c40303") + bytes(200),
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"\xff" * 64,
-        exists(1),
-        create(1, "/a", b"x" * 100),
-        ping(),
-    ],
-    ids=["HTTP", "TLS", "SSH", "all ones", "a read", "a write", "a ping"],
-)
-async def test_garbage_instead_of_handshake_closes_connection(dial: Dial, garbage: bytes) -> None:
-    client = await dial(shake=False)
-
-    client.send(garbage)
-
-    assert await client.rest() == b""
 
 
 async def test_second_handshake_is_unknown_operation(dial: Dial) -> None:
