@@ -60,14 +60,16 @@ def entries_of(acl: Iterable[Any]) -> Iterator[ACL]:
         TypeError: *acl* is not a list of ACL entries.
     """
     for entry in acl:
-        if isinstance(entry, list | tuple) and not hasattr(entry, "perms"):  # kazoo's ACL entries are tuples too
+        if isinstance(entry, ACL):
+            yield entry
+        elif isinstance(entry, list | tuple) and not hasattr(entry, "perms"):  # kazoo's ACL entries are tuples too
             yield from entries_of(entry)
-            continue
-        perms, who = getattr(entry, "perms", None), getattr(entry, "id", None)
-        scheme, name = getattr(who, "scheme", None), getattr(who, "id", None)
-        if not (isinstance(perms, int) and isinstance(scheme, str) and isinstance(name, str)):
-            raise TypeError(f"not an ACL entry: {entry!r}")
-        yield entry if isinstance(entry, ACL) else ACL(perms, Id(scheme, name))
+        else:
+            perms, who = getattr(entry, "perms", None), getattr(entry, "id", None)
+            scheme, name = getattr(who, "scheme", None), getattr(who, "id", None)
+            if not (isinstance(perms, int) and isinstance(scheme, str) and isinstance(name, str)):
+                raise TypeError(f"not an ACL entry: {entry!r}")
+            yield ACL(perms, Id(scheme, name))
 
 
 ANYONE: Final = Id("world", "anyone")

@@ -140,7 +140,7 @@ class StateCalls(Endpoint, NamedWaits):
                 a dict of the nodes below. Missing parents are created with empty data.
 
         Raises:
-            ValueError: A path or a value is invalid. No node is created.
+            ValueError: A path or a value is invalid, or a path occurs twice. No node is created.
         """
         self._runner.call(lambda: populate(self._writer, nodes))
 

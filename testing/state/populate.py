@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...protocol import paths
-from ...protocol.acl import OPEN_ACL_UNSAFE, AclList, entries_of
+from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, entries_of
 from ...protocol.codec import Record
 from ...protocol.node_spec import node_problem
 from ...protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn, SetDataTxn
@@ -65,14 +66,30 @@ def flatten(nodes: Mapping[str, Any]) -> dict[str, Znode]:
         if path in found:
             raise ValueError(f"{path} occurs twice")
         found[path] = node
+    above = _nearest(found)
     ordered: dict[str, Znode] = {}
     for path in found:
         missing, at = [], path
         while at and at not in ordered:
             missing.append(at)
-            at = at.rpartition("/")[0]
-        ordered |= {each: found[each] for each in reversed(missing) if each in found}
+            at = above[at]
+        ordered |= {each: found[each] for each in reversed(missing)}
     return ordered
+
+
+def _nearest(found: Collection[str]) -> dict[str, str]:
+    """Return the nearest ancestor of each path among the paths, or an empty string.
+
+    This takes time and memory in proportion to the paths. All prefixes of one deep path would take the square of it.
+    """
+    nearest: dict[str, str] = {}
+    line: list[str] = []
+    for path in sorted(found, key=lambda path: path.replace("/", "\0")):  # the nodes below a path follow it
+        while line and not paths.is_within(path, line[-1]):
+            line.pop()
+        nearest[path] = line[-1] if line else ""
+        line.append(path)
+    return nearest
 
 
 def _flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]]:
@@ -93,21 +110,27 @@ def _flatten(above: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, Znode]
         else:
             raise ValueError(f"{path}: {value!r} is neither bytes, text, None, Znode nor a dict of children")
         _check(path, node)
-        acl_list(path, node.acl)  # an invalid ACL raises now, before any node is created
+        if node.acl is not OPEN_ACL_UNSAFE:
+            node = replace(node, acl=acl_list(path, node.acl))
         yield path, node
         yield from _flatten("" if path == "/" else path, node.children)
 
 
-def acl_list(path: str, acl: Any) -> AclList:
+def acl_list(path: str, acl: object) -> AclList:
     """Convert the ACL list of any client to the server's type.
 
     Raises:
-        ValueError: *acl* is not a list or tuple of ACLs.
+        ValueError: *acl* is not a list or tuple of ACLs, or is empty.
     """
-    try:
-        return tuple(entries_of(acl))
-    except TypeError:
-        raise ValueError(f"{path}: acl must be a list of ACLs from zoolet.client.acl or kazoo, not {acl!r}") from None
+    with suppress(TypeError):
+        entries = tuple(entries_of(acl)) if isinstance(acl, list | tuple) else ()
+        if entries and all(map(_is_complete, entries)):
+            return entries
+    raise ValueError(f"{path}: acl must be a list of ACLs from zoolet.client.acl or kazoo, not {acl!r}")
+
+
+def _is_complete(entry: ACL) -> bool:
+    return isinstance(entry.perms, int) and isinstance(entry.id.scheme, str) and isinstance(entry.id.id, str)
 
 
 def _check(path: str, node: Znode) -> None:
@@ -117,7 +140,7 @@ def _check(path: str, node: Znode) -> None:
 
 
 def _make(engine: Engine, path: str, node: Znode) -> None:
-    acl = acl_list(path, node.acl)
+    acl = tuple(node.acl)
     data = node.data.encode() if isinstance(node.data, str) else node.data
     existing = engine.tree.get(path)
     if existing is not None:

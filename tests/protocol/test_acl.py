@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from support.frames import unhex
 from support.golden import OPEN_BYTES
 
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id, digest_id
+from zoolet.protocol.acl import (
+    ACL,
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    READ_ACL_UNSAFE,
+    Id,
+    digest_id,
+    entries_of,
+    is_masked,
+    masked,
+)
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import ZooKeeperError
 
@@ -70,3 +83,22 @@ def test_common_list_is_not_read_beyond_frame() -> None:
 
 def test_permissions_have_bits_of_zookeeper() -> None:
     assert (Perm.READ, Perm.WRITE, Perm.CREATE, Perm.DELETE, Perm.ADMIN, Perm.ALL) == (1, 2, 4, 8, 16, 31)
+
+
+def test_entries_of_other_libraries_are_converted() -> None:
+    own = ACL(31, Id("auth", None))  # a null id is allowed, for example in scheme auth
+    entry = SimpleNamespace(perms=1, id=SimpleNamespace(scheme="ip", id="::1"))
+
+    assert list(entries_of([own, [entry, (own,)]])) == [own, ACL(1, Id("ip", "::1")), own]
+
+
+@pytest.mark.parametrize("acl", [None, 5, "world", [5], [SimpleNamespace(perms=1, id=None)], Id("world", "anyone")])
+def test_other_values_are_no_acl_list(acl: Any) -> None:
+    with pytest.raises(TypeError):
+        list(entries_of(acl))
+
+
+@pytest.mark.parametrize("name", ["u:hash", "u", "", None, "u:x:y"])
+def test_masked_digest_is_recognised(name: str | None) -> None:
+    assert is_masked(masked(ACL(31, Id("digest", name))))
+    assert not is_masked(masked(ACL(31, Id("ip", name))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from support.wire import Wire
 
 from zoolet.client import acl
 from zoolet.protocol import records as r
-from zoolet.protocol.acl import READ_ACL_UNSAFE
+from zoolet.protocol.acl import ACL, READ_ACL_UNSAFE, Id
 from zoolet.protocol.operations import OpCode
 from zoolet.testing import Server, Znode
+from zoolet.testing.state.populate import flatten
 
 NO_NODE, NO_AUTH, QUOTA_EXCEEDED = -101, -102, -125
 
@@ -62,6 +64,24 @@ def test_parent_has_its_acl_though_its_child_comes_first(server: Server) -> None
 
     tree = server.tree()
     assert (tree["/a"].data, tree["/a"].acl, tree["/a/b"].container) == (b"2", READ_ACL_UNSAFE, True)
+
+
+def test_order_is_kept_where_parents_precede_children() -> None:
+    nodes = dict.fromkeys(["/b", "/a/x/y", "/a-b", "/a/x", "/c", "/a", "/d/e", "/"], "")
+
+    assert list(flatten(nodes)) == ["/", "/b", "/a", "/a/x", "/a/x/y", "/a-b", "/c", "/d/e"]
+
+
+def test_deep_path_is_read_in_linear_memory() -> None:
+    path = "/a" * 20_000
+    tracemalloc.start()
+    try:
+        flatten({path: "", f"{path}/x": ""})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 100 * len(path)
 
 
 @pytest.mark.parametrize("nodes", [{"a": "1", "/a": "2"}, {"/a": {"b": ""}, "/a/b/": "1"}])
@@ -161,6 +181,11 @@ def test_populate_rejects_invalid_node_atomically(server: Server, nodes: Any, na
         ({"/bad": Znode(data=3)}, "/bad"),  # type: ignore[arg-type]
         ({"/bad": Znode(ttl="x")}, "/bad"),  # type: ignore[arg-type]
         ({"/bad": Znode(acl="x")}, "/bad"),  # type: ignore[arg-type]
+        ({"/bad": Znode(acl="")}, "/bad"),  # type: ignore[arg-type]
+        ({"/bad": Znode(acl={})}, "/bad"),  # type: ignore[arg-type]
+        ({"/bad": Znode(acl=[])}, "/bad"),
+        pytest.param({"/bad": Znode(acl=iter(READ_ACL_UNSAFE))}, "/bad", id="iterator"),  # type: ignore[arg-type]
+        ({"/bad": Znode(acl=[ACL(31, Id("digest", None))])}, "/bad"),
         ({"/bad": Znode(children_created=2**31)}, "/bad"),
         ({"/bad": Znode(children_created=-(2**31) - 1)}, "/bad"),
         ({"/bad": Znode(children_created=1.0)}, "/bad"),  # type: ignore[arg-type]
