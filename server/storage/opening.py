@@ -53,6 +53,7 @@ class OpenDirectory:
         self._log_path = paths[1] if len(paths) > 1 else None
         self._locks: list[Lock] = []
         self._store: Store | None = None
+        self._recovered: Engine | None = None
         self._has_replayed = False  # whether the recovery replayed transactions or found problems
         self._is_changed = False  # whether files were changed; then the notes of the last server no longer apply
         noted = layout.noted_logs(paths[0])  # the notes are read before anything is created in the place of the logs
@@ -140,13 +141,19 @@ class OpenDirectory:
             recovered.transactions,
             seconds,
         )
+        self._recovered = engine
         self._has_replayed = bool(recovered.transactions or recovered.problems)
 
     def store(self, engine: Engine) -> Store:
         """Return the store of a server with the recovered engine, for the running event loop.
 
         A snapshot is started if the recovery has replayed transactions or found problems.
+
+        Raises:
+            ValueError: The directory was not recovered into this engine, whose transactions would overwrite its state.
         """
+        if engine is not self._recovered:
+            raise ValueError(f"{self.directory.path}: call recover() with this engine first")
         store = self._store = Store(engine, self.directory, self.settings, self.disk, self._locks[0].note_session)
         if self._has_replayed:
             store.snapshot_soon()
