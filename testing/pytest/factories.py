@@ -47,10 +47,10 @@ def zoolet_fixture(
     the marker, which is for ``zoolet``.
 
     Raises:
-        TypeError: ``Server`` has no such argument.
+        TypeError: ``Server`` has no such keyword argument. The host and the port cannot be given.
     """
     from .fixtures import additional_server  # needs pytest, which the types do not
 
     if unknown := options.keys() - ServerOptions.__annotations__.keys():
-        raise TypeError(f"zoolet_fixture: unknown argument {min(unknown)!r}; the arguments are the same as for Server")
+        raise TypeError(f"zoolet_fixture: unknown argument {min(unknown)!r}; expected keyword arguments of Server")
     return additional_server(scope, {name: value for name, value in options.items() if value is not None})
