@@ -263,12 +263,13 @@ class EngineSource:
         return None if limits is None else quota_shown(limits.data, stats.data if stats is not None else None)
 
     def _watches_on(self, path: str) -> list[Answer]:
-        watches, found = self._engine.watches, []
+        """Return the watches on exactly this path; recursive watches on its ancestors are not included."""
+        found: dict[tuple[str, str, str], None] = {}  # a persistent watch is in both stores
         for store in (DATA, CHILD):
-            for client in islice(watches.watching(store, path), MAX_LISTED):
-                who = {"session": hexadecimal(client.session_id), "address": client.address}
-                found += [{**who, "kind": kind} for kind in kinds_of(store, client.modes[store].get(path, 0))]
-        return [each for number, each in enumerate(found) if each not in found[:number]]
+            for client in islice(self._engine.watches.watching(store, path), MAX_LISTED):
+                who, kinds = hexadecimal(client.session_id), kinds_of(store, client.modes[store].get(path, 0))
+                found |= dict.fromkeys((who, client.address, kind) for kind in kinds)
+        return [{"session": who, "address": address, "kind": kind} for who, address, kind in found]
 
     async def search(self, name: str, text: bytes, below: str, *, trusted: bool) -> AsyncIterator[Answer]:
         """Yield the nodes that match, and after each time slice the number of nodes searched."""

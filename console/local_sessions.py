@@ -140,14 +140,14 @@ class LocalSessions:
         if client is not None:
             for store in (DATA, CHILD):
                 for path, modes in islice(client.modes[store].items(), MAX_LISTED):
-                    watched |= dict.fromkeys((cut(path_shown(path)), kind) for kind in kinds_of(store, modes))
+                    watched |= dict.fromkeys((path, kind) for kind in kinds_of(store, modes))
         identities = list(client.ids) if client is not None else []
         return {
             **self._row(session),
             "alive": True,
             "identities": iter([cut(f"{each.scheme}:{name_without_hash(each)}") for each in identities[:MAX_LISTED]]),
             "owned": iter([cut(path) for path in islice(engine.tree.ephemerals.get(session_id, ()), MAX_LISTED)]),
-            "watched": iter([{"path": path, "kind": kind} for path, kind in watched]),
+            "watched": iter([{"path": cut(path_shown(path)), "kind": kind} for path, kind in watched]),
         }
 
     def busiest(self) -> list[Answer]:

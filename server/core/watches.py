@@ -54,8 +54,10 @@ MAX_LEVELS: Final = 2_000
 
 _EVENT = struct_of(Int, ReplyHeader, WatcherEvent).pack
 
-_KINDS: Final = (((STANDARD, "data"), (PERSISTENT, "persistent"), (RECURSIVE, "recursive")),
-                 ((STANDARD, "child"), (PERSISTENT, "persistent"), (RECURSIVE, "recursive")))  # fmt: skip
+_KINDS: Final = {
+    DATA: ((STANDARD, "data"), (PERSISTENT, "persistent"), (RECURSIVE, "recursive")),
+    CHILD: ((STANDARD, "child"), (PERSISTENT, "persistent"), (RECURSIVE, "recursive")),
+}
 
 STORES_AND_MODES: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     WatcherType.CHILDREN: ((CHILD, STANDARD),),

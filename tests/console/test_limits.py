@@ -80,6 +80,10 @@ async def test_names_of_900_kb_are_cut(name: str) -> None:
     assert "characters)" in body.decode()
 
 
+async def test_sessions_with_names_of_900_kb_fit_into_an_answer() -> None:
+    assert len((await with_long_names().ask("/console/api/sessions")).body) < 300_000
+
+
 async def test_search_cuts_names_of_900_kb() -> None:
     stream = (await with_long_names().ask("/console/api/search?name=é")).stream
     assert stream is not None

@@ -175,7 +175,7 @@ async def test_next_number_is_right_near_the_overflow(creates: int) -> None:
     assert peer.create("/a/n", flags=CreateMode.PERSISTENT_SEQUENTIAL) == f"/a/n{number}"
 
 
-async def test_watch_has_the_same_kinds_on_each_page() -> None:
+async def test_watch_has_same_kinds_on_each_page() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/a")
