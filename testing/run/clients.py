@@ -41,7 +41,7 @@ def session_id_of(who: object, default: int | None = None) -> int:
         LookupError: The client has no session now, and *default* is None.
     """
     if isinstance(who, int) and not isinstance(who, bool):
-        return signed(who) if who < 1 << 64 else who  # ids may be written as unsigned numbers
+        return signed(who) if -(1 << 63) <= who < 1 << 64 else who  # ids may be written as unsigned numbers
     if hasattr(who, "session_id"):  # a zoolet client
         session_id = getattr(who, "session_id", None)
     elif hasattr(who, "client_id"):  # a KazooClient, whose client_id is None while it is not connected

@@ -13,6 +13,7 @@ from support.wire import Wire
 
 from zoolet.server.net import protocol, turns
 from zoolet.testing import Cluster, Server
+from zoolet.testing.state.real_time import REAL, RealTimeClock
 
 
 @contextmanager
@@ -55,3 +56,12 @@ def test_timer_armed_in_frozen_time_is_due_in_real_time(server: Server) -> None:
 def test_clocks_of_connections_and_turns_cannot_be_frozen() -> None:
     for module in (protocol, turns):
         assert not [name for name, value in vars(module).items() if value is time.perf_counter]
+
+
+def test_pause_is_subtracted_from_clock_of_test_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = RealTimeClock()
+    monkeypatch.setattr(REAL, "monotonic_ns", lambda: 70_000_000_000)
+
+    clock.forgive(60_000)
+
+    assert clock.read() == ((REAL.started_ns + 70_000_000_000) // 1_000_000, 10_000)

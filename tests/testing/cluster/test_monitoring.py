@@ -28,3 +28,13 @@ def test_mntr_shows_role_of_each_member() -> None:
         leads = monitored(leader.port)
         assert (leads["zk_synced_followers"], leads["zk_synced_observers"], leads["zk_learners"]) == ("1", "1", "2")
         assert leads["zk_pending_syncs"] == "0"
+
+
+def test_member_without_leader_answers_few_commands() -> None:
+    with Cluster(3) as cluster:
+        cluster.partition([0], [1, 2])
+        answers = {word: ask(cluster[0].port, word) for word in (b"ruok", b"conf", b"srvr", b"mntr")}
+
+    assert answers[b"ruok"] == b"imok"
+    assert answers[b"conf"].startswith(b"clientPort=")
+    assert answers[b"srvr"] == answers[b"mntr"] == b"This ZooKeeper instance is not currently serving requests\n"
