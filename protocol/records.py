@@ -29,9 +29,10 @@ class Stat(Record):
 
 
 def creates_of(stat: Stat) -> int:
-    """Return the number of children that were ever created below a node, modulo 2**31.
+    """Return the number of children that were ever created below a node.
 
-    The cversion counts creates and deletes, and numChildren is the number of creates minus the number of deletes.
+    It is known only modulo 2**31, so after 2147483647 the result is positive and the counter of the node negative. The
+    cversion counts creates and deletes, and numChildren is the number of creates minus the number of deletes.
     """
     return ((stat.cversion + stat.numChildren) & 0xFFFFFFFF) >> 1
 

@@ -16,7 +16,7 @@ from zoolet.__main__ import main
 from zoolet.client import Client
 from zoolet.console.remote_source import RemoteSource
 from zoolet.console.source import MAX_SUBTREE
-from zoolet.testing import Server
+from zoolet.testing import Server, Znode
 
 LOCK: Final = "9c7e980a02c6499346ac9bf4e550501a__lock__"
 BATCHES: Final = effort(15, 50)
@@ -201,3 +201,12 @@ async def test_quota_is_the_same_in_both_consoles(used: str | None) -> None:
         of_own = await Console(server.daemon.engine).facts("node?path=/q")
 
     assert of_any["quota"] == of_own["quota"] == {"limits": "count=3,bytes=-1", "used": used or ""}
+
+
+@pytest.mark.parametrize("creates", [2, 2**30 + 5, 2**31 - 1])
+async def test_any_server_has_next_number_up_to_the_overflow(creates: int) -> None:
+    async with Server() as server, Client(server.hosts) as zk:
+        server.populate({"/a": Znode(children_created=creates)})
+        node = await RemoteSource(zk, (), None, 1.0).node("/a", trusted=True, whole=False)
+
+        assert await zk.create("/a/n", sequential=True) == f"/a/n{node['stat']['next_sequence']}"
