@@ -25,12 +25,16 @@ class RealClock:
     session may expire due to a pause.
     """
 
+    # Attributes of the class, because tests that freeze time replace the functions of modules.
+    _now_ns = staticmethod(time.time_ns)
+    _monotonic_ns = staticmethod(time.monotonic_ns)
+
     def __init__(self) -> None:
         self._paused_ms = 0
 
     def read(self) -> tuple[int, int]:
         """Return the wall-clock time since the epoch, and the monotonic time. Called once per batch of requests."""
-        return time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000 - self._paused_ms
+        return self._now_ns() // 1_000_000, self._monotonic_ns() // 1_000_000 - self._paused_ms
 
     def forgive(self, milliseconds: int) -> None:
         """Subtract a pause of the server from the monotonic clock."""

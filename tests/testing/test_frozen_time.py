@@ -12,6 +12,7 @@ from support.waiting import DEADLINE_S
 from support.wire import Wire
 
 from zoolet.server.net import protocol, turns
+from zoolet.server.net.clock import RealClock
 from zoolet.testing import Cluster, Server
 from zoolet.testing.state.real_time import REAL, RealTimeClock
 
@@ -56,6 +57,14 @@ def test_timer_armed_in_frozen_time_is_due_in_real_time(server: Server) -> None:
 def test_clocks_of_connections_and_turns_cannot_be_frozen() -> None:
     for module in (protocol, turns):
         assert not [name for name, value in vars(module).items() if value is time.perf_counter]
+
+
+def test_clock_of_observer_runs_while_time_is_frozen() -> None:
+    with frozen():
+        now, monotonic_ms = RealClock().read()
+
+    assert now > 1_600_000_000_000
+    assert monotonic_ms != 1_000
 
 
 def test_pause_is_subtracted_from_clock_of_test_server(monkeypatch: pytest.MonkeyPatch) -> None:
