@@ -26,7 +26,7 @@ BY_PLACE: Final = frozenset(
 BY_NAME: Final = BY_PLACE | {"run", "communicate", "urlopen", "to_thread", "until"}
 """Methods with an argument ``timeout`` that is a limit."""
 SHORT_S: Final = 2.0
-"""Below this limit a wait is one of several in a loop, or it must end without an event."""
+"""Seconds. Shorter waits are not searched: they are parts of a loop, or the test expects no event."""
 
 
 def number(node: ast.expr | None) -> float:
@@ -82,7 +82,7 @@ def test_waits_have_common_limit() -> None:
         ("advance(20)", 0),
     ],
 )
-def test_limit_is_found(text: str, count: int) -> None:
+def test_planted_limit_is_found(text: str, count: int) -> None:
     assert len([*limits_of_their_own(text)]) == count
 
 

@@ -22,7 +22,7 @@ def test_diagram_equals_output_of_script(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_text_of_diagram_is_inside(name: str) -> None:
+def test_text_fits_into_diagram(name: str) -> None:
     root = ElementTree.fromstring((DOCS / "images" / f"{name}.svg").read_text())
     _, _, width, height = map(float, root.attrib["viewBox"].split())
 

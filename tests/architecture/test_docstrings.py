@@ -26,9 +26,9 @@ CALLS_ITS_USER: Final = {
     "server/net/http.py": 2,
     "testing/frames/faults.py": 1,
 }
-"""Modules that may catch everything, and how often. They call functions of the user (a serializer, an error, a
-resolver, a listener, a hook, a task, a command) or keep a client connected whatever its parts raise. There an error is
-a result, or costs one connection.
+"""Modules that may catch everything, with the number of their handlers. They call functions of the user (a serializer,
+an error, a resolver, a listener, a hook, a task, a command) or keep a client connected whatever its parts raise. Each
+handler turns an error into a result, or closes one connection.
 """
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -114,11 +114,11 @@ def test_modules_do_not_catch_every_exception(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "times"), CALLS_ITS_USER.items())
-def test_only_callers_of_user_code_catch_every_exception(name: str, times: int) -> None:
+def test_broad_handlers_around_user_code_are_counted(name: str, times: int) -> None:
     assert len(caught((ROOT / name).read_text())) == times
 
 
-def test_last_line_catches_every_exception_once() -> None:
+def test_connection_module_has_one_broad_handler() -> None:
     assert [name for _, name in caught((ROOT / LAST_LINE).read_text())] == ["Exception"]
 
 

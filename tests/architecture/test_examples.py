@@ -34,7 +34,7 @@ def programs() -> list[str]:
     return found
 
 
-def test_there_are_programs() -> None:
+def test_documents_contain_programs() -> None:
     assert len(programs()) >= 4
 
 
@@ -88,7 +88,7 @@ def test_documented_service_works_and_stops_on_signal(zoolet: Server) -> None:
     assert not [path for path, node in zoolet.tree().items() if node.ephemeral_owner]
 
 
-def test_documented_service_stops_quietly_before_server_starts() -> None:
+def test_service_without_server_stops_quietly() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts connections, but never answers
         with service_at(f"127.0.0.1:{listener.getsockname()[1]}") as service:
             listener.accept()[0].close()
@@ -100,7 +100,7 @@ def test_documented_service_stops_quietly_before_server_starts() -> None:
 
 
 @pytest.mark.slow
-def test_documented_service_stops_in_time_without_server() -> None:
+def test_documented_service_stops_despite_lost_server() -> None:
     with Server() as server, service_at(server.hosts) as service:
         server.wait_for_contenders("/printer/leader", 1, timeout=DEADLINE_S)
         server.refuse_connections()

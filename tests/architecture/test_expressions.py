@@ -30,14 +30,14 @@ def test_no_expression_is_possessive(path: Path) -> None:
 
 
 def expression(value: object) -> re.Pattern[Any] | None:
-    """Return a constant of a module as an expression; None if it is none. Some modules keep the text of theirs."""
+    """Return a constant as a compiled pattern; None for other values. Some modules store patterns as text."""
     try:
         return re.compile(value) if isinstance(value, str) else value if isinstance(value, re.Pattern) else None
     except re.error:
         return None
 
 
-def written(source: str) -> list[str]:
+def literal_patterns(source: str) -> list[str]:
     """Return the literal patterns in calls of ``re``."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and node.args]
     patterns = [call.args[0] for call in calls if ast.unparse(call.func).startswith("re.")]
@@ -48,7 +48,7 @@ def written(source: str) -> list[str]:
 def test_no_expression_in_a_call_is_possessive() -> None:
     files = [*ROOT.glob("*.py"), *modules(*ROOMS, "tests", "benchmarks")]
     sources = {path: source for path in files if "re." in (source := path.read_text()) and "import re\n" in source}
-    found = {(path.name, text) for path, source in sources.items() for text in written(source)}
+    found = {(path.name, text) for path, source in sources.items() for text in literal_patterns(source)}
 
     assert len(found) > 100
     assert [each for each in found if is_possessive(re.compile(each[1]))] == []

@@ -41,11 +41,11 @@ def test_run_with_admin_works_without_docstrings() -> None:
 
 
 @pytest.mark.slow
-def test_every_command_has_a_summary_without_docstrings() -> None:
+def test_commands_have_summaries_without_docstrings() -> None:
     code = """
 from zoolet.testing import Cluster, Server
-from zoolet.testing.control.commands import commands_of
-print(*sorted(command.summary for kind in (Server, Cluster) for command in commands_of(kind).values()), sep="\\n")
+from zoolet.testing.control.commands import endpoint_commands
+print(*sorted(command.summary for kind in (Server, Cluster) for command in endpoint_commands(kind).values()), sep="\\n")
 """
     summaries = run("-OO", "-c", code).splitlines()
 
@@ -129,6 +129,6 @@ def test_server_without_threads_names_alternative(no_threads: None) -> None:
         Server().start()
 
 
-def test_blocking_client_without_threads_names_alternative(no_threads: None) -> None:
+def test_blocking_client_names_alternative_to_threads(no_threads: None) -> None:
     with pytest.raises(RuntimeError, match=r"isolated subinterpreters; zoolet\.client\.Client needs no thread"):
         Client("127.0.0.1:1").start()

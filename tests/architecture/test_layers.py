@@ -154,12 +154,12 @@ def imports(nodes: Iterable[ast.AST], package: str) -> set[tuple[str, str]]:
 
 
 def is_call_of_import_module(node: ast.AST) -> bool:
-    """Whether an expression imports a module by its name."""
+    """Return whether an expression calls ``import_module``."""
     name = getattr(node.func, "attr", None) or getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
     return str(name).endswith("import_module")
 
 
-def ours(found: Iterable[tuple[str, str]]) -> set[str]:
+def zoolet_imports(found: Iterable[tuple[str, str]]) -> set[str]:
     """Keep the imports of zoolet, with names as in the table; a name imported from a package may be its module."""
     names = set()
     for module, name in found:
@@ -186,7 +186,7 @@ def importing(path: Path, *, types: bool = True) -> list[ast.AST]:
 
 def imported(path: Path) -> set[str]:
     """Find the zoolet modules that a module imports."""
-    return ours(imports(importing(path), package_of(path)))
+    return zoolet_imports(imports(importing(path), package_of(path)))
 
 
 def forbidden(name: str, source: str) -> set[str]:
@@ -194,7 +194,7 @@ def forbidden(name: str, source: str) -> set[str]:
     layer, found = layer_of(name), imports(ast.walk(ast.parse(source)), package_of(ROOT / name))
     wrong = {
         one
-        for one in ours(found)
+        for one in zoolet_imports(found)
         if not any(within(one, part) for part in layer.ours) or any(within(one, part) for part in layer.never)
     }
     if layer.pure:
@@ -260,7 +260,7 @@ def test_every_part_of_table_exists() -> None:
 
 def imported_modules(path: Path, known: set[str], *, types: bool) -> set[str]:
     """Find the zoolet modules that a module imports; *types* includes imports only for types."""
-    names = ours(imports(importing(path, types=types), package_of(path)))
+    names = zoolet_imports(imports(importing(path, types=types), package_of(path)))
     return {name for name in names if name in known and not within(place(path), name)}
 
 

@@ -101,7 +101,7 @@ def test_named_python_gets_its_own_environment(making: Making) -> None:
     assert making.make("setup") == []
 
 
-def test_environment_of_other_python_is_made_again(making: Making) -> None:
+def test_environment_of_other_python_is_recreated(making: Making) -> None:
     making.make("setup")
 
     assert making.make("setup", RELEASE="3.14.16") == [f"{PIP} .[dev]"]
@@ -142,7 +142,7 @@ def test_environment_that_make_did_not_create_is_kept(making: Making, link: bool
     assert (own / "precious").exists()
 
 
-def test_environment_that_was_interrupted_is_made_again(making: Making) -> None:
+def test_interrupted_environment_is_recreated(making: Making) -> None:
     (making.folder / ".venv").mkdir()
     (making.folder / ".venv" / ".origin").touch()
 

@@ -121,7 +121,7 @@ def test_read_only_server_answers_operation() -> None:
     assert response == GetUpperCaseResponse("QUIET")
 
 
-def test_read_only_server_refuses_operation_that_takes_zxid(row: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_server_refuses_writing_operation(row: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(OPERATIONS, CODE, row._replace(takes_zxid=True))
 
     with pytest.raises(NotReadOnlyError):
@@ -207,7 +207,7 @@ def test_client_repeats_operation_after_lost_reply() -> None:
     with_client(main)
 
 
-def test_client_repeats_operation_only_if_its_row_allows(row: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_repeats_only_idempotent_operation(row: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(OPERATIONS, CODE, row._replace(idempotent=False))
 
     async def main(server: Server, zk: Client) -> None:

@@ -15,7 +15,7 @@ import pytest
 from support.daemon import running
 
 from zoolet import __version__
-from zoolet.server.admin.figures import GAUGES, OURS
+from zoolet.server.admin.figures import GAUGES, OWN_SUMMARIES
 from zoolet.server.admin.metric_help import OTHERS, SAMPLED
 from zoolet.server.config import KEYS
 from zoolet.server.core.metrics import LIMITS
@@ -43,7 +43,7 @@ def test_image_has_user_health_check_and_entry_point() -> None:
     assert [step for step, _ in steps].index("USER") > [step for step, _ in steps].index("COPY")
 
 
-def test_image_has_labels_pinned_dependencies_and_ports() -> None:
+def test_dockerfile_has_labels_constraints_and_ports() -> None:
     text = (ROOT / "Dockerfile").read_text()
 
     assert f'org.opencontainers.image.version="{__version__}"' in text
@@ -128,7 +128,18 @@ def test_alerts_use_existing_metrics() -> None:
 
     [rules] = documents("alerts.yml")
     refused = {f"zoolet_refused_{limit}" for limit in LIMITS}
-    known = {*GAUGES, *COUNTERS, *NO_COUNTERS, *BASIC, *ADVANCED, *OURS, *SAMPLED, *refused, *NODE_EXPORTER, "up"}
+    known = {
+        *GAUGES,
+        *COUNTERS,
+        *NO_COUNTERS,
+        *BASIC,
+        *ADVANCED,
+        *OWN_SUMMARIES,
+        *SAMPLED,
+        *refused,
+        *NODE_EXPORTER,
+        "up",
+    }
     for rule in rules["groups"][0]["rules"]:
         expression = re.sub(r"\{[^}]*\}|\[[^]]*\]", "", rule["expr"])
         names = set(re.findall(r"[a-z_]{2,}", expression)) - {"rate", "increase", "predict_linear", "or", "and", "time"}
@@ -141,7 +152,7 @@ def test_each_metric_of_zoolet_is_on_a_page() -> None:
 
     docs = FOLDER.parent
     pages = (docs / "reference" / "metrics.md").read_text() + (docs / "observer.md").read_text()
-    own = {name for name in (*GAUGES, *COUNTERS, *OURS, *SAMPLED, *OTHERS) if name.startswith("zoolet_")}
+    own = {name for name in (*GAUGES, *COUNTERS, *OWN_SUMMARIES, *SAMPLED, *OTHERS) if name.startswith("zoolet_")}
 
     assert {name for name in own if f"`{name}`" not in pages} == set()
 

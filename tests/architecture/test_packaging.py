@@ -158,7 +158,7 @@ def test_uv_builds_again_after_change_of_any_module(project: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("name", zoolet.testing.__all__)
-def test_every_public_name_of_zoolet_testing_is_there(name: str) -> None:
+def test_every_public_name_of_testing_is_importable(name: str) -> None:
     assert getattr(zoolet.testing, name) is not None
 
 
@@ -327,7 +327,7 @@ def test_umask_does_not_change_bytes_of_build(clone: Path, tmp_path: Path, kind:
 
 
 @pytest.mark.slow
-def test_build_of_wheel_prints_no_warning_of_setuptools(clone: Path, tmp_path: Path) -> None:
+def test_wheel_build_prints_no_setuptools_warning(clone: Path, tmp_path: Path) -> None:
     call = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
     done = subprocess.run(
@@ -398,7 +398,7 @@ def test_python_m_zoolet_runs_command(installed: Path, places: dict[str, Path], 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
-def test_every_part_is_imported_from_everywhere(installed: Path, places: dict[str, Path], place: str) -> None:
+def test_package_is_importable_from_any_folder(installed: Path, places: dict[str, Path], place: str) -> None:
     imports = "import zoolet.testing, zoolet.server, zoolet.client; print(zoolet.testing.Server.__module__)"
 
     assert run(places[place], installed, "-c", imports).startswith("zoolet.testing")
@@ -423,14 +423,14 @@ def test_editable_install_is_clone(editable: Path, places: dict[str, Path], plac
 
 
 @pytest.mark.slow
-def test_unrelated_folder_does_not_hide_editable_install(editable: Path, places: dict[str, Path]) -> None:
+def test_foreign_folder_does_not_hide_editable_install(editable: Path, places: dict[str, Path]) -> None:
     version, file = run(places["foreign"], editable, "-c", WHICH).splitlines()
 
     assert (version, Path(file)) == (zoolet.__version__, places["root"] / "__init__.py")
 
 
 @pytest.mark.slow
-def test_package_on_pythonpath_comes_before_editable_install(editable: Path, tmp_path: Path) -> None:
+def test_pythonpath_precedes_editable_install(editable: Path, tmp_path: Path) -> None:
     (tmp_path / "zoolet").mkdir()
     (tmp_path / "zoolet" / "__init__.py").write_text('__version__ = "other"\n')
 
@@ -438,7 +438,7 @@ def test_package_on_pythonpath_comes_before_editable_install(editable: Path, tmp
 
 
 @pytest.mark.slow
-def test_bytecode_of_pytest_does_not_hide_editable_install(
+def test_old_bytecode_does_not_hide_editable_install(
     clone: Path, wheel: Path, tmp_path: Path, places: dict[str, Path]
 ) -> None:
     python = environment(tmp_path / "venv")
@@ -455,7 +455,7 @@ def test_bytecode_of_pytest_does_not_hide_editable_install(
 
 
 @pytest.mark.slow
-def test_builds_and_installs_leave_no_metadata_in_clone(clone: Path, sdist: Path, editable: Path, wheel: Path) -> None:
+def test_builds_leave_no_metadata_in_clone(clone: Path, sdist: Path, editable: Path, wheel: Path) -> None:
     assert {path.name for path in clone.iterdir()} - {path.name for path in ROOT.iterdir()} <= {"build", "__pycache__"}
     assert [*clone.glob("**/*.egg-info"), *clone.glob("**/*.dist-info")] == []
 

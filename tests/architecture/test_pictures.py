@@ -38,7 +38,7 @@ def zoolet_section(picture: str) -> str:
     return re.sub(r"0x1[0-9a-f]{10,}|\d+\.\d+s|127\.0\.0\.1:\d+", "", section)
 
 
-def test_terminal_shows_output_of_today(pictures: ModuleType) -> None:
+def test_picture_shows_current_output(pictures: ModuleType) -> None:
     shown, today = pictures.TERMINAL.read_text(), pictures.picture(pictures.session())
 
     assert zoolet_section(shown) == zoolet_section(today)

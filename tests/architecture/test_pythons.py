@@ -86,7 +86,7 @@ def test_run_that_ended_early_is_shown(pythons: ModuleType) -> None:
     assert "ended early (exit code 2)" in pythons.table([outcome])
 
 
-def test_lowest_versions_are_lower_bounds_of_requirements(pythons: ModuleType) -> None:
+def test_lowest_versions_are_bounds_of_requirements(pythons: ModuleType) -> None:
     project = """
     requires = ["setuptools>=77.0.1"]
     dependencies = ["msgpack>=1.0.5", "uvloop>=0.19; sys_platform != 'win32'"]

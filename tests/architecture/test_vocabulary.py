@@ -148,7 +148,7 @@ def test_phrase_is_found_in_markdown(text: str) -> None:
         "x = f'{toast}'",
     ],
 )
-def test_other_text_and_code_are_not_found(source: str) -> None:
+def test_acceptable_text_and_code_are_not_reported(source: str) -> None:
     assert found(source) == []
 
 
@@ -179,7 +179,7 @@ def test_start_of_docstring_is_found(source: str) -> None:
     "source",
     ['"""Return what to Bestow."""', '"""Bestowed values."""', '"""bestow"""', "x = 'Bestow'", '"""Ponder."""'],
 )
-def test_other_start_of_docstring_is_not_found(source: str) -> None:
+def test_acceptable_start_of_docstring_is_not_reported(source: str) -> None:
     assert found(source) == []
 
 
@@ -219,7 +219,7 @@ def test_invalid_table_is_refused(table: str, reason: str) -> None:
         read_rules(table)
 
 
-def test_words_of_every_kind_are_avoided() -> None:
+def test_table_has_words_of_every_kind() -> None:
     assert {rule.kind for rule in read_rules(words())} == set(Kind)
 
 
@@ -241,7 +241,7 @@ def test_glossary_and_code_terms_are_disjoint() -> None:
     assert not {*terms(PAGES[0])} & {*terms(PAGES[1])}
 
 
-def test_each_term_has_one_code_name_and_is_in_glossary() -> None:
+def test_code_terms_are_unique_and_in_glossary() -> None:
     [_, table] = (vocabulary.ROOT / PAGES[1]).read_text().split("| Term | Code |\n|---|---|\n")
     named = [term for cell in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for term in cell.split(", ")]
 
@@ -317,7 +317,7 @@ def test_ceiling_is_lowered_and_never_raised() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with words to avoid, and the program looking at it."""
+    """A git repository with a table of words to avoid; the program uses it as its root."""
     (tmp_path / vocabulary.WORDS).parent.mkdir(parents=True)
     (tmp_path / vocabulary.WORDS).write_text(TABLE + "\nNever write that a server cuts it off.\n" + CEILINGS)
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
@@ -326,7 +326,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(repository: Path, path: str, text: str) -> None:
-    """Write a file, and let git know it."""
+    """Write a file, and add it to git."""
     file = repository / path
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
@@ -344,7 +344,7 @@ def test_each_occurrence_is_reported(repository: Path, capsys: pytest.CaptureFix
     )
 
 
-def test_vocabulary_skips_its_table_and_untracked_files(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_table_and_untracked_files_are_skipped(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, vocabulary.WORDS, (repository / vocabulary.WORDS).read_text())
     (repository / "untracked.md").write_text("It cuts it off.\n")
 
@@ -376,9 +376,7 @@ def test_summary_counts_each_word(repository: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == '     2 identifier "spam"\n'
 
 
-def test_expression_over_its_ceiling_is_reported_with_its_lines(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_expression_above_ceiling_is_listed_with_lines(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "docs/page.md", "nigh\nToward it\nWoe: It is.\n")
     assert vocabulary.main([]) == 0
     write(repository, "server/module.py", "# is nigh\n")

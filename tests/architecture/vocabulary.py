@@ -14,7 +14,7 @@ Each row of the table in vocabulary.txt has one of four kinds:
   and line ends do not count.
 - ``docstring start``: the first words of a docstring; case counts.
 
-The column ``where`` limits a row to the paths that start in one of the given ways. A local variable whose name is to be
+The column ``where`` limits a row to the paths with one of the given prefixes. A local variable whose name is to be
 avoided is only a warning, which does not change the exit code.
 
 A second table contains expressions. Each has a ceiling: how often it may occur in docstrings, comments, literals, names
@@ -48,18 +48,18 @@ PRODUCT: Final = ("protocol/", "server/", "client/")
 COLUMNS: Final = "| avoid | write | kind | where |"
 CEILINGS: Final = "| ceiling | write | expression |"
 MAX_LINES: Final = 50
-"""The number of lines that are reported of an expression that occurs too often."""
+"""Maximum number of lines that are reported for each expression."""
 CODE: Final = "\0"
-"""What stands in prose for a character of code, so that no phrase extends over code."""
+"""The replacement of each character of code in the prose, because a phrase must not span code."""
 GAP: Final = r"(?:[^\S\n]+|[^\S\n]*\n[^\S\n]*)"
-"""What may stand between the words of a phrase: blanks and at most one line end, so that it stays in its paragraph."""
+"""The gap between the words of a phrase: blanks with at most one line end, because paragraphs separate phrases."""
 FSTRING_TEXT: Final = getattr(tokenize, "FSTRING_MIDDLE", -1)
 FSTRING_QUOTES: Final = (getattr(tokenize, "FSTRING_START", -1), getattr(tokenize, "FSTRING_END", -1))
 """Since Python 3.12 the parts of an f-string are tokens."""
 
 
 class Kind(StrEnum):
-    """Where a word to avoid is looked for."""
+    """The kind of text where a word is avoided."""
 
     IDENTIFIER = "identifier"
     PART = "identifier part"
@@ -72,9 +72,9 @@ class Rule(NamedTuple):
 
     Args:
         avoid: The word, or the words of a phrase.
-        write: What to write in its place.
-        kind: Where it is looked for.
-        where: The beginnings of the paths to which it applies; empty for all.
+        write: The replacement.
+        kind: The kind of text where it is avoided.
+        where: Prefixes of the paths where the rule applies; empty for all.
     """
 
     avoid: str
@@ -127,7 +127,7 @@ def read_rules(text: str) -> list[Rule]:
     """Return the rows of the table in a text, one rule per word.
 
     Raises:
-        ValueError: There is no table, a row is not like the others, or a word is there twice.
+        ValueError: The table is missing, a row has a different form, or a word occurs twice.
     """
     _, _, rest = text.partition(f"{COLUMNS}\n")
     rows = re.match(r"\|[-|]+\|\n((?:\|.*\n)+)", rest)
@@ -144,7 +144,7 @@ def read_expressions(text: str) -> list[Expression]:
     """Return the rows of the table with the ceilings.
 
     Raises:
-        ValueError: The text has no such table, or a row has another form.
+        ValueError: The table is missing, or a row has a different form.
     """
     _, _, rest = text.partition(f"{CEILINGS}\n")
     rows = re.match(r"\|[-|]+\|\n((?:\|.*\n)+)", rest)
@@ -160,7 +160,7 @@ def read_expressions(text: str) -> list[Expression]:
 
 
 def text_lines(path: str, source: str) -> list[str]:
-    """Return the text of each line of a file: pages and modules without their code, with the names of tests."""
+    """Return the lines of a file without code; the names of tests count as text."""
     if not path.endswith(".py"):
         return _page_lines(source)
     prose = read_module(source).prose.split("\n")
@@ -325,7 +325,7 @@ class Vocabulary:
             yield self._identifiers[word]
         for word in sorted(parts(name) & self._parts.keys()):
             yield self._parts[word]
-        if name.startswith("test_"):  # it is a sentence
+        if name.startswith("test_"):  # the names of tests are checked like text
             yield from (rule for _, rule in self._in_text(name.replace("_", " ")))
 
     def _at_start(self, docstring: str) -> Iterator[Rule]:
@@ -348,7 +348,7 @@ def sources(root: Path, beginnings: Sequence[str] = ()) -> Iterator[tuple[str, s
 
     Args:
         root: The top folder of the repository.
-        beginnings: How the paths must begin; empty for all.
+        beginnings: Prefixes of the paths; empty for all.
     """
     command = ["git", "ls-files", "-z", "--", "*.py", "*.md"]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
@@ -363,9 +363,9 @@ def first_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; the result is its exit code: 1 if there is a word to avoid."""
+    """Run the program; return its exit code: 1 if anything but a warning was found."""
     parser = argparse.ArgumentParser(description=f"Report the words that {WORDS} says to avoid.")
-    parser.add_argument("paths", nargs="*", help="how the paths to check begin, such as docs/ (default: all)")
+    parser.add_argument("paths", nargs="*", help="prefixes of the paths to check, such as docs/ (default: all)")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--count", action="store_true", help="count the first words of the docstrings of product code")
     choice.add_argument("--summary", action="store_true", help="print how often each word occurs, not each occurrence")
@@ -390,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _over_the_ceilings(text: str, files: Sequence[tuple[str, str]], *, lower: bool) -> list[str]:
-    """Return the lines to report of expressions that occur too often, and lower the ceilings in the table if wanted."""
+    """Return a report of expressions above their ceilings; with *lower*, also lower the ceilings in the table."""
     expressions = read_expressions(text)
     found = occurrences(expressions, files)
     if lower:

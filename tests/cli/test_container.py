@@ -1,4 +1,4 @@
-"""The entry point of an image: the variables of three other images, and a daemon that runs with them."""
+"""The container's entry point: it applies the variables of three other images, and starts the daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zoolet.server.config import ConfigError
 TLS: Final = {"ZOO_TLS_CLIENT_ENABLE": "1", "ZOO_TLS_CLIENT_KEYSTORE_FILE": "/k.pem", "ZOO_TLS_CLIENT_AUTH": "none"}
 
 
-def test_container_without_variables_serves_and_keeps_data() -> None:
+def test_default_container_serves_and_keeps_data() -> None:
     config = configured()
 
     assert (config.host, config.port, config.storage.data_dir) == (None, 2181, "/data")
@@ -131,7 +131,7 @@ def test_health_check_uses_port_of_container(environment: dict[str, str], words:
 
 
 @pytest.mark.slow
-def test_health_check_of_tls_alone_connects_to_its_port() -> None:
+def test_health_check_without_plain_port_uses_tls_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         environ = {**TLS, "ZOO_TLS_PORT_NUMBER": str(port), "ZOO_ENABLE_ADMIN_SERVER": "no"}
@@ -143,7 +143,7 @@ def test_health_check_of_tls_alone_connects_to_its_port() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["zkServer.sh", "start-foreground"]])
-def test_container_runs_with_environment_of_official_image(tmp_path: Path, words: list[str]) -> None:
+def test_container_accepts_official_environment(tmp_path: Path, words: list[str]) -> None:
     environ = {**os.environ, "ZOO_PORT": "0", "ZOO_DATA_DIR": str(tmp_path), "ZOO_ADMINSERVER_ENABLED": "false"}
     command = [*ZOOLET, "container", *words]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
@@ -181,7 +181,7 @@ def test_other_command_of_container_has_options(separator: list[str]) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "-Da=b --host 0.0.0.0\n", "")
 
 
-def test_missing_command_of_container_is_one_line_and_127() -> None:
+def test_missing_command_is_one_line_and_127() -> None:
     done = zoolet("container", "no-such-command")
 
     assert (done.returncode, done.stdout) == (127, "")

@@ -345,7 +345,7 @@ def test_help_explains_each_fault() -> None:
     ],
 )
 def test_parameter_that_fault_does_not_have_is_named(word: str, message: str) -> None:
-    known = fault._of_fault("lose_reply", Control(Server()).index()["fault"]["parameters"])
+    known = fault._fault_parameters("lose_reply", Control(Server()).index()["fault"]["parameters"])
     with pytest.raises(ConfigError) as caught:
         fault._parameter("lose_reply", word, known)
     assert str(caught.value).startswith(message)

@@ -96,9 +96,7 @@ def snappy(folder: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_invalid_data_directory_is_refused_and_unchanged(
-    tmp_path: Path, make: Callable[[Path], None], reason: str
-) -> None:
+def test_invalid_directory_is_refused_and_unchanged(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
     make(tmp_path)
     before = files_in(tmp_path)
 
@@ -116,7 +114,7 @@ def test_file_and_unwritable_place_are_refused(tmp_path: Path) -> None:
     assert message in refused("--port", "0", "--data-dir", "/proc/zoolet", code=2)
 
 
-def test_two_servers_on_one_directory(tmp_path: Path) -> None:
+def test_second_server_on_directory_is_refused(tmp_path: Path) -> None:
     with DaemonProcess("--data-dir", str(tmp_path)) as first:
         line = refused("--port", "0", "--data-dir", str(tmp_path), code=1)
         assert line == f"zoolet serve: {tmp_path}: a server (process {first.process.pid}) is using this directory\n"
@@ -132,7 +130,7 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "version-2").stat().st_mode & 0o777 == 0o700
 
 
-def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
+def test_logs_may_be_in_separate_directory(tmp_path: Path) -> None:
     data, logs = tmp_path / "data", tmp_path / "logs"
     options = ("--data-dir", str(data), f"-DdataLogDir={logs}")
     with DaemonProcess(*options) as server, connected(server.hosts) as client:
@@ -188,7 +186,7 @@ def test_log_status_and_datadir_count_same_nodes(tmp_path: Path, capsys: pytest.
     assert len(counts) >= 3
 
 
-def test_passwords_with_key_are_stable(tmp_path: Path) -> None:
+def test_session_passwords_survive_restart_with_key(tmp_path: Path) -> None:
     options = ("--data-dir", str(tmp_path), "-Dzoolet.keyedPasswords=true")
     with DaemonProcess(*options) as server:
         client = KazooClient(server.hosts)

@@ -1,4 +1,4 @@
-"""Variables of images about security are applied or refused, never ignored."""
+"""Security variables of other images are applied or refused, never ignored."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_each_user_has_a_name_and_a_password(users: str, passwords: str) -> None
         ("a,a", "1,2", "contains the user 'a' twice"),
     ],
 )
-def test_users_and_passwords_of_different_number_are_refused(users: str, passwords: str, reason: str) -> None:
+def test_unequal_numbers_of_passwords_are_refused(users: str, passwords: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         configured(ZOO_ENABLE_AUTH="yes", ZOO_SERVER_USERS=users, ZOO_SERVER_PASSWORDS=passwords)
 
 
-def test_password_may_have_any_character_but_separators() -> None:
+def test_password_may_contain_all_but_separators() -> None:
     config = configured(**AUTH | {"ZOO_SERVER_PASSWORDS": 'a"b\\c:{'})
 
     assert config.settings.sasl_users == {"bob": 'a"b\\c:{'}
@@ -95,7 +95,7 @@ def test_tls_of_each_image_opens_its_ports(environment: dict[str, str], expected
     assert (config.port, config.secure_port, config.tls.client_auth) == expected
 
 
-def test_store_of_disabled_tls_does_not_remove_other_store() -> None:
+def test_store_of_disabled_tls_replaces_no_store() -> None:
     extra = "secureClientPort=2281 ssl.keyStore.location=/k.pem"
 
     config = configured(ZOO_CFG_EXTRA=extra, ZOO_TLS_CLIENT_ENABLE="no", ZOO_TLS_CLIENT_KEYSTORE_FILE="/other.pem")
@@ -103,13 +103,13 @@ def test_store_of_disabled_tls_does_not_remove_other_store() -> None:
     assert config.tls.key_store == "/k.pem"
 
 
-# --- what cannot be applied ---
+# --- variables that cannot be applied ---
 
 
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        # odd booleans
+        # invalid booleans
         ({"ZOO_ENABLE_AUTH": "enabled"}, "ZOO_ENABLE_AUTH must be yes or no, not 'enabled'"),
         ({"ZOO_ENABLE_AUTH": "on"}, "ZOO_ENABLE_AUTH must be yes or no"),
         ({"ZOO_TLS_CLIENT_ENABLE": "y"}, "ZOO_TLS_CLIENT_ENABLE must be yes or no"),
@@ -196,7 +196,7 @@ def test_open_server_is_allowed_if_nothing_else_is_set(environment: dict[str, st
         ({"ZOO_SERVERS": "[fd00::1]:2888:3888::1"}, (None, 2181)),
     ],
 )
-def test_default_port_opens_no_address_that_was_not_set(
+def test_default_port_opens_only_given_addresses(
     environment: dict[str, str], address: tuple[str | None, int] | None
 ) -> None:
     config = configured(**environment)
@@ -295,7 +295,7 @@ def test_admin_port_is_open_only_if_enabled(environment: dict[str, str], is_open
         ({"ZOO_ENABLE_AUTH": " no", "ZOO_QUORUM_LEARNER_PASSWORD": "x", "ZOO_CLIENT_PASSWORD": "y"}, []),
     ],
 )
-def test_security_variables_have_no_effect_on_mounted_file(environment: dict[str, str], names: list[str]) -> None:
+def test_variables_ignored_by_mounted_file_are_found(environment: dict[str, str], names: list[str]) -> None:
     file = {"4lw.commands.whitelist": "ruok, srvr", "admin.serverPort": "8080", "clientPort": "2181"}
     config = build({key: Setting(value, "zoo.cfg:1") for key, value in file.items()})
 
@@ -313,7 +313,7 @@ def test_properties_in_java_env_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_security_variable_with_mounted_file_is_refused(tmp_path: Path) -> None:
+def test_security_variable_for_mounted_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_text("clientPort=0\n")
 
     done = zoolet("container", ZOO_CONF_DIR=str(tmp_path), ZOO_ENABLE_AUTH="yes")

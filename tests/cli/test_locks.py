@@ -33,12 +33,12 @@ from zoolet.client.recipes import (
     SharedRecipe,
     TryLock,
 )
-from zoolet.protocol.deadlocks import LockEntry, name_of
+from zoolet.protocol.deadlocks import LockEntry, contender_name
 from zoolet.testing import Server
 
 
-def of(lines: list[SharedRecipe]) -> dict[str, tuple[str, str, list[bytes], list[bytes]]]:
-    """Return the facts in lines, by path: kind, naming, the data of holders and of waiters."""
+def facts_by_path(lines: list[SharedRecipe]) -> dict[str, tuple[str, str, list[bytes], list[bytes]]]:
+    """Return the kind, the naming, and the data of holders and of waiters, for each path."""
     return {
         line.path: (line.kind, line.naming, [e.data for e in line.holders], [e.data for e in line.waiters])
         for line in lines
@@ -57,7 +57,7 @@ async def in_line(server: Server, *attempts: Any) -> list[asyncio.Future[Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("naming", ["kazoo", "curator"])
-async def test_our_recipes(server: Server, naming: str) -> None:
+async def test_zoolet_locks_show_holders_and_waiters(server: Server, naming: str) -> None:
     async with AsyncExitStack() as stack:
         a, b, c = [await stack.enter_async_context(Client(server.hosts)) for _ in range(3)]
         held: list[Any] = [
@@ -80,25 +80,25 @@ async def test_our_recipes(server: Server, naming: str) -> None:
         for lease in held:
             await lease.release()
     assert circles == []
-    semaphore = of(lines)["/pool"]
-    assert of(lines)["/lock"] == ("lock", naming, [b"a"], [b"b", b"c"])
-    assert of(lines)["/rw"] == ("read-write lock", naming, [b"a"], [b"b"])
+    semaphore = facts_by_path(lines)["/pool"]
+    assert facts_by_path(lines)["/lock"] == ("lock", naming, [b"a"], [b"b", b"c"])
+    assert facts_by_path(lines)["/rw"] == ("read-write lock", naming, [b"a"], [b"b"])
     assert (semaphore[0], semaphore[1], len(semaphore[3])) == ("semaphore", naming, 2)
-    assert sorted(of(lines)) == ["/lock", "/pool", "/rw"]
+    assert sorted(facts_by_path(lines)) == ["/lock", "/pool", "/rw"]
 
 
-async def test_members_of_double_barrier_wait_or_are_in_round(server: Server) -> None:
+async def test_double_barrier_members_wait_or_are_in_round(server: Server) -> None:
     async with Client(server.hosts) as a, Client(server.hosts) as b, Client(server.hosts) as c:
         first = asyncio.create_task(DoubleBarrier(a, "/step", 2).enter())
         await server.until(lambda: sum(path.startswith("/step/") for path in server.tree()) == 1)
-        before = of((await Overview(c, "/").read())[0])
+        before = facts_by_path((await Overview(c, "/").read())[0])
         await asyncio.gather(first, DoubleBarrier(b, "/step", 2).enter())
         late = await c.create("/step/9c7e980a02c6499346ac9bf4e550501a", b"late", ephemeral=True)
-        inside = of((await Overview(c, "/").read())[0])
+        inside = facts_by_path((await Overview(c, "/").read())[0])
         await c.create("/curator/ready", b"", parents=True)
         for parent in ("/curator", "/services"):  # a service of Curator has such a name
             await c.create(f"{parent}/9c7e980a-02c6-4993-46ac-9bf4e550501a", b"x", ephemeral=True, parents=True)
-        others = of((await Overview(c, "/").read())[0])
+        others = facts_by_path((await Overview(c, "/").read())[0])
 
     assert before == {"/step": ("double barrier", "kazoo", [], [b""])}
     assert inside == {"/step": ("double barrier", "kazoo", [b"", b""], [b"late"])}
@@ -121,7 +121,7 @@ async def test_queues_and_zoolet_recipes_are_listed(server: Server) -> None:
         lines, _ = await Overview(b, "/").read()
         for lease in held:
             await lease.release()
-    assert of(lines)["/queue"][2] == [Lock(a, "/lock").data]
+    assert facts_by_path(lines)["/queue"][2] == [Lock(a, "/lock").data]
     kinds = {line.path: (line.kind, line.size, len(line.holders)) for line in lines}
     assert kinds == {
         "/try": ("lock", None, 1),
@@ -138,7 +138,7 @@ async def test_semaphore_names_process_like_lock(server: Server, naming: str) ->
         lines, _ = await Overview(zk, "/").read()
         await lease.release()
 
-    assert of(lines)["/pool"][2] == [Lock(zk, "/lock").data]
+    assert facts_by_path(lines)["/pool"][2] == [Lock(zk, "/lock").data]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ async def test_semaphore_names_process_like_lock(server: Server, naming: str) ->
     ids=["name", "empty", "uuid", "hex", "durable"],
 )
 def test_entry_is_named_by_data_or_session(data: bytes, session: int, name: str) -> None:
-    assert name_of(LockEntry("/a", False, session, data, 0.0, True)) == name
+    assert contender_name(LockEntry("/a", False, session, data, 0.0, True)) == name
 
 
 async def test_contenders_are_not_listed(server: Server) -> None:
@@ -239,7 +239,7 @@ def locks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cycle", [False, True])
-def test_kazoos_and_curators_locks_on_apache(capsys: pytest.CaptureFixture[str], cycle: bool) -> None:
+def test_kazoo_and_curator_locks_on_apache_are_listed(capsys: pytest.CaptureFixture[str], cycle: bool) -> None:
     require_apache()
     require_curator()
     with (
@@ -280,7 +280,7 @@ async def test_longest_wait_is_first(capsys: pytest.CaptureFixture[str]) -> None
         waiting = []
         for path in ("/c", "/b"):
             waiting += await in_line(server, Lock(b, path).acquire())
-            await asyncio.sleep(0.002)  # the order of the requests is known in milliseconds
+            await asyncio.sleep(0.002)  # the times of requests have a resolution of 1 ms
         await asyncio.to_thread(main, ["locks", server.hosts, "--json"])
         for task in waiting:
             task.cancel()
@@ -297,7 +297,7 @@ def test_empty_tree_has_no_locks(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out == "no locks, elections, semaphores or queues below /\n"
 
 
-def test_no_such_node_and_no_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_node_or_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         hosts = server.hosts
         assert main(["locks", f"{hosts}/missing"]) == 1

@@ -69,7 +69,7 @@ def test_audit_log_is_written_to_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_audited_operations_of_transaction_have_a_line_each(form: str) -> None:
+def test_audit_log_has_line_per_operation(form: str) -> None:
     with running("--port", "0", "-Daudit.enable=true", "--log-format", form) as daemon:
         with Client(f"127.0.0.1:{daemon.port()}") as zk:
             calls = zk.transaction()

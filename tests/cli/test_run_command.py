@@ -189,13 +189,13 @@ def test_property_after_command_belongs_to_it() -> None:
     assert run("--", "sh", "-c", "echo $0", "-Dfoo").stdout == "-Dfoo\n"
 
 
-def test_property_after_command_does_not_configure_server() -> None:
+def test_property_after_command_is_not_for_server() -> None:
     ran = run("--", "sh", "-c", "echo fine", "-Dzookeeper.tickTime=nonsense")
 
     assert (ran.returncode, ran.stdout) == (0, "fine\n")
 
 
-def test_words_with_blanks_and_quotes_stay_as_they_are() -> None:
+def test_blanks_and_quotes_in_arguments_are_preserved() -> None:
     assert run("--", "sh", "-c", 'printf "%s|" "$@"', "sh", "a b", "", "'c'").stdout == "a b||'c'|"
 
 
@@ -300,7 +300,7 @@ def test_interrupt_at_terminal_reaches_command_once() -> None:
     with process, open(ours, "rb", buffering=0) as typed:
         lines = Lines(typed)
         lines.until("up")
-        process.send_signal(signal.SIGSTOP)  # guarantees the order of the two
+        process.send_signal(signal.SIGSTOP)  # the command gets the interrupt before zoolet does
         os.write(ours, b"\x03")
         lines.until("interrupted")
         process.send_signal(signal.SIGCONT)
@@ -311,7 +311,7 @@ def test_interrupt_at_terminal_reaches_command_once() -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--cluster", "1")], ids=["server", "cluster"])
-def test_server_raises_limit_of_files_but_command_does_not(options: tuple[str, ...]) -> None:
+def test_command_keeps_its_limit_of_open_files(options: tuple[str, ...]) -> None:
     code = """
 import os, resource, socket
 host, port = os.environ["ZOOLET_HOSTS"].split(":")

@@ -406,7 +406,7 @@ def test_asyncio_is_used_without_uvloop() -> None:
     assert "Traceback" not in err
 
 
-def test_operator_ports_without_h11_are_refused_before_start(
+def test_operator_ports_without_h11_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "h11", None)  # makes its import fail

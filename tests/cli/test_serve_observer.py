@@ -20,7 +20,7 @@ from support.waiting import DEADLINE_S
 
 from zoolet.cli.program import main
 from zoolet.client import Client
-from zoolet.client.four_letters import ask
+from zoolet.client.four_letters import send_command
 from zoolet.client.wire.hosts import Address
 
 SERVE = (sys.executable, "-m", "zoolet", "serve", "--port", "0", "--observe-read-only")
@@ -44,7 +44,7 @@ async def test_daemon_serves_reads_of_the_ensemble() -> None:
         async with Client(hosts, read_only=True) as client:
             assert (await client.get("/config"))[0] == b"v1"
         host, _, number = hosts.partition(":")
-        answer = await ask(Address(host, int(number)), "srvr", 10.0)
+        answer = await send_command(Address(host, int(number)), "srvr", 10.0)
         process.send_signal(signal.SIGUSR2)
         while b"an observer is always read-only" not in (await process.stderr.readline()):
             pass
@@ -55,7 +55,7 @@ async def test_daemon_serves_reads_of_the_ensemble() -> None:
     assert process.returncode == 0
 
 
-async def test_console_shows_history_of_the_ensemble_without_a_port() -> None:
+async def test_console_shows_ensemble_history_without_port() -> None:
     leader = FakeLeader()
     create(leader.peer, "/config", data=b"v1")
     leader.commit()
@@ -90,7 +90,7 @@ async def test_console_shows_history_of_the_ensemble_without_a_port() -> None:
     assert (about["name"], about["changes"]) == (name, [])
 
 
-async def test_number_of_a_participant_is_one_line_and_exit_2() -> None:
+async def test_participant_number_is_refused_in_one_line() -> None:
     leader = FakeLeader(config=b"server.100=a:1:2:participant;3\nversion=0")
     async with LeaderPort(leader) as port, asyncio.timeout(DEADLINE_S):
         process = await start("--observe", port.address, "--log-level", "error")

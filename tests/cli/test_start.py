@@ -72,13 +72,13 @@ def test_daemon_imports_only_what_it_needs() -> None:
     assert modules >= {"asyncio", "zoolet.server.core.engine", "zoolet.cli.program"}
 
 
-def test_daemon_imports_http_if_it_has_a_port_for_it() -> None:
+def test_daemon_imports_http_only_with_http_port() -> None:
     modules = imported("--admin-port", "0")
 
     assert unneeded(modules) >= {"json", "zoolet.cli.admin_ports", "zoolet.server.net.http", "zoolet.console.attach"}
 
 
-def test_entry_point_imports_little_before_it_handles_interrupts() -> None:
+def test_entry_point_imports_almost_nothing() -> None:
     code = "import sys, zoolet.__main__; print(*(name for name in sys.modules if name.startswith('zoolet')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
 

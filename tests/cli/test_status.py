@@ -12,7 +12,7 @@ from support.apache import ApacheZooKeeper, free_port, require_apache
 
 from zoolet.__main__ import main
 from zoolet.cli.status import read_answer
-from zoolet.client.four_letters import unfinished
+from zoolet.client.four_letters import unfinished_reason
 from zoolet.testing import Server
 
 
@@ -38,7 +38,7 @@ def test_serving_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_apache(capsys: pytest.CaptureFixture[str]) -> None:
+def test_apache_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     require_apache()
     with ApacheZooKeeper() as apache:
         code, line = status(capsys, apache.hosts)
@@ -130,8 +130,8 @@ def test_invalid_host_name_has_one_text(capsys: pytest.CaptureFixture[str], comm
         (b"", "no answer within 2 s; the port may require TLS"),
     ],
 )
-def test_greeting_of_other_server_is_shown_at_time_limit(answer: bytes, reason: str) -> None:
-    assert unfinished(answer, 2.0, tls=False).startswith(reason)
+def test_greeting_of_other_server_is_shown_at_timeout(answer: bytes, reason: str) -> None:
+    assert unfinished_reason(answer, 2.0, tls=False).startswith(reason)
 
 
 def test_silent_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

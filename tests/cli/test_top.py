@@ -13,7 +13,7 @@ from support.daemon import DaemonProcess
 from support.pseudo_terminal import terminal_of
 
 from zoolet.__main__ import main
-from zoolet.cli.top import connection_lines, described
+from zoolet.cli.top import connection_lines, format_server
 from zoolet.client.four_letters import Sample, rates, read_cons, read_mntr
 from zoolet.client.wire.hosts import Address
 from zoolet.testing import Server
@@ -56,10 +56,10 @@ def test_busiest_connection_comes_first() -> None:
 
 def test_disallowed_cons_is_explained() -> None:
     problem = "answers, but cons is not in 4lw.commands.whitelist"
-    assert problem in described("a:1", Sample(0, {"x": 1}, "leader", problem=problem), None)[-1]
+    assert problem in format_server("a:1", Sample(0, {"x": 1}, "leader", problem=problem), None)[-1]
 
 
-def test_live(capsys: pytest.CaptureFixture[str]) -> None:
+def test_samples_are_printed_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     with Server() as server:
         hosts = server.hosts
         assert main(["top", hosts, "-n", "2", "--interval", "0.01"]) == 0
@@ -72,14 +72,14 @@ def test_live(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_apache(capsys: pytest.CaptureFixture[str]) -> None:
+def test_statistics_of_apache_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     require_apache()
     with ApacheZooKeeper() as apache:
         assert main(["top", apache.hosts, "-n", "1"]) == 0
     assert f"{apache.hosts}  standalone" in capsys.readouterr().out
 
 
-def test_no_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     address = Address("127.0.0.1", free_port())
     assert main(["top", str(address), "-n", "1"]) == 1
     assert f"cannot connect to {address}: connection refused" in capsys.readouterr().out

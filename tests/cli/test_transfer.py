@@ -44,7 +44,7 @@ def test_push_copies_all_but_ephemeral_nodes(
     assert main(["push", f"{first.hosts}/app", f"{second.hosts}/deep/copy", *AUTH]) == 0
 
     assert capsys.readouterr().out == (
-        f"{second.hosts}/deep/copy: 7 created, 0 changed, 0 the same, counters of 1 node raised; "
+        f"{second.hosts}/deep/copy: 7 created, 0 changed, 0 unchanged, counters of 1 node raised; "
         "1 ephemeral node left out\n"
     )
     assert seen(second, "/deep/copy") == seen(first, "/app")
@@ -62,7 +62,7 @@ def test_second_push_changes_nothing(servers: tuple[Server, Server], capsys: pyt
     main(["push", f"{first.hosts}/app", f"{second.hosts}/deep/copy", *AUTH])
     with second.recording() as recording:
         assert main(["push", f"{first.hosts}/app", f"{second.hosts}/deep/copy", *AUTH]) == 0
-    assert "0 created, 0 changed, 7 the same; 1" in capsys.readouterr().out
+    assert "0 created, 0 changed, 7 unchanged; 1" in capsys.readouterr().out
     assert {entry.op for entry in recording} == {"connect", "auth", "exists", "getData", "getACL", "closeSession"}
 
 
@@ -70,7 +70,7 @@ def test_dry_run_writes_nothing(servers: tuple[Server, Server], capsys: pytest.C
     first, second = servers
     before = set(second.tree())
     assert main(["push", f"{first.hosts}/app", f"{second.hosts}/copy", "--dry-run", *AUTH]) == 0
-    assert ": would be 7 created, 0 changed, 0 the same" in capsys.readouterr().out
+    assert ": would be 7 created, 0 changed, 0 unchanged" in capsys.readouterr().out
     assert set(second.tree()) == before
 
 
@@ -84,7 +84,7 @@ def test_changed_nodes_are_written_again(servers: tuple[Server, Server], capsys:
         client.create("/app/more", b"kept")
     assert main(["push", f"{first.hosts}/app", f"{second.hosts}/app", *AUTH]) == 1
     out, err = capsys.readouterr()
-    assert "0 created, 2 changed, 4 the same" in out
+    assert "0 created, 2 changed, 4 unchanged" in out
     assert "/app/ä: permission denied" in err  # its ACL does not allow the change back
     assert second.tree()["/app/a"].data == b"2"
     assert second.tree()["/app/binary"].data == b"\xff\xfe"
@@ -105,7 +105,7 @@ def test_loaded_file_restores_tree(
     assert main(["load", f"{second.hosts}/app", str(file), *AUTH]) == 0
     assert "7 created" in capsys.readouterr().out
     assert main(["load", f"{second.hosts}/app", str(file), *AUTH]) == 0
-    assert "0 created, 0 changed, 7 the same\n" in capsys.readouterr().out
+    assert "0 created, 0 changed, 7 unchanged\n" in capsys.readouterr().out
 
     assert seen(second, "/app") == seen(first, "/app")
 
@@ -160,7 +160,7 @@ def test_dry_run_names_planned_writes(
     file.write_text(json.dumps({"/b": "new"} | {f"/c{number:02d}": "" for number in range(30)}))
     assert main(["load", second.hosts, str(file), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith("would be 30 created, 1 changed, 1 the same")
+    assert lines[0].endswith("would be 30 created, 1 changed, 1 unchanged")
     assert lines[1:] == [f"create /c{number:02d}" for number in range(20)] + ["create 10 more", "change /b"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from zoolet.__main__ import main
 from zoolet.cli.transfer import source as source_module
-from zoolet.cli.transfer.source import Source
+from zoolet.cli.transfer.source import SourceTree
 from zoolet.client import Client as AsyncClient
 from zoolet.client import acl
 from zoolet.client.blocking import Client
@@ -26,11 +26,11 @@ AUTH: Final = ("--auth", "digest:user:secret")
 # --- a tree that changes while it is read ---
 
 
-async def read_while(server: Server, changes: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> Source:
+async def read_while(server: Server, changes: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> SourceTree:
     """Read ``/app`` one node at a time, and change it after the root was read; the nodes are in ``read_paths``."""
     monkeypatch.setattr(source_module, "MAX_IN_FLIGHT", 1)
     async with AsyncClient(server.hosts) as client:
-        source = Source(client, "/app")
+        source = SourceTree(client, "/app")
         await source.count()
         paths: list[str] = []
         async for batch in source.batches():
@@ -58,7 +58,7 @@ async def test_replaced_nodes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert source.deleted == []
 
 
-async def test_deleted_nodes_are_counted_unless_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nodes_deleted_during_transfer_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(seed=1) as server:
         server.populate({"/app": {"a": {"x": b""}, "b": b"", "c": b""}})
         looked: list[str] = []
@@ -82,7 +82,7 @@ async def test_deleted_nodes_are_counted_unless_created_again(monkeypatch: pytes
     assert sorted(source.deleted) == ["/app/a", "/app/b"]
 
 
-async def test_parent_deleted_before_its_children_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_node_lost_before_its_listing_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(seed=1) as server:
         server.populate({"/app": {"a": {"x": b""}}})
         with server.fault(error("NO_NODE"), "get_children", "/app/a", times=2):
@@ -130,14 +130,14 @@ def test_dry_run_names_nodes_that_cannot_be_written(
     assert main(["load", second.hosts, str(file), "--dry-run"]) == 1
 
     out, err = capsys.readouterr()
-    assert out.splitlines()[0].endswith("would be 2 created, 0 changed, 2 the same")
+    assert out.splitlines()[0].endswith("would be 2 created, 0 changed, 2 unchanged")
     assert out.splitlines()[1:] == ["create /open/new", "create /open/new/deep"]
     denied = "permission denied (authenticate with --auth)"
     assert f"/closed: {denied}; /closed/new: {denied}; /closed/new/deep: {denied}" in err
     assert second.tree() == before
 
 
-def test_dry_run_ends_if_its_root_appears(servers: tuple[Server, Server], tmp_path: Path) -> None:
+def test_dry_run_survives_creation_of_its_root(servers: tuple[Server, Server], tmp_path: Path) -> None:
     _, second = servers
     file = tmp_path / "tree.json"
     file.write_text('{"/a": "x", "/b/c": "y"}')
@@ -178,7 +178,7 @@ def test_changed_root_is_in_json(servers: tuple[Server, Server], tmp_path: Path)
         assert client.get("/")[0] == b"data of the root"
 
 
-def test_dry_run_tries_to_create_missing_parents_of_root(
+def test_dry_run_checks_create_of_missing_parents(
     servers: tuple[Server, Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     second = servers[1]

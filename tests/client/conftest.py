@@ -62,7 +62,7 @@ async def connect() -> AsyncIterator[Connect]:
         client = Client(hosts, **{"backoff": SOON, **options})
         clients.append(client)
         await client.start(wait=False)
-        # Its session timeout may be a tenth of a second, which a connection on a busy machine may take.
+        # The session timeout may be as short as 0.1 s, and connecting may take that long on a busy machine.
         async with asyncio.timeout(DEADLINE_S):
             await client.wait_for(State.CONNECTED, State.READ_ONLY)
         return client

@@ -1,4 +1,4 @@
-"""ACLs: they can be set and read, are open by default, and must not be empty."""
+"""ACLs: reading, setting and defaults, the accepted kinds of entries, and invalid lists."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_empty_acl_is_refused_by_server(zk: Client) -> None:
 # --- lists, and a default for all creates ---
 
 
-def test_lists_are_made_with_names_and_joined() -> None:
+def test_named_acl_lists_can_be_concatenated() -> None:
     assert acl.CREATOR_ALL + acl.READ_ONLY == (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE)
     assert acl.digest("super", "admin") == (ACL(Perm.ALL, Id("digest", "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")),)
     assert acl.ip("10.0.0.0/8", acl.READ | acl.WRITE) == (ACL(Perm.READ | Perm.WRITE, Id("ip", "10.0.0.0/8")),)
@@ -85,7 +85,7 @@ async def test_recipes_use_acl_of_their_view(hosts: str, connect: Connect) -> No
     assert await Queue(view, "/q").get() == b"1"
 
 
-async def test_lists_generators_and_entries_of_kazoo_are_accepted(server: Server, connect: Connect) -> None:
+async def test_lists_generators_and_kazoo_acls_are_accepted(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     wanted = [*acl.ip("10.0.0.0/8", acl.READ), *acl.OPEN]
 

@@ -187,7 +187,7 @@ def test_client_with_options_of_wrong_type_is_refused(options: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("options", [{"auth": ("digest", b"bob:secret")}, {"login": ("bob", b"secret")}])
-def test_error_of_credentials_hides_them(options: dict[str, Any]) -> None:
+def test_error_about_credentials_does_not_reveal_them(options: dict[str, Any]) -> None:
     with pytest.raises(
         TypeError, match=r"^(auth must be a sequence of pairs|login must be a pair of strings)"
     ) as caught:
@@ -196,7 +196,7 @@ def test_error_of_credentials_hides_them(options: dict[str, Any]) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_base_class_cannot_be_created() -> None:
+def test_base_class_cannot_be_instantiated() -> None:
     with pytest.raises(TypeError, match=r"^BaseClient has no constructor; create a zoolet\.client\.Client$"):
         BaseClient("127.0.0.1:2181")
 
@@ -219,7 +219,7 @@ async def test_wait_for_before_start_is_rejected() -> None:
         await Client("127.0.0.1:1").wait_for(State.CONNECTED)
 
 
-async def test_value_that_serializer_rejects_is_named_with_its_node(embedded: Client) -> None:
+async def test_serializer_error_names_value_and_node(embedded: Client) -> None:
     for serializer, name in ((serializers.json, "JSON"), (serializers.msgpack, "msgpack")):
         zk = embedded.with_serializer(serializer)
         for call in (

@@ -32,7 +32,7 @@ async def test_authenticated_client_has_more_rights(hosts: str, zk: Client, conn
     assert (await stranger.get("/mine"))[0] == b"v"
 
 
-async def test_credentials_can_be_given_beforehand(hosts: str, connect: Connect) -> None:
+async def test_credentials_can_be_given_as_option(hosts: str, connect: Connect) -> None:
     zk = await connect(hosts, auth=(("digest", b"bob:secret"), ("digest", b"eve:other")))
 
     users = {one.user for one in await zk.who_am_i() if one.scheme == "digest"}
@@ -40,7 +40,7 @@ async def test_credentials_can_be_given_beforehand(hosts: str, connect: Connect)
     assert users == {"bob", "eve"}
 
 
-async def test_credential_is_proved_before_waiting_calls(server: Server, connect: Connect) -> None:
+async def test_credential_is_sent_before_waiting_calls(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.add_auth("digest", b"bob:secret")
     await zk.create("/mine", b"v", acl=CREATOR_ALL_ACL)
@@ -69,7 +69,7 @@ async def test_credentials_and_watches_precede_waiting_calls(server: Server, con
         assert [op.op for op in server.ops()[before:]] == ["connect", "auth", "auth", "setWatches2", "exists"]
 
 
-async def test_client_is_connected_once_credentials_are_accepted(server: Server) -> None:
+async def test_client_connects_once_credentials_are_accepted(server: Server) -> None:
     zk = Client(server.hosts, auth=(("digest", b"bob:secret"),))
     with server.fault(hold(), "auth") as fault:
         starting = asyncio.create_task(zk.start())
@@ -92,7 +92,7 @@ async def test_wrong_credential_fails_and_client_continues(hosts: str, zk: Clien
     assert "bob" in [one.user for one in await zk.who_am_i()]
 
 
-async def test_client_with_wrong_first_credential_does_not_start(hosts: str) -> None:
+async def test_wrong_initial_credential_fails_start(hosts: str) -> None:
     zk = Client(hosts, auth=(("nonsense", b"x"),))
 
     with pytest.raises(AuthFailedError, match="nonsense"):
@@ -101,7 +101,7 @@ async def test_client_with_wrong_first_credential_does_not_start(hosts: str) -> 
     assert zk.state is State.CLOSED
 
 
-async def test_credential_refused_later_closes_client_with_reason(server: Server, connect: Connect) -> None:
+async def test_credential_refused_later_closes_client(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.add_auth("digest", b"bob:secret")
     server.refuse_connections()
@@ -119,7 +119,7 @@ async def test_credential_refused_later_closes_client_with_reason(server: Server
         zk.get("/")
 
 
-async def test_credential_given_offline_is_proved_on_connection(server: Server, connect: Connect) -> None:
+async def test_credential_given_offline_is_sent_on_connect(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -132,7 +132,7 @@ async def test_credential_given_offline_is_proved_on_connection(server: Server, 
     assert "bob" in [one.user for one in await zk.who_am_i()]
 
 
-async def test_credential_with_lost_reply_is_proved_again(server: Server, connect: Connect) -> None:
+async def test_credential_with_lost_reply_is_sent_again(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
 
     with server.fault(lose_reply(), "auth", times=1, strict=True):

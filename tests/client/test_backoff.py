@@ -13,7 +13,7 @@ from zoolet.testing import Server
 # --- retry ---
 
 
-async def test_retry_repeats_within_limit_after_connection_loss_only(embedded: Client) -> None:
+async def test_only_connection_loss_is_retried_up_to_limit(embedded: Client) -> None:
     from zoolet.client import Backoff
 
     tries: list[int] = []
@@ -50,13 +50,13 @@ async def test_retry_returns_result_of_last_try(embedded: Client) -> None:
 # --- delays ---
 
 
-def test_delays_grow_by_factor_up_to_longest() -> None:
+def test_delays_grow_by_factor_up_to_limit() -> None:
     delays = Backoff(first=1.0, factor=3.0, longest=10.0, jitter=0.0).delays(Random(1))
 
     assert [next(delays) for _ in range(5)] == [1.0, 3.0, 9.0, 10.0, 10.0]
 
 
-def test_jitter_varies_delay_by_its_part() -> None:
+def test_jitter_varies_delay_by_given_fraction() -> None:
     rng = Random(1)
     found = [next(Backoff(first=1.0, jitter=0.4).delays(rng)) for _ in range(1000)]
 

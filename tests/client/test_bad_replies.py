@@ -51,7 +51,7 @@ BROKEN: dict[str, tuple[Answer, str, str]] = {
 
 
 def has_connected_again(relay: Relay) -> bool:
-    """Return whether the client needed one more connection, or several if a busy machine exceeds its short timeout."""
+    """Return whether the client has reconnected once, or repeatedly if its short timeout expires on a busy machine."""
     return relay.connections == 2 or (relay.then == "stall" and relay.connections > 2)
 
 

@@ -60,7 +60,7 @@ async def test_call_is_accepted_as_awaitable(zk: Client) -> None:
     assert shielded == waited[1]
 
 
-async def test_longest_request_is_sent_and_longer_one_is_refused(zk: Client) -> None:
+async def test_request_size_limit_is_inclusive(zk: Client) -> None:
     await zk.create("/a")
     room = MAX_FRAME - 8 - len(SetDataRequest(zk.add_chroot("/a"), b"", -1).encode())
     before = zk.statistics()

@@ -231,7 +231,7 @@ def test_cancelled_close_closes_client() -> None:
     sim.run(main())
 
 
-def test_abandoned_protected_node_is_removed_after_lost_reply() -> None:
+def test_lost_reply_leaves_no_abandoned_protected_node() -> None:
     from zoolet.testing import lose_reply
 
     sim = simulation()
@@ -255,7 +255,7 @@ def test_abandoned_protected_node_is_removed_after_lost_reply() -> None:
     sim.run(run())
 
 
-def test_protected_create_cancelled_before_await_leaves_no_node() -> None:
+def test_protected_create_cancelled_early_is_undone() -> None:
     sim = simulation()
 
     async def run() -> None:
@@ -273,7 +273,7 @@ def test_protected_create_cancelled_before_await_leaves_no_node() -> None:
     sim.run(run())
 
 
-def test_protected_create_with_lost_reply_returns_its_node() -> None:
+def test_protected_create_finds_node_after_lost_reply() -> None:
     from zoolet.testing import lose_reply
 
     sim = simulation()
@@ -303,7 +303,7 @@ def test_call_cancelled_before_sending_is_never_sent() -> None:
 
 
 @pytest.mark.parametrize("sent", [False, True], ids=["unsent", "sent"])
-def test_call_of_task_cancelled_before_its_first_step_stops(sent: bool) -> None:
+def test_task_cancelled_before_first_step_stops_call(sent: bool) -> None:
     sim = simulation()
 
     async def run() -> None:
@@ -326,7 +326,7 @@ def test_call_of_task_cancelled_before_its_first_step_stops(sent: bool) -> None:
     sim.run(run())
 
 
-def test_protected_create_cancelled_after_reply_leaves_no_node() -> None:
+def test_protected_create_cancelled_late_is_undone() -> None:
     sim = simulation()
 
     async def run() -> None:
@@ -336,7 +336,7 @@ def test_protected_create_cancelled_after_reply_leaves_no_node() -> None:
             async def create() -> str:
                 return await call
 
-            call.add_done_callback(lambda _: task.cancel())  # before the callback that resumes the task
+            call.add_done_callback(lambda _: task.cancel())  # registered before the callback that resumes the task
             task = asyncio.create_task(create())
             await asyncio.wait([task])
             await settle(zk)
@@ -347,7 +347,7 @@ def test_protected_create_cancelled_after_reply_leaves_no_node() -> None:
     sim.run(run())
 
 
-def test_completed_create_without_caller_leaves_no_node() -> None:
+def test_completed_create_without_caller_is_undone() -> None:
     sim = simulation()
 
     async def run() -> None:

@@ -109,7 +109,7 @@ async def test_transaction_errors_do_not_show_chroot(zk: Client) -> None:
     assert caught.value.path == "/nowhere"
 
 
-async def test_missing_chroot_is_made_by_ensure_path_and_parents(hosts: str, connect: Connect) -> None:
+async def test_missing_chroot_is_created_on_request(hosts: str, connect: Connect) -> None:
     deep, deeper = await connect(hosts + "/x/y"), await connect(hosts + "/x/z")
 
     with pytest.raises(NoNodeError):

@@ -1,4 +1,4 @@
-"""Closing: the session is closed immediately, earlier calls are answered, and it takes at most a second."""
+"""Closing a client: its session ends immediately, earlier calls are answered, and closing takes at most a second."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_close_removes_session_immediately(server: Server, connect: Connec
     assert not server.tree()
 
 
-async def test_calls_before_close_are_answered_and_later_refused(server: Server, connect: Connect) -> None:
+async def test_close_answers_earlier_calls_and_refuses_later(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     call = zk.create("/a")
 
@@ -152,7 +152,7 @@ def test_background_task_can_close_its_client() -> None:
     simulate(main)
 
 
-async def test_each_caller_of_closed_client_gets_its_own_error(server: Server, connect: Connect) -> None:
+async def test_each_caller_of_closed_client_gets_own_error(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.aclose()
     errors: list[BaseException] = []
@@ -169,7 +169,7 @@ async def test_each_caller_of_closed_client_gets_its_own_error(server: Server, c
     assert all(str(error) == str(zk.terminal_error) for error in errors)
 
 
-async def test_each_reader_of_failed_cache_gets_its_own_error(server: Server, connect: Connect) -> None:
+async def test_each_reader_of_failed_cache_gets_own_error(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     async with recipes.NodeCache(zk, "/a") as cache:
         failure = ValueError("failed")
@@ -189,7 +189,7 @@ async def _error_of(awaitable: Awaitable[Any]) -> BaseException:
 
 
 class Peculiar(Exception):
-    """An error that cannot be copied."""
+    """An error that cannot be copied, because ``__new__`` and ``args`` disagree on the number of arguments."""
 
     def __new__(cls, one: int, two: int) -> Self:
         return super().__new__(cls, one)
@@ -198,7 +198,7 @@ class Peculiar(Exception):
         super().__init__("text")
 
 
-def test_error_that_cannot_be_copied_is_raised_itself() -> None:
+def test_uncopyable_error_is_raised_as_it_is() -> None:
     peculiar = Peculiar(1, 2)
     assert fresh(peculiar) is peculiar
 
@@ -210,7 +210,7 @@ class Nameless(OSError):
         super().__init__(5, text, "/file")
 
 
-def test_error_is_not_replaced_by_a_copy_with_less() -> None:
+def test_copy_keeps_attributes_of_os_error() -> None:
     nameless = Nameless("no")
     copied = fresh(nameless)
     assert (str(copied), copied.errno, copied.filename) == ("[Errno 5] no: '/file'", 5, "/file")
@@ -224,7 +224,7 @@ class Formatting(Exception):
         self.code = code
 
 
-def test_copy_of_error_of_user_is_equal() -> None:
+def test_copy_of_user_error_is_equal() -> None:
     original = Formatting(7)
     original.add_note("one")
     original.__cause__ = KeyError("why")

@@ -1,4 +1,4 @@
-"""Completions that editors which read the source (with jedi) offer after a dot, and the names that ``dir()`` lists."""
+"""Completions: the names that jedi, the engine of many editors, offers after a dot, and that ``dir()`` lists."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OFFERED = {
 
 
 @pytest.mark.parametrize("block", OFFERED)
-def test_block_value_completes_its_attributes(block: str) -> None:
+def test_attributes_of_block_value_are_completed(block: str) -> None:
     imports = "import zoolet.testing, zoolet.client.blocking.recipes, zoolet.client.recipes"
     source = f"{imports}\nasync def f(zk):\n    {block}:\n        it."
 
@@ -44,7 +44,7 @@ def test_block_value_completes_its_attributes(block: str) -> None:
 
 
 @pytest.mark.parametrize("view", ["with_acl(None)", "with_operation_timeout(1)", "with_serializer(json)"])
-def test_view_completes_operations(view: str) -> None:
+def test_operations_of_view_are_completed(view: str) -> None:
     source = f"from zoolet.client import Client\nfrom zoolet.client.serializers import json\nClient('x').{view}."
 
     offered = {completion.name for completion in jedi.Script(source).complete()}
@@ -52,7 +52,7 @@ def test_view_completes_operations(view: str) -> None:
     assert {"get", "set", "create", "lock"} <= offered
 
 
-def test_block_value_of_subclass_completes_its_methods() -> None:
+def test_methods_of_client_subclass_are_completed() -> None:
     source = """
 from zoolet.client import Client
 class Sub(Client):

@@ -42,7 +42,7 @@ def requests(server: Server) -> list[str]:
 
 
 @compound
-def test_compound_call_sends_first_request_when_method_returns(name: str) -> None:
+def test_compound_call_sends_first_request_immediately(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = zk.statistics()
 
@@ -60,7 +60,7 @@ def test_compound_call_sends_first_request_when_method_returns(name: str) -> Non
 
 
 @compound
-def test_compound_call_cancelled_immediately_sends_nothing(name: str) -> None:
+def test_compound_call_cancelled_early_sends_nothing(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = set(server.tree())
 
@@ -77,7 +77,7 @@ def test_compound_call_cancelled_immediately_sends_nothing(name: str) -> None:
 
 
 @compound
-def test_cancelling_compound_call_cancels_waiting_request(name: str) -> None:
+def test_cancelled_compound_call_cancels_its_request(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         before = set(server.tree())
         server.refuse_connections()
@@ -98,7 +98,7 @@ def test_cancelling_compound_call_cancels_waiting_request(name: str) -> None:
     with_top(main)
 
 
-def test_protected_node_with_create_cancelled_is_deleted() -> None:
+def test_node_of_cancelled_protected_create_is_deleted() -> None:
     async def main(server: Server, zk: Client) -> None:
         call = zk.create("/lock-", ephemeral=True, sequential=True, protected=True)
         zk._core.flush()

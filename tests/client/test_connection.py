@@ -12,27 +12,27 @@ import pytest
 from support.simulation import client_of, simulate, with_client
 
 from zoolet.client import Backoff, Client, ConnectionLossError, State
-from zoolet.client.wire.phases import Phase
-from zoolet.client.wire.session import Session
+from zoolet.client.wire.phases import ConnectionPhase
+from zoolet.client.wire.session import ClientSession
 from zoolet.testing import Server, Simulation
 
 DEFECT: Final = "TypeError: a defect"
 
 
 def broken(
-    monkeypatch: pytest.MonkeyPatch, name: str, when: Callable[[Session], bool], times: int = 1
-) -> list[Session]:
+    monkeypatch: pytest.MonkeyPatch, name: str, when: Callable[[ClientSession], bool], times: int = 1
+) -> list[ClientSession]:
     """Make a method of sessions raise up to *times* times when a condition is true; return the affected sessions."""
-    method: Any = getattr(Session, name)
-    failed: list[Session] = []
+    method: Any = getattr(ClientSession, name)
+    failed: list[ClientSession] = []
 
-    def defective(session: Session, *args: Any) -> Any:
+    def defective(session: ClientSession, *args: Any) -> Any:
         if len(failed) < times and when(session):
             failed.append(session)
             raise TypeError("a defect")
         return method(session, *args)
 
-    monkeypatch.setattr(Session, name, defective)
+    monkeypatch.setattr(ClientSession, name, defective)
     return failed
 
 
@@ -47,10 +47,12 @@ ONCE: Final = [("zoolet.client", "a defect")]
 
 
 @pytest.mark.parametrize("name", ["start", "receive"])
-def test_unexpected_handshake_error_counts_as_failed_host(
+def test_unexpected_handshake_error_costs_one_attempt(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    failed = broken(monkeypatch, name, lambda session: session.phase in (Phase.OFF, Phase.HANDSHAKE))
+    failed = broken(
+        monkeypatch, name, lambda session: session.phase in (ConnectionPhase.OFF, ConnectionPhase.HANDSHAKE)
+    )
 
     async def main(sim: Simulation, server: Server) -> None:
         began = sim.time()
@@ -81,10 +83,10 @@ def test_start_failing_at_every_host_gives_reason(
     simulate(main)
 
 
-def test_unexpected_error_fails_pending_calls_with_reason(
+def test_unexpected_error_fails_pending_calls(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failed = broken(monkeypatch, "receive", lambda session: session.phase is Phase.READY)
+    failed = broken(monkeypatch, "receive", lambda session: session.phase is ConnectionPhase.READY)
 
     async def main(server: Server, zk: Client) -> None:
         states = zk.states()
@@ -107,7 +109,7 @@ def test_unexpected_send_error_loses_only_its_requests(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
-        failed = broken(monkeypatch, "flush", lambda session: session.phase is Phase.READY)
+        failed = broken(monkeypatch, "flush", lambda session: session.phase is ConnectionPhase.READY)
         reading = zk.exists("/")
         async with asyncio.timeout(5):
             assert await reading is not None
@@ -122,7 +124,7 @@ def test_unexpected_send_error_loses_only_its_requests(
 def test_unexpected_timer_error_costs_only_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failed = broken(monkeypatch, "tick", lambda session: session.phase is Phase.READY)
+    failed = broken(monkeypatch, "tick", lambda session: session.phase is ConnectionPhase.READY)
 
     async def main(server: Server, zk: Client) -> None:
         session_id = zk.session_id
@@ -137,7 +139,7 @@ def test_unexpected_timer_error_costs_only_connection(
     assert logged(caplog) == ONCE
 
 
-def test_unexpected_error_in_reply_handler_fails_its_call(caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_in_reply_handler_fails_call(caplog: pytest.LogCaptureFixture) -> None:
     async def main(server: Server, zk: Client) -> None:
         def then(result: Any, error: Exception | None) -> None:
             raise TypeError("a defect")
@@ -169,7 +171,7 @@ def test_invalid_tls_context_is_refused(wrong: object) -> None:
         Client("127.0.0.1:1", tls=wrong)  # type: ignore[arg-type]
 
 
-async def test_tls_at_a_plain_port_is_not_called_a_timeout(server: Server) -> None:
+async def test_tls_error_at_plain_port_names_cause(server: Server) -> None:
     zk = Client(server.hosts, tls=ssl.create_default_context(), backoff=Backoff(first=10))
     await zk.start(wait=False)
 
@@ -181,7 +183,7 @@ async def test_tls_at_a_plain_port_is_not_called_a_timeout(server: Server) -> No
 
 
 class ClosedTransport:
-    """A transport of uvloop that was closed, before the protocol knows it."""
+    """A closed uvloop transport whose protocol has not yet been notified."""
 
     def write(self, data: bytes) -> None:
         """Raise the error of uvloop."""
@@ -197,7 +199,7 @@ async def test_write_to_closed_transport_is_repeated(embedded: Client, caplog: p
     call = embedded.exists("/")
     await asyncio.sleep(0)
     transport.abort()
-    assert await call is not None  # over the next connection
+    assert await call is not None  # repeated over the next connection
     assert logged(caplog) == []
 
 

@@ -16,7 +16,7 @@ from zoolet.protocol.acl import CREATOR_ALL_ACL
 from zoolet.testing import Server, Simulation, drop_request, lose_reply
 
 
-async def test_call_without_operation_timeout_fails_and_has_no_effect(server: Server, connect: Connect) -> None:
+async def test_call_with_zero_timeout_has_no_effect(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -52,7 +52,7 @@ def test_closed_client_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
     assert not [warning for warning in recwarn if issubclass(warning.category, ResourceWarning)]
 
 
-def test_call_waits_for_connection_for_operation_timeout() -> None:
+def test_call_waits_operation_timeout_for_connection() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, operation_timeout=3.0) as zk:
             server.refuse_connections()
@@ -74,7 +74,7 @@ def test_call_waits_for_connection_for_operation_timeout() -> None:
     simulate(main)
 
 
-async def test_calls_made_offline_are_sent_in_order_on_connection(server: Server, connect: Connect) -> None:
+async def test_calls_made_offline_are_sent_in_order(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.refuse_connections()
     server.drop(zk)
@@ -109,7 +109,7 @@ async def test_read_with_lost_reply_is_repeated(server: Server, connect: Connect
             assert fault.seen == 2, op
 
 
-async def test_write_with_lost_reply_is_in_doubt_and_not_repeated(server: Server, connect: Connect) -> None:
+async def test_write_with_lost_reply_is_not_repeated(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     await zk.create("/b")
@@ -167,7 +167,7 @@ async def test_calls_of_expired_session_fail(server: Server, connect: Connect) -
     assert await zk.exists("/a") is None
 
 
-async def test_other_operation_timeout_keeps_same_client(server: Server, connect: Connect) -> None:
+async def test_client_view_with_other_timeout_shares_session(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     other = zk.with_operation_timeout(1.0)
 
@@ -180,7 +180,7 @@ async def test_other_operation_timeout_keeps_same_client(server: Server, connect
         other.get("/here")
 
 
-async def test_other_operation_timeout_can_be_set_before_start(server: Server) -> None:
+async def test_operation_timeout_can_be_changed_before_start(server: Server) -> None:
     zk = Client(server.hosts)
     other = zk.with_operation_timeout(1.0)
 

@@ -16,7 +16,7 @@ from zoolet.testing import Server, Simulation
 # --- views ---
 
 
-async def test_views_differ_in_serializer_and_operation_timeout_only(server: Server, connect: Connect) -> None:
+async def test_views_differ_only_in_serializer_and_timeout(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     typed = zk.with_serializer(serializers.json)
     hasty = typed.with_operation_timeout(0.0)
@@ -99,7 +99,7 @@ async def test_closing_one_view_closes_all(server: Server, connect: Connect) -> 
             view.get("/")
 
 
-async def test_credential_of_one_view_serves_all_after_reconnect(server: Server, connect: Connect) -> None:
+async def test_credential_of_view_serves_all_after_reconnect(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     view = zk.with_operation_timeout(5.0)
     states = zk.states()
@@ -173,9 +173,7 @@ async def failing() -> None:
     raise TypeError("a defect")
 
 
-async def test_failing_background_task_is_logged_and_fails_owner(
-    embedded: Client, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failure_of_background_task_fails_owner(embedded: Client, caplog: pytest.LogCaptureFixture) -> None:
     failures: list[Exception] = []
 
     task = embedded._core.spawn(failing(), on_failure=failures.append)
@@ -208,7 +206,7 @@ async def test_background_task_ending_with_session_is_silent(
     assert (task.result(), failures, caplog.records) == (None, [], [])
 
 
-async def test_other_server_error_fails_owner_of_background_task(embedded: Client) -> None:
+async def test_server_error_in_background_task_fails_owner(embedded: Client) -> None:
     failures: list[Exception] = []
 
     async def refused() -> None:
@@ -234,7 +232,7 @@ async def test_cancelled_background_task_is_not_a_failure(embedded: Client, capl
     assert embedded.statistics().background_tasks == 0
 
 
-async def test_unstarted_background_task_is_closed_with_client(embedded: Client) -> None:
+async def test_unstarted_background_task_closes_with_client(embedded: Client) -> None:
     task = embedded._core.spawn(failing())  # a coroutine that is neither awaited nor closed would cause a warning
 
     await embedded.aclose()
@@ -270,7 +268,7 @@ def test_statistics_count_waiting_and_sent_requests() -> None:
     with_client(main)
 
 
-def test_statistics_count_watches_tasks_and_lost_connections() -> None:
+def test_statistics_count_watches_tasks_and_losses() -> None:
     async def main(server: Server, zk: Client) -> None:
         task = zk._core.spawn(asyncio.Event().wait())
         async with zk.watch("/a"), zk.watch_exists("/b"):
@@ -297,7 +295,7 @@ def test_unstarted_client_has_statistics() -> None:
 
 
 @pytest.mark.parametrize("name", ["\0b", "\u0001", "\ud800b", "."])
-def test_each_character_of_name_below_known_parent_is_checked(name: str) -> None:
+def test_name_below_known_parent_is_checked(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         assert await zk.exists("/known") is None  # reads remember the paths that they have checked
 
@@ -311,7 +309,7 @@ def test_each_character_of_name_below_known_parent_is_checked(name: str) -> None
     ("timeout", "longest", "warns"),
     [(4000.0, 40_000, True), (1000, 40_000, True), (999.0, 40_000, False), (4000.0, 4_000_000, True)],
 )
-def test_session_timeout_in_milliseconds_is_warned_of_once(
+def test_session_timeout_in_milliseconds_warns_once(
     caplog: pytest.LogCaptureFixture, timeout: float, longest: int, warns: bool
 ) -> None:
     async def main(sim: Simulation) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from zoolet.__main__ import main
 from zoolet.client import Backoff, Client, blocking
-from zoolet.client.aio.dial import failed
+from zoolet.client.aio.dial import open_failure
 from zoolet.testing import Server
 
 EARLY = "without an answer; possible causes: maxClientCnxns or maxCnxns is reached, the port "
@@ -63,11 +63,11 @@ ERRORS: dict[str, tuple[Exception, bool, str]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_connection_error_text_has_no_address_or_number(name: str) -> None:
+def test_connection_error_text_has_no_address_or_errno(name: str) -> None:
     error, tls, words = ERRORS[name]
 
-    assert failed(error, 1.5, tls).startswith(words)
-    assert "Errno" not in failed(error, 1.5, tls)
+    assert open_failure(error, 1.5, tls).startswith(words)
+    assert "Errno" not in open_failure(error, 1.5, tls)
 
 
 async def test_connection_reset_before_reply_has_same_causes() -> None:
@@ -92,7 +92,7 @@ async def test_connection_reset_before_reply_has_same_causes() -> None:
 
 @pytest.fixture
 def full() -> Iterator[str]:
-    """Yield the address of a server that already has as many connections of this host as it allows."""
+    """Yield the address of a server that accepts no more connections from this host."""
     with Server(config={"maxClientCnxns": 1}) as server, blocking.Client(server.hosts):
         yield server.hosts
 

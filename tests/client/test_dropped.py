@@ -26,7 +26,7 @@ async def started(hosts: str) -> Client:
     return zk
 
 
-async def test_dropped_client_warns_and_ends(server: Server) -> None:
+async def test_dropped_client_warns_and_closes_session(server: Server) -> None:
     zk = await started(server.hosts)
     await zk.create("/ephemeral", ephemeral=True)
 
@@ -111,7 +111,7 @@ async def watch(zk: Client) -> None:
 
 
 async def limited(zk: Client) -> None:
-    """Fail after a limit."""
+    """Make a call that times out."""
     async with asyncio.timeout(0):
         await zk.get("/")
 
@@ -154,7 +154,7 @@ async def test_operation_leaves_no_cycle(server: Server, operation: str) -> None
         async def do() -> None:
             with contextlib.suppress(ZooKeeperError, TimeoutError):
                 await OPERATIONS[operation](zk)
-            await asyncio.sleep(0.01)  # the end of its background tasks
+            await asyncio.sleep(0.01)  # its background tasks end
 
         await do()
         with garbage() as found:
@@ -179,7 +179,7 @@ def test_blocking_operation_leaves_no_cycle(zoolet: Server, operation: str) -> N
         do()
         with garbage() as found:
             do()
-            zk.exists("/")  # after the end of the previous call in the loop
+            zk.exists("/")  # returns only after the loop has finished the previous call
     assert found == []
 
 
@@ -203,7 +203,7 @@ def unraisable() -> Iterator[list[BaseException | None]]:
         sys.unraisablehook = before
 
 
-def test_thread_of_dropped_client_with_fatal_error_ends(zoolet: Server) -> None:
+def test_thread_of_dropped_failed_client_ends(zoolet: Server) -> None:
     threads = threading.active_count()
     zk = blocking.Client(zoolet.hosts)
     zk.start()
@@ -220,7 +220,7 @@ def test_thread_of_dropped_client_with_fatal_error_ends(zoolet: Server) -> None:
 async def test_client_of_dropped_lease_ends(server: Server) -> None:
     zk = await started(server.hosts)
     lease = await zk.lock("/lock").acquire()
-    await server.until(lambda: server.watches())  # the watch of its node
+    await server.until(lambda: server.watches())  # the client watches the node of the lease
 
     with pytest.warns(ResourceWarning, match="was dropped while held"):
         del lease

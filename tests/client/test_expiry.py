@@ -41,7 +41,7 @@ def test_busy_session_sends_no_pings() -> None:
     simulate(main)
 
 
-def test_silent_server_is_left_after_two_thirds_of_timeout() -> None:
+def test_silence_for_two_thirds_of_timeout_suspends() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server, 6.0) as zk:
             states = zk.states()

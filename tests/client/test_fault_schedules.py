@@ -151,7 +151,7 @@ async def work(zk: Client, rng: Random, outcomes: list[Outcome]) -> None:
 
 
 async def be_a_client(hosts: str, name: str, outcomes: list[Outcome]) -> None:
-    """Connect, with as many attempts as necessary, work, and close; closing must not take too long."""
+    """Connect, retrying if necessary, make calls, and close the client within SLOWEST_CLOSE seconds."""
     now = asyncio.get_running_loop().time
     while True:
         zk = Client(hosts, TIMEOUT, rng=Random(name), auth=(("digest", b"eve:secret"),))
@@ -262,7 +262,7 @@ async def change(zk: Client, rng: Random) -> None:
 
 
 def follow(seed: int, release: str, *, together: bool, count: int = 1) -> None:
-    """Follow nodes through failures, and compare the final beliefs of the clients with the tree.
+    """Follow nodes through failures, and compare the final state of each follower with the tree.
 
     Args:
         seed: Seed of the first schedule.
@@ -273,7 +273,7 @@ def follow(seed: int, release: str, *, together: bool, count: int = 1) -> None:
 
     @zoolet_schedules(count, seed=seed, limit=4000, compat=release, **WRONG)
     async def run(sim: Simulation, server: Server, chaos: Chaos) -> None:
-        chaos.stop()  # until all clients follow
+        chaos.stop()  # no faults until all clients follow
         server.populate({"/m": b"", "/v": b"0"})
         names: set[str] = set()
         following: set[str] = set()

@@ -14,14 +14,14 @@ from zoolet.client.blocking.recipes import Election, Lock, NodeCache, Party
 from zoolet.testing import Server
 
 
-async def test_forked_child_cannot_use_client_or_disturb_parent(server: Server, connect: Connect) -> None:
+async def test_forked_child_cannot_use_or_disturb_client(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     session_id = zk.session_id
     await zk.create("/here", ephemeral=True)
     copy = zk.with_operation_timeout(1.0)
     hear, tell = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about exactly this
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about forks with threads
         child = os.fork()
     if child == 0:
         signal.alarm(10)
@@ -52,7 +52,7 @@ async def test_forked_child_cannot_use_client_or_disturb_parent(server: Server, 
     assert zk.session_id == session_id
 
 
-def test_forked_child_leaves_blocks_and_parent_keeps_lock(
+def test_lock_of_parent_survives_blocks_left_by_child(
     zoolet: Server,
 ) -> None:
     hear, tell = os.pipe()

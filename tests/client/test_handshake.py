@@ -16,7 +16,7 @@ from support.relay import FIRST, HANDSHAKE, Answer, Relay, event, reply, text
 from support.simulation import Connect
 
 from zoolet.client import AuthFailedError, Client, ConnectionLossError, State
-from zoolet.client.wire.session import Session
+from zoolet.client.wire.session import ClientSession
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectResponse
@@ -94,7 +94,7 @@ async def test_silent_server_is_left_for_next(relay: Relay, server: Server, conn
     assert zk.state is State.CONNECTED
 
 
-async def test_connection_ending_in_handshake_is_made_again(server: Server, connect: Connect) -> None:
+async def test_connection_lost_in_handshake_is_retried(server: Server, connect: Connect) -> None:
     for length in range(4 + 37):
         async with Relay(server.hosts) as relay:
             relay.number, relay.then, relay.breaks = HANDSHAKE, "close", lambda payload, n=length: frame(payload)[:n]
@@ -126,7 +126,7 @@ def of_a_millisecond(payload: bytes) -> bytes:
     return frame(ConnectResponse(1, answer.session_id, answer.password or b"", answer.read_only).encode())
 
 
-async def test_one_millisecond_timeout_spares_later_connections(relay: Relay, server: Server) -> None:
+async def test_tiny_session_timeout_spares_later_connections(relay: Relay, server: Server) -> None:
     relay.number, relay.breaks = HANDSHAKE, of_a_millisecond
     zk = Client(relay.hosts, timeout=5.0)
 
@@ -137,8 +137,8 @@ async def test_one_millisecond_timeout_spares_later_connections(relay: Relay, se
             assert relay.connections == 2  # the first was closed after a millisecond; the second got an answer in time
 
 
-def test_session_after_short_one_requests_original_timeout() -> None:
-    session = Session(10_000, Random(1))
+def test_session_after_short_one_requests_full_timeout() -> None:
+    session = ClientSession(10_000, Random(1))
     session.start(0.0)
     session.receive(frame(ConnectResponse(1, 9, bytes(16), False).encode()), 0.0)
     granted = session.timeout_ms
@@ -177,7 +177,7 @@ async def test_invalid_challenge_causes_reconnect(
         await zk.aclose()
 
 
-async def test_server_without_knowledge_of_password_is_rejected(strict: Server, connect: Connect) -> None:
+async def test_server_that_cannot_prove_password_is_rejected(strict: Server, connect: Connect) -> None:
     async with Relay(strict.hosts) as relay:
         relay.number, relay.breaks = FIRST + 1, lambda payload: reply(0, body=text(b"rspauth=" + b"0" * 32))
         zk = Client(relay.hosts, login=("bob", "secret"))
@@ -191,7 +191,7 @@ async def test_server_without_knowledge_of_password_is_rejected(strict: Server, 
     assert connections == 2
 
 
-async def test_login_at_server_without_logins_is_refused_with_reason(server: Server) -> None:
+async def test_login_at_server_without_logins_is_refused(server: Server) -> None:
     zk = Client(server.hosts, timeout=0.2, login=("bob", "secret"))
 
     with pytest.raises((AuthFailedError, ConnectionLossError), match=r"bob|SASL|login"):

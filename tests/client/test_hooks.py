@@ -1,4 +1,4 @@
-"""A hook for each request: its arguments, the moments of its calls, and that its errors do no harm."""
+"""Request hooks: their arguments, the times of their calls, and the isolation of their errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody
 
 
 class Recorder:
-    """A hook that records."""
+    """A hook that records the start and the end of each request."""
 
     def __init__(self) -> None:
         self.began: list[tuple[str, str | None, str]] = []
@@ -29,7 +29,7 @@ class Recorder:
         return lambda error: self.ended.append((request.operation, type(error) if error is not None else None))
 
 
-def test_errors_used_by_recipes_and_compound_calls_are_expected() -> None:
+def test_errors_of_recipes_are_marked_as_expected() -> None:
     unexpected: list[BaseException] = []
 
     def hook(request: RequestInfo) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zoolet.client.wire.hosts import Address, Endpoint, Hosts, one_round
+from zoolet.client.wire.hosts import Address, Hosts, ServerAddress, one_round
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_non_string_hosts_are_refused(hosts: Any) -> None:
         Hosts.parse(hosts)
 
 
-def test_addresses_are_shown_as_they_are_written() -> None:
+def test_addresses_are_shown_as_written() -> None:
     assert [str(one) for one in Hosts.parse("a,[::1]:5").addresses] == ["a:2181", "[::1]:5"]
 
 
-FIVE = tuple(Endpoint(address, "") for address in Hosts.parse("a,b,c,d,e").addresses)
+FIVE = tuple(ServerAddress(address, "") for address in Hosts.parse("a,b,c,d,e").addresses)
 
 
 def test_round_tries_each_server_once() -> None:
@@ -90,7 +90,7 @@ def test_clients_start_with_different_servers() -> None:
     assert {one_round(FIVE, Random(seed), None)[0] for seed in range(50)} == set(FIVE)
 
 
-def test_round_does_not_start_with_last_server() -> None:
+def test_round_does_not_start_with_previous_server() -> None:
     assert FIVE[2] not in {one_round(FIVE, Random(seed), FIVE[2])[0] for seed in range(50)}
 
 
@@ -105,7 +105,7 @@ def test_only_names_are_looked_up(host: str, is_name: bool) -> None:
 def test_server_of_name_is_shown_with_its_address() -> None:
     (address,) = Hosts.parse("zk.example:7").addresses
 
-    assert str(Endpoint(address, "10.0.0.1")) == "zk.example:7 (10.0.0.1)"
+    assert str(ServerAddress(address, "10.0.0.1")) == "zk.example:7 (10.0.0.1)"
     assert [str(endpoint) for endpoint in FIVE[:1]] == ["a:2181"]
 
 
@@ -136,6 +136,6 @@ def test_chroot_may_contain_an_at_sign() -> None:
 
 
 @pytest.mark.parametrize("zone", ["40", "401", "eth0"])
-def test_zone_of_address_is_not_taken_for_credentials(zone: str) -> None:
+def test_zone_of_ipv6_address_is_not_credentials(zone: str) -> None:
     (address,) = Hosts.parse(f"[fe80::1%{zone}]:2181").addresses
     assert address.host == f"fe80::1%{zone}"

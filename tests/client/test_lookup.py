@@ -29,7 +29,7 @@ Resolve = Callable[[str], list[str]]
 
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Resolve], list[str]]]:
-    """A function that replaces the resolver of the system, and returns the list of the names that it is given."""
+    """A function that replaces the system's resolver, and returns the list to which each requested name is added."""
     real = socket.getaddrinfo
 
     def install(resolve: Resolve) -> list[str]:
@@ -128,20 +128,20 @@ async def test_name_is_looked_up_for_each_round(resolver: Any, connect: Connect)
 # --- slow resolvers ---
 
 
-async def test_name_without_answer_does_not_delay_other_server(resolver: Any, never: Resolve) -> None:
+async def test_unresolved_name_does_not_delay_other_server(resolver: Any, never: Resolve) -> None:
     asked = resolver(never)
     async with Server() as server, asyncio.timeout(PROMPT_S), Client(f"zk.example:1,{server.hosts}"):
         assert asked == ["zk.example"]
 
 
-async def test_name_without_answer_is_named_in_error(resolver: Any, never: Resolve) -> None:
+async def test_unresolved_name_is_named_in_error(resolver: Any, never: Resolve) -> None:
     resolver(never)
 
     with pytest.raises(ConnectionLossError, match=r"zk\.example:2181: the host name was not resolved within"):
         await Client("zk.example", 0.3).start()
 
 
-async def test_name_is_not_looked_up_twice_at_a_time(resolver: Any, never: Resolve) -> None:
+async def test_name_has_one_lookup_at_a_time(resolver: Any, never: Resolve) -> None:
     asked = resolver(never)
 
     with pytest.raises(ConnectionLossError):
@@ -150,7 +150,7 @@ async def test_name_is_not_looked_up_twice_at_a_time(resolver: Any, never: Resol
     assert asked == ["zk.example"]
 
 
-async def test_addresses_of_former_answer_are_kept(resolver: Any, never: Resolve, connect: Connect) -> None:
+async def test_last_known_addresses_are_used_without_answer(resolver: Any, never: Resolve, connect: Connect) -> None:
     async with Server() as server:
         answers: list[Resolve] = [lambda host: [ONE]]
         resolver(lambda host: answers[0](host))
@@ -165,7 +165,7 @@ async def test_addresses_of_former_answer_are_kept(resolver: Any, never: Resolve
         await zk.aclose()
 
 
-def test_loop_ends_during_look_up(resolver: Any, never: Resolve) -> None:
+def test_loop_can_end_during_lookup(resolver: Any, never: Resolve) -> None:
     asked = resolver(never)
 
     async def main() -> None:
@@ -241,7 +241,7 @@ async def test_server_whose_name_is_resolved_late_takes_over(resolver: Any) -> N
             assert list(writing.sessions()) == [zk.session_id]
 
 
-async def test_unknown_name_does_not_end_round_before_slower_one(resolver: Any) -> None:
+async def test_unknown_name_does_not_end_round_early(resolver: Any) -> None:
     unknown = threading.Event()
 
     def resolve(host: str) -> list[str]:
@@ -259,7 +259,7 @@ async def test_unknown_name_does_not_end_round_before_slower_one(resolver: Any) 
         await zk.aclose()
 
 
-async def test_look_ups_use_no_thread_of_the_loop(resolver: Any, never: Resolve) -> None:
+async def test_lookups_do_not_use_threads_of_loop(resolver: Any, never: Resolve) -> None:
     resolver(never)
     async with asyncio.TaskGroup() as group:
         for number in range(50):
@@ -294,7 +294,7 @@ threading.Thread(target=work).start()
 
 
 @pytest.mark.skipif((3, 12) <= sys.version_info < (3, 12, 2), reason="this Python starts no threads then: gh-113964")
-def test_name_is_looked_up_after_the_end_of_the_main_thread(zoolet: Server) -> None:
+def test_name_is_resolved_after_end_of_main_thread(zoolet: Server) -> None:
     hosts = zoolet.hosts.replace("127.0.0.1", "localhost")
     done = subprocess.run(
         [sys.executable, "-c", AFTER_MAIN, hosts], capture_output=True, text=True, timeout=DEADLINE_S, check=False

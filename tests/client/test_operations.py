@@ -17,7 +17,7 @@ from zoolet.client import Client
 from zoolet.client.aio.watcher import Watcher
 from zoolet.client.serializers import raw
 from zoolet.client.wire import operations as ops
-from zoolet.client.wire.session import Session
+from zoolet.client.wire.session import ClientSession
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
@@ -216,10 +216,10 @@ WATCHES: Final[dict[str, tuple[Callable[[Client, str], Watcher], Callable[[str],
 @pytest.mark.parametrize("name", WATCHES)
 def test_watcher_requests_equal_their_records(monkeypatch: pytest.MonkeyPatch, name: str, chroot: str) -> None:
     make, expected = WATCHES[name]
-    submit = Session.submit
+    submit = ClientSession.submit
     submitted: list[Any] = []
 
-    def observed(session: Session, call: Any) -> None:
+    def observed(session: ClientSession, call: Any) -> None:
         submitted.append(call)
         submit(session, call)
 
@@ -227,7 +227,7 @@ def test_watcher_requests_equal_their_records(monkeypatch: pytest.MonkeyPatch, n
         path = chroot + "/watched/ä"
         server.populate({path: b""})
         async with Client(server.hosts + chroot) as zk:
-            monkeypatch.setattr(Session, "submit", observed)
+            monkeypatch.setattr(ClientSession, "submit", observed)
             async with make(zk, "/watched/ä"):
                 pass
             await asyncio.sleep(1)
@@ -255,19 +255,19 @@ def test_read_reply_decodes_to_value_and_stat(data: bytes | None, version: int, 
 
 @pytest.mark.parametrize("name", ["getData", "setData", "addWatch", "sync"])
 def test_operation_is_named_by_table_or_by_code(name: str) -> None:
-    code = ops.code_of(name)
+    code = ops.op_code(name)
 
     assert OPERATIONS[code].name == name
-    assert ops.code_of(code) == code
+    assert ops.op_code(code) == code
 
 
 @pytest.mark.parametrize("operation", ["", "nonsense", 9999, -1000])
 def test_unknown_operation_is_refused(operation: str | int) -> None:
     with pytest.raises(ValueError, match="unknown or stands for several"):
-        ops.code_of(operation)
+        ops.op_code(operation)
 
 
-def test_result_of_other_kind_than_requested_is_malformed() -> None:
+def test_result_of_unrequested_kind_is_malformed() -> None:
     body = wire.result(OpCode.CREATE, r.CreateResponse("/a").encode()) + wire.END
 
     with pytest.raises(MarshallingError, match="unexpected result of type CreateResponse"):

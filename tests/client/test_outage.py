@@ -1,4 +1,4 @@
-"""Calls while the server is away: what they cost, that they fail in time, and that cancelled ones are gone."""
+"""Calls while the server is away: their cost, their timeouts, and the removal of cancelled calls."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _make(zk: Client, calls: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("step", ["make", "cancel"])
-def test_call_costs_the_same_with_any_number_of_waiting_calls(step: str) -> None:
+def test_cost_of_call_is_independent_of_waiting_calls(step: str) -> None:
     async def main(zk: Client) -> None:
         costs: list[int] = []
         waiting: list[Any] = []
@@ -82,7 +82,7 @@ def test_call_costs_the_same_with_any_number_of_waiting_calls(step: str) -> None
     away(main)
 
 
-def test_timeouts_let_other_tasks_run_in_between() -> None:
+def test_many_timeouts_do_not_block_the_loop() -> None:
     async def main(zk: Client) -> None:
         calls = [zk.with_operation_timeout(1.0).get("/a") for _ in range(MANY)]
         done = []
@@ -128,7 +128,7 @@ def test_calls_fail_in_the_order_of_their_deadlines() -> None:
     away(main)
 
 
-def test_parked_calls_keep_no_entries_of_removed_ones() -> None:
+def test_removed_parked_calls_leave_few_entries() -> None:
     async def main() -> None:
         loop, parked = asyncio.get_running_loop(), ParkedCalls()
         for number in range(MANY):
@@ -143,7 +143,7 @@ def test_parked_calls_keep_no_entries_of_removed_ones() -> None:
     asyncio.run(main())
 
 
-def test_call_cancelled_at_its_deadline_does_not_delay_others() -> None:
+def test_call_cancelled_at_deadline_delays_no_other() -> None:
     async def main(zk: Client) -> None:
         soon = zk.with_operation_timeout(0.5)
 

@@ -17,7 +17,7 @@ from zoolet.protocol.errors import NotReadOnlyError
 from zoolet.testing import Server, Simulation
 
 
-def test_client_of_read_only_server_looks_for_writable_one() -> None:
+def test_client_of_read_only_server_seeks_writable_one() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
         reader.populate({"/a": b"v"})
         reader.set_read_only(True)
@@ -72,7 +72,7 @@ def test_unexpected_probe_error_is_logged_and_retried(
     assert "label empty or too long" in caplog.text
 
 
-def test_writing_client_does_not_stay_with_read_only_server() -> None:
+def test_writing_client_leaves_read_only_server() -> None:
     async def main(sim: Simulation, reader: Server) -> None:
         reader.set_read_only(True)
         with pytest.raises(ConnectionLossError):
@@ -82,7 +82,7 @@ def test_writing_client_does_not_stay_with_read_only_server() -> None:
 
 
 @pytest.mark.slow
-async def test_daemon_serves_reads_in_read_only_mode_and_writes_after(connect: Connect) -> None:
+async def test_daemon_accepts_writes_after_read_only_mode(connect: Connect) -> None:
     with DaemonProcess("-Dzookeeper.tickTime=100") as daemon:
         zk = await connect(daemon.hosts, timeout=2.0, read_only=True)
         await zk.create("/a", b"1")

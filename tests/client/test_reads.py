@@ -52,7 +52,7 @@ async def test_count_below_counts_at_any_depth(zk: Client) -> None:
     assert await zk.count_below("/") == 4
 
 
-async def test_sync_returns_nothing_for_nodes_there_and_missing(zk: Client) -> None:
+async def test_sync_returns_none_for_any_path(zk: Client) -> None:
     assert await zk.sync() is None
     assert await zk.sync("/nowhere") is None
 
@@ -78,7 +78,7 @@ async def test_multi_read_returns_result_of_each_read(zk: Client) -> None:
     assert missing.path == "/nowhere"
 
 
-async def test_get_config_reads_ensemble_configuration_for_any_chroot(zk: Client) -> None:
+async def test_get_config_works_with_any_chroot(zk: Client) -> None:
     value, stat = await zk.get_config()
 
     assert isinstance(value, bytes)

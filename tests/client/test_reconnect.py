@@ -19,7 +19,7 @@ from zoolet.testing import Server, Simulation
 # --- which server ---
 
 
-async def test_dead_servers_are_passed_over(server: Server, connect: Connect) -> None:
+async def test_dead_servers_are_skipped(server: Server, connect: Connect) -> None:
     dead = ",".join(f"127.0.0.1:{free_port()}" for _ in range(3))
 
     zk = await connect(f"{dead},{server.hosts}")
@@ -110,7 +110,7 @@ def away(seconds: float, clients: int, addresses: int = 1) -> tuple[int, list[fl
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(3, 0), (5, 0), (7, 0), (8.5, 2)])
-def test_session_is_kept_while_there_is_time(seconds: float, most: int) -> None:
+def test_outage_within_timeout_costs_few_sessions(seconds: float, most: int) -> None:
     lost, times = away(seconds, 40)
 
     assert lost <= most
@@ -123,7 +123,7 @@ def test_clients_of_absent_server_come_back_one_by_one() -> None:
     assert max(sum(begin <= time < begin + 0.1 for time in times) for begin in times) < 50
 
 
-def test_clients_of_lost_server_move_to_others_one_by_one() -> None:
+def test_clients_leave_lost_server_one_by_one() -> None:
     _, times = away(0, 200, addresses=3)
 
     assert max(sum(begin <= time < begin + 0.1 for time in times) for begin in times) < 50

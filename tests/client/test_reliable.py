@@ -110,7 +110,7 @@ def test_close_stops_wait_for_several_events() -> None:
     with_client(main)
 
 
-def test_watches_failing_together_leave_no_unread_error() -> None:
+def test_watches_failing_together_leave_no_error() -> None:
     async def main(server: Server, zk: Client) -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
@@ -128,7 +128,7 @@ def test_watches_failing_together_leave_no_unread_error() -> None:
     with_client(main)
 
 
-def test_cancelled_wait_for_several_events_leaves_no_task() -> None:
+def test_cancelled_wait_for_any_event_leaves_no_task() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with zk.watch("/a") as a, zk.watch("/b") as b:
             before = asyncio.all_tasks()
@@ -199,7 +199,7 @@ def following(main: Callable[[Server, Client], Coroutine[Any, Any, None]]) -> No
     with_client(run)
 
 
-def test_follower_starts_complete_and_yields_each_change() -> None:
+def test_follower_starts_complete_and_gets_changes() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Following(zk) as it:
             seen = list(it.seen)
@@ -214,7 +214,7 @@ def test_follower_starts_complete_and_yields_each_change() -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionLossError(), SessionExpiredError(), WatchOverflowError("/a", 1)])
-def test_step_failing_after_first_complete_one_is_repeated(error: Exception) -> None:
+def test_failed_step_of_started_follower_is_repeated(error: Exception) -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Following(zk) as it:
             it.fails = [error, error]
@@ -314,7 +314,7 @@ def test_cancelled_start_leaves_nothing() -> None:
 # --- protected creates ---
 
 
-def test_protected_create_accepts_node_of_earlier_attempt() -> None:
+def test_protected_create_uses_node_of_first_attempt() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/id-1")
 
@@ -461,7 +461,7 @@ def test_expired_block_timeout_stays_timeout() -> None:
     with_client(main)
 
 
-def test_task_ending_with_session_does_not_cancel_block() -> None:
+def test_task_ended_by_session_does_not_cancel_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Supervised(zk) as block:
             block.spawn(fail(SessionExpiredError()))
@@ -472,7 +472,7 @@ def test_task_ending_with_session_does_not_cancel_block() -> None:
     with_client(main)
 
 
-def test_block_left_by_other_task_raises_failure_at_end() -> None:
+def test_block_left_by_other_task_raises_failure() -> None:
     async def main(server: Server, zk: Client) -> None:
         supervised = Supervised(zk)
         block = await asyncio.create_task(supervised.__aenter__())

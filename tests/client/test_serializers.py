@@ -77,7 +77,7 @@ async def test_unwritable_value_is_refused_at_call(hosts: str, connect: Connect)
         zk.set("/a", float("nan"))
 
 
-async def test_serializer_returning_no_bytes_is_refused_by_name(hosts: str, connect: Connect) -> None:
+async def test_serializer_that_returns_non_bytes_is_named(hosts: str, connect: Connect) -> None:
     zk = await connect(hosts, serializer=Serializer("broken", lambda value: value, bytes))
 
     with pytest.raises(TypeError, match="broken"):
@@ -117,7 +117,7 @@ def test_msgpack_distinguishes_bytes_from_text() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Serializer) else repr(value[:10]),
 )
-def test_invalid_bytes_are_refused_with_path_and_reason(serializer: Serializer, data: bytes) -> None:
+def test_refusal_of_invalid_bytes_names_path(serializer: Serializer, data: bytes) -> None:
     with pytest.raises(UndecodableError) as caught:
         serializer.read("/a", data)
 
@@ -168,7 +168,7 @@ ERRORS: Final = [StopIteration("empty"), SystemExit(3), GeneratorExit(), KeyErro
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_error_of_serializer_is_for_its_caller(hosts: str, connect: Connect, error: BaseException) -> None:
+async def test_error_of_serializer_reaches_caller(hosts: str, connect: Connect, error: BaseException) -> None:
     zk = await connect(hosts)
     failing, following = zk.with_serializer(raising(error)).get("/"), zk.get("/")
 

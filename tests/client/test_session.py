@@ -27,7 +27,7 @@ def test_xids_continue_after_reconnect() -> None:
     assert [xid for xid, _ in driver.heads()] == [3]
 
 
-def test_highest_xid_is_followed_by_1() -> None:
+def test_xid_after_highest_is_1() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.last_xid = 2**31 - 3
@@ -74,7 +74,7 @@ def test_call_cancelled_before_sending_is_not_sent() -> None:
     assert driver.heads() == []
 
 
-def test_calls_cancelled_before_sending_do_not_replace_ping() -> None:
+def test_calls_cancelled_unsent_do_not_replace_ping() -> None:
     driver = SessionDriver()
     driver.shake()
     for now in range(1, 4):  # a ping is due after a third of ten seconds

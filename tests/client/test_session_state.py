@@ -7,8 +7,8 @@ from support.client_session import Asked, SessionDriver, event
 from support.registrations import watch
 
 from zoolet.client import AuthFailedError, ClosedError, Event, EventType, SessionExpiredError, State
-from zoolet.client.wire.phases import ConnectionBroken, Phase
-from zoolet.client.wire.watches import Kind
+from zoolet.client.wire.phases import ConnectionBroken, ConnectionPhase
+from zoolet.client.wire.watches import WatchKind
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.errors import ErrorCode
@@ -62,7 +62,7 @@ def lose(driver: SessionDriver) -> None:
         driver.session.tick(10.0)
 
 
-def test_session_without_server_is_given_up_after_timeout() -> None:
+def test_offline_session_is_given_up_after_timeout() -> None:
     driver = SessionDriver()
     driver.shake()
     call = Asked()
@@ -77,7 +77,7 @@ def test_session_without_server_is_given_up_after_timeout() -> None:
     assert driver.states == [State.CONNECTED, State.SUSPENDED, State.LOST]
 
 
-def test_session_is_not_given_up_before_an_attempt_fails() -> None:
+def test_session_is_not_given_up_before_failed_attempt() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.lost("x", 3.0)
@@ -88,7 +88,7 @@ def test_session_is_not_given_up_before_an_attempt_fails() -> None:
     assert driver.states[-1] is State.SUSPENDED
 
 
-def test_close_by_server_shows_that_it_was_alive() -> None:
+def test_close_by_server_counts_as_contact() -> None:
     driver = SessionDriver()
     driver.shake()
 
@@ -97,7 +97,7 @@ def test_close_by_server_shows_that_it_was_alive() -> None:
     assert driver.session.given_up_at() == 13.0
 
 
-def test_session_given_up_is_closed_once_before_new_one() -> None:
+def test_abandoned_session_is_closed_before_new_one() -> None:
     driver = SessionDriver()
     driver.shake()
     lose(driver)
@@ -125,7 +125,7 @@ def test_end_of_former_session_is_requested_only_once() -> None:
     assert driver.shake(13.0, session_id=10).session_id == 0
 
 
-def test_new_session_of_read_only_server_is_accepted_for_former() -> None:
+def test_new_read_only_session_replaces_lost_session() -> None:
     driver = SessionDriver(read_only=True)
     driver.shake()
     lose(driver)
@@ -135,7 +135,7 @@ def test_new_session_of_read_only_server_is_accepted_for_former() -> None:
     assert driver.states[-1] is State.READ_ONLY
 
 
-def test_closed_client_gives_nothing_up() -> None:
+def test_closed_client_does_not_report_loss() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.session.close("over")
@@ -159,7 +159,7 @@ def test_read_only_session_is_not_resumed_elsewhere() -> None:
     assert driver.states == [State.READ_ONLY, State.SUSPENDED, State.CONNECTED]
 
 
-def test_ping_after_third_of_timeout_and_loss_after_two_thirds() -> None:
+def test_silence_causes_ping_and_then_loss() -> None:
     driver = SessionDriver()
     driver.shake(100.0)
     third = 10 / 3
@@ -175,7 +175,7 @@ def test_ping_after_third_of_timeout_and_loss_after_two_thirds() -> None:
         driver.session.tick(103.5 + 2 * third + 0.001)
 
 
-def test_session_is_connected_once_all_credentials_are_accepted() -> None:
+def test_session_connects_after_all_credentials() -> None:
     driver = SessionDriver()
     driver.session.add_credential("digest", b"a:1", None)
     driver.session.add_credential("digest", b"b:2", None)
@@ -184,7 +184,7 @@ def test_session_is_connected_once_all_credentials_are_accepted() -> None:
 
     driver.shake()
     assert driver.heads() == [(-4, OpCode.AUTH), (-4, OpCode.AUTH)]
-    assert driver.session.phase is Phase.AUTH
+    assert driver.session.phase is ConnectionPhase.AUTH
     driver.reply(-4)
     assert driver.states == []
     driver.reply(-4)
@@ -247,7 +247,7 @@ def test_watches_are_set_again_first_with_earlier_zxid() -> None:
     driver.shake()
     driver.ask(Asked())
     driver.reply(1, zxid=50)
-    driver.session.watches.add(watch(Kind.DATA))
+    driver.session.watches.add(watch(WatchKind.DATA))
     driver.sent()
     driver.session.lost("x", 0.0)
     driver.session.submit(Asked())
@@ -260,13 +260,13 @@ def test_watches_are_set_again_first_with_earlier_zxid() -> None:
     assert int_at(call, 4)[0] == OpCode.SET_DATA
 
 
-def test_connection_breaking_while_setting_watches_loses_nothing() -> None:
+def test_partial_restore_of_watches_keeps_zxid() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.ask(Asked())
     driver.reply(1, zxid=50)
     for number in range(400):  # two requests
-        driver.session.watches.add(watch(Kind.DATA, f"/{number}" + "x" * 500))
+        driver.session.watches.add(watch(WatchKind.DATA, f"/{number}" + "x" * 500))
     driver.session.lost("x", 0.0)
     driver.shake()
     assert len(driver.sent()) == 2
@@ -286,15 +286,15 @@ def registered_since(driver: SessionDriver) -> set[int]:
     return {r.SetWatches.decode(one, 8).relativeZxid for one in sent}
 
 
-def test_loss_while_setting_watches_of_new_session_keeps_zxid() -> None:
+def test_loss_while_moving_watches_keeps_zxid() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.ask(Asked())
     driver.reply(1, zxid=50)
-    driver.session.watches.add(watch(Kind.DATA))
+    driver.session.watches.add(watch(WatchKind.DATA))
     driver.session.expired("x")
     driver.shake(session_id=10)
-    driver.reply(-2, zxid=60)  # the probe
+    driver.reply(-2, zxid=60)  # reply to the probe
     first = registered_since(driver)
 
     driver.session.lost("x", 0.0)
@@ -303,12 +303,12 @@ def test_loss_while_setting_watches_of_new_session_keeps_zxid() -> None:
     assert (first, registered_since(driver)) == ({50}, {50})
 
 
-def test_reply_before_registration_does_not_advance_its_zxid() -> None:
+def test_early_reply_does_not_advance_watch_zxid() -> None:
     driver = SessionDriver()
     driver.shake()
     driver.ask(Asked())
     driver.reply(1, zxid=50)
-    driver.session.watches.add(watch(Kind.DATA))
+    driver.session.watches.add(watch(WatchKind.DATA))
     driver.ask(Asked())
     driver.session.rewatch("/a")
     first = registered_since(driver)
@@ -320,11 +320,11 @@ def test_reply_before_registration_does_not_advance_its_zxid() -> None:
     assert (first, registered_since(driver)) == ({50}, {50})
 
 
-def test_event_is_delivered_in_order_and_keeps_last_zxid() -> None:
-    """Another event of the same transaction may be lost with the connection, and then has to be requested."""
+def test_event_does_not_advance_last_zxid() -> None:
+    """The connection may break before the next event of the same transaction, which must then be requested again."""
     driver = SessionDriver()
     driver.shake()
-    one = watch(Kind.DATA)
+    one = watch(WatchKind.DATA)
     driver.session.watches.add(one)
 
     driver.reply(-1, zxid=8, body=event(CHANGED, "/a"))
@@ -337,7 +337,7 @@ def test_event_is_delivered_in_order_and_keeps_last_zxid() -> None:
 def test_session_event_of_server_fires_no_watch() -> None:
     driver = SessionDriver()
     driver.shake()
-    one = watch(Kind.DATA)
+    one = watch(WatchKind.DATA)
     driver.session.watches.add(one)
 
     driver.reply(-1, zxid=-1, body=event(-1, "/a"))
@@ -360,7 +360,7 @@ def test_partial_reply_counts_as_silence() -> None:
     driver.session.tick(113.4)
 
 
-def test_end_of_former_session_is_requested_again_after_close() -> None:
+def test_end_of_former_session_is_tried_three_times() -> None:
     driver = SessionDriver()
     driver.shake()
     lose(driver)
@@ -373,7 +373,7 @@ def test_end_of_former_session_is_requested_again_after_close() -> None:
     assert attempts == [9, 9, 9, 0]
 
 
-def test_read_only_session_is_not_given_up_during_handshake() -> None:
+def test_read_only_session_is_kept_during_handshake() -> None:
     driver = SessionDriver(read_only=True)
     driver.session.add_credential("digest", b"bob:secret", None)
     driver.session.tried = True  # another server was tried first
@@ -382,4 +382,4 @@ def test_read_only_session_is_not_given_up_during_handshake() -> None:
     driver.session.receive(frame(ConnectResponse(10_000, 9, b"p" * 16, True).encode()), 1.0)
     driver.session.tick(2.0)
 
-    assert driver.session.phase is Phase.AUTH
+    assert driver.session.phase is ConnectionPhase.AUTH

@@ -29,7 +29,7 @@ async def test_client_starts_only_once(embedded: Client) -> None:
 # --- states ---
 
 
-async def test_dropped_connection_suspends_and_resumes_session(server: Server, connect: Connect) -> None:
+async def test_dropped_connection_suspends_session(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     session_id = zk.session_id
     states = zk.states()
@@ -59,7 +59,7 @@ async def test_expired_session_is_lost_and_replaced(server: Server, connect: Con
     assert await zk.exists("/here") is None
 
 
-def test_session_is_lost_after_its_timeout_without_server() -> None:
+def test_session_is_lost_after_timeout_without_server() -> None:
     async def main(sim: Simulation, server: Server) -> None:
         async with client_of(server) as zk:
             session_id = zk.session_id
@@ -121,7 +121,7 @@ async def test_wait_for_impossible_state_raises_on_close(server: Server, connect
         await waiting
 
 
-async def test_client_without_server_names_servers_and_reasons() -> None:
+async def test_offline_client_names_servers_and_reasons() -> None:
     port = free_port()
     zk = Client(f"127.0.0.1:{port}", timeout=0.05, backoff=Backoff(first=0.01))
 
@@ -138,7 +138,7 @@ async def test_repr_shows_hosts_and_state(server: Server, connect: Connect) -> N
     assert repr(zk) == f"<zoolet Client {server.hosts} connected>"
 
 
-async def test_server_may_grant_other_timeout(connect: Connect) -> None:
+async def test_server_may_grant_different_timeout(connect: Connect) -> None:
     async with Server(config={"maxSessionTimeout": 3000}) as server:
         zk = await connect(server.hosts, timeout=60.0)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from zoolet.client import Client
-from zoolet.client.aio.subtree import MAX_IN_FLIGHT, ask, subtree
+from zoolet.client.aio.subtree import MAX_IN_FLIGHT, request_each, subtree
 from zoolet.protocol.errors import MarshallingError, NoAuthError, NoNodeError
 
 
@@ -59,4 +59,4 @@ async def test_invalid_child_name_from_server_stops_walk(name: str) -> None:
 
 async def test_unexpected_error_stops_reading() -> None:
     with pytest.raises(NoAuthError):
-        await ask(Children({"/b": NoAuthError()}).children, ["/a", "/b"], NoNodeError)
+        await request_each(Children({"/b": NoAuthError()}).children, ["/a", "/b"], NoNodeError)

@@ -8,7 +8,7 @@ from support.registrations import events, watch
 
 from zoolet.client import Event, EventType
 from zoolet.client.wire.resync import Ask, SubtreeResync
-from zoolet.client.wire.watches import Kind, Registration
+from zoolet.client.wire.watches import Registration, WatchKind
 from zoolet.protocol import records as r
 
 CREATED = EventType.NODE_CREATED
@@ -37,7 +37,7 @@ class Tree:
 
 def watched(path: str, ask: Ask) -> tuple[Registration, SubtreeResync]:
     """Return a recursive watch that has started its first listing."""
-    one = watch(Kind.RECURSIVE, path)
+    one = watch(WatchKind.RECURSIVE, path)
     one.resync = SubtreeResync(path, one.put, ask)
     one.resync.start(None)
     return one, one.resync
@@ -76,7 +76,7 @@ def test_listing_does_not_repeat_live_events() -> None:
     assert events(one) == [(CREATED, "/a/b")]
 
 
-def test_node_from_event_without_zxid_is_not_reported_deleted() -> None:
+def test_node_of_event_without_zxid_is_not_deleted() -> None:
     tree = Tree(a=(1, 1))
     one, resync = watched("/a", tree.ask)
     tree.nodes = Tree(a=(1, 1), a_b=(11, 11)).nodes
@@ -87,7 +87,7 @@ def test_node_from_event_without_zxid_is_not_reported_deleted() -> None:
     assert (DELETED, "/a/b") not in events(one)
 
 
-def test_deletion_during_absence_is_delivered_with_its_parent() -> None:
+def test_child_deleted_in_absence_precedes_parent() -> None:
     tree = Tree(m=(1, 1), m_a=(2, 2), m_a_x=(3, 3))
     later: list[Callable[[], None]] = []
     one, resync = watched("/m", lambda path, answered: later.append(lambda: tree.ask(path, answered)))
@@ -132,7 +132,7 @@ def test_listing_runs_until_last_reply_or_stop() -> None:
     assert (before, answered, again, resync.running) == (True, False, True, False)
 
 
-def test_invalid_names_and_paths_cause_no_loop() -> None:
+def test_invalid_names_and_paths_are_skipped() -> None:
     asked: list[str] = []
 
     def ask(path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
@@ -148,7 +148,7 @@ def test_invalid_names_and_paths_cause_no_loop() -> None:
     assert events(one) == [(CREATED, "//"), (DELETED, "/x")]
 
 
-def test_change_during_second_absence_follows_live_event() -> None:
+def test_change_in_second_absence_follows_live_event() -> None:
     tree = Tree(a=(1, 1), a_p=(2, 2))
     one, resync = watched("/a", tree.ask)
 
@@ -163,7 +163,7 @@ def test_change_during_second_absence_follows_live_event() -> None:
     assert events(one) == [(CHANGED, "/a/p"), (CHANGED, "/a/p")]
 
 
-def test_node_created_during_absence_and_changed_is_created() -> None:
+def test_node_created_in_absence_is_reported_created() -> None:
     tree = Tree(a=(1, 1))
     one, resync = watched("/a", tree.ask)
 

@@ -35,13 +35,13 @@ def test_total_is_0_while_machine_runs() -> None:
     assert {suspensions.total() for _ in range(1_000)} == {0.0}
 
 
-def test_total_is_cheap() -> None:
+def test_total_suspension_takes_microseconds() -> None:
     suspensions = Suspensions()
     started = time.process_time()
     for _ in range(10_000):
         suspensions.total()
 
-    assert time.process_time() - started < 0.1  # 4 ms
+    assert time.process_time() - started < 0.1  # takes about 4 ms for 10,000 calls
 
 
 def test_reply_after_suspension_keeps_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def test_only_largest_request_is_suspected() -> None:
     limited(main)
 
 
-def test_waiting_lock_outlives_refused_request_of_other_task() -> None:
+def test_waiting_lock_survives_oversized_request() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Client(server.hosts) as other:
             held = await Lock(other, "/l").acquire()
@@ -160,7 +160,7 @@ def test_entry_just_below_limit_does_not_block_queue(size: int) -> None:
     limited(main, max(LIMIT, size + 80))
 
 
-def test_small_request_is_repeated_however_often_server_closes() -> None:
+def test_small_request_is_repeated_after_many_closes() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(drop_request(), "create", times=10):
             with pytest.raises(ConnectionLossError) as caught:

@@ -39,7 +39,7 @@ async def test_transaction_creates_every_kind_of_node(zk: Client) -> None:
     assert await zk.ephemerals() == ["/here"]
 
 
-async def test_failing_transaction_changes_nothing_and_names_operation(zk: Client) -> None:
+async def test_failed_transaction_names_operation(zk: Client) -> None:
     await zk.create("/a")
 
     t = zk.transaction()
@@ -99,7 +99,7 @@ async def test_empty_transaction_sends_nothing(zk: Client) -> None:
     ],
     ids=["check", "create", "set", "delete"],
 )
-async def test_transaction_refuses_path_with_final_slash_at_call(add: Callable[[Any], None]) -> None:
+async def test_transaction_refuses_final_slash_at_call(add: Callable[[Any], None]) -> None:
     with pytest.raises(ValueError, match="end with /"):
         add(Client("127.0.0.1:1").transaction())
 
@@ -117,7 +117,7 @@ async def test_transaction_refuses_bad_paths_at_call() -> None:
     assert len(t) == 0
 
 
-async def test_error_of_large_transaction_starts_with_its_operation(zk: Client) -> None:
+async def test_error_of_large_transaction_starts_with_multi(zk: Client) -> None:
     t = zk.transaction()
     t.create("/a", bytes(2_000_000))
 

@@ -170,7 +170,7 @@ async def program(zk: Client[int]) -> None:
 
 
 def for_threads(program: str) -> str:
-    """Return a program for the other client."""
+    """Return the program rewritten for the blocking client."""
     imported = "from zoolet.client.blocking import Client, recipes as r"
     return re.sub(
         r"\b(?:async|await) ", "", program.replace("from zoolet.client import Client, recipes as r", imported)

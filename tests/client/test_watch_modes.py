@@ -57,9 +57,7 @@ async def delivers(watch: Watcher, wanted: set[EventType]) -> None:
 
 @pytest.mark.parametrize("order", ["cache first", "other first", "other at once", "other ended"])
 @pytest.mark.parametrize("other", OTHERS)
-async def test_watch_at_root_of_tree_cache_silences_neither(
-    pair: tuple[Client, Client], other: str, order: str
-) -> None:
+async def test_watch_and_tree_cache_of_one_path_both_work(pair: tuple[Client, Client], other: str, order: str) -> None:
     one, two = pair
     cache, watch = TreeCache(one, "/a"), OTHERS[other](one)
     async with AsyncExitStack() as stack:
@@ -88,7 +86,7 @@ async def test_watch_at_root_of_tree_cache_silences_neither(
             assert (event.type, event.path) == (TOLD[other], "/a")
 
 
-async def test_persistent_watch_next_to_recursive_one_reports_children(pair: tuple[Client, Client]) -> None:
+async def test_persistent_and_recursive_watch_both_report(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with one.watch("/a", recursive=True) as recursive, one.watch("/a") as persistent:
         await two.create("/a/y")
@@ -102,7 +100,7 @@ async def test_persistent_watch_next_to_recursive_one_reports_children(pair: tup
         assert [event.path for event in below] == ["/a/y", "/a/y/deep", "/a/x", "/a"]
 
 
-async def test_covered_watch_continues_after_recursive_one(pair: tuple[Client, Client]) -> None:
+async def test_watch_survives_end_of_recursive_watch(pair: tuple[Client, Client]) -> None:
     one, two = pair
     async with AsyncExitStack() as stack:
         async with one.watch("/a", recursive=True):
@@ -119,7 +117,7 @@ async def test_covered_watch_continues_after_recursive_one(pair: tuple[Client, C
 
 
 @pytest.mark.parametrize("kind", ["children", "data", "persistent"])
-async def test_watch_set_during_end_of_recursive_one_misses_nothing(pair: tuple[Client, Client], kind: str) -> None:
+async def test_watch_set_as_recursive_one_ends_gets_events(pair: tuple[Client, Client], kind: str) -> None:
     one, two = pair
     for _ in range(5):
         async with AsyncExitStack() as stack:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.simulation import Connect
 from support.waiting import DEADLINE_S
-from support.watch_events import CHANGED, CHILDREN, CREATED, at_once, delivered, next_events, rest, waits
+from support.watch_events import CHANGED, CHILDREN, CREATED, delivered, next_events, rest, result_of, waits
 
 from zoolet.client import Client, State, serializers
 from zoolet.client.aio.watcher import Watcher
@@ -108,12 +108,12 @@ async def test_watches_of_different_kinds_on_path_all_fire(server: Server, conne
 
         assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
         assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x")]
-        assert delivered(at_once(data.next())) == (CHANGED, "/a")
-        assert delivered(at_once(children.next())) == (CHILDREN, "/a")
+        assert delivered(result_of(data.next())) == (CHANGED, "/a")
+        assert delivered(result_of(children.next())) == (CHILDREN, "/a")
     assert not server.watches()
 
 
-async def test_watches_of_different_kinds_on_path_work_on_apache(apache: str, connect: Connect) -> None:
+async def test_apache_keeps_watches_of_different_kinds(apache: str, connect: Connect) -> None:
     zk = await connect(apache)
     path = await zk.create("/kinds-", sequential=True)
     async with zk.watch(path) as staying, zk.watch_data(path):
@@ -123,7 +123,7 @@ async def test_watches_of_different_kinds_on_path_work_on_apache(apache: str, co
         assert await rest(zk, staying) == [(CHANGED, path), (CHANGED, path)]
 
 
-async def test_watch_ending_before_one_shot_watch_leaves_nothing(server: Server, connect: Connect) -> None:
+async def test_watch_ended_before_one_shot_leaves_nothing(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch_data("/a") as once:
@@ -152,7 +152,7 @@ async def test_one_shot_watch_outlives_earlier_watch(
     assert not await zk.check_watches("/a")
 
 
-async def test_one_shot_watch_is_set_during_end_of_earlier_one(zk: Client) -> None:
+async def test_one_shot_watch_set_while_earlier_ends_works(zk: Client) -> None:
     await zk.create("/a")
     staying = await zk.watch("/a").__aenter__()
     once = zk.watch_data("/a")
@@ -165,7 +165,7 @@ async def test_one_shot_watch_is_set_during_end_of_earlier_one(zk: Client) -> No
     assert not await zk.check_watches("/a")
 
 
-async def test_persistent_watch_is_set_during_end_of_earlier_one(zk: Client) -> None:
+async def test_persistent_watch_set_while_earlier_ends_works(zk: Client) -> None:
     await zk.create("/a")
     before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
     await asyncio.gather(after.__aenter__(), before.__aexit__(None, None, None))
@@ -179,7 +179,7 @@ async def test_persistent_watch_is_set_during_end_of_earlier_one(zk: Client) -> 
 
 
 @pytest.mark.parametrize("make", [Client.watch_data, Client.watch_exists, Client.watch_children])
-async def test_one_shot_watch_is_set_during_end_of_same_kind(
+async def test_one_shot_watch_set_while_same_kind_ends_works(
     zk: Client, make: Callable[[Client, str], Watcher]
 ) -> None:
     await zk.create("/a")
@@ -192,7 +192,7 @@ async def test_one_shot_watch_is_set_during_end_of_same_kind(
     assert not waits(after)
 
 
-async def test_watch_entered_while_other_is_left_gets_all_events(zk: Client) -> None:
+async def test_watch_entered_as_other_is_left_gets_events(zk: Client) -> None:
     await zk.create("/a")
     before, after = await zk.watch("/a").__aenter__(), zk.watch("/a")
     await asyncio.gather(before.__aexit__(None, None, None), after.__aenter__())
@@ -204,7 +204,7 @@ async def test_watch_entered_while_other_is_left_gets_all_events(zk: Client) -> 
     await after.__aexit__(None, None, None)
 
 
-async def test_last_watch_of_path_removes_those_that_ended(server: Server, connect: Connect) -> None:
+async def test_last_watch_of_path_removes_ended_watches(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     async with zk.watch_data("/a"):
@@ -225,7 +225,7 @@ async def test_data_watch_of_undecodable_data_leaves_nothing(server: Server, con
     assert not server.watches()
 
 
-async def test_cancelled_registration_leaves_nothing_at_server(server: Server, connect: Connect) -> None:
+async def test_cancelled_registration_leaves_no_server_watch(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     await zk.create("/a")
     for op, watch in (
@@ -251,7 +251,7 @@ async def test_cancelled_registration_leaves_nothing_at_server(server: Server, c
         assert not zk.statistics().registrations
 
 
-async def test_leaving_a_block_while_disconnected_does_not_wait(server: Server, connect: Connect) -> None:
+async def test_disconnected_block_is_left_without_waiting(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     watch = zk.watch("/a")
     await watch.__aenter__()

@@ -8,7 +8,7 @@ import pytest
 from support.registrations import table, watch
 
 from zoolet.client import Event, EventType, WatchOverflowError
-from zoolet.client.wire.watches import Kind, WatchTable
+from zoolet.client.wire.watches import WatchKind, WatchTable
 from zoolet.protocol import records as r
 from zoolet.protocol.enums import WatcherType
 from zoolet.protocol.operations import OpCode
@@ -22,21 +22,21 @@ CHILDREN = EventType.NODE_CHILDREN_CHANGED
 @pytest.mark.parametrize(
     ("type_", "fired"),
     [
-        (CREATED, {Kind.DATA, Kind.EXIST, Kind.PERSISTENT, Kind.RECURSIVE}),
-        (CHANGED, {Kind.DATA, Kind.EXIST, Kind.PERSISTENT, Kind.RECURSIVE}),
-        (DELETED, {Kind.DATA, Kind.EXIST, Kind.CHILD, Kind.PERSISTENT, Kind.RECURSIVE}),
-        (CHILDREN, {Kind.CHILD, Kind.PERSISTENT}),
+        (CREATED, {WatchKind.DATA, WatchKind.EXIST, WatchKind.PERSISTENT, WatchKind.RECURSIVE}),
+        (CHANGED, {WatchKind.DATA, WatchKind.EXIST, WatchKind.PERSISTENT, WatchKind.RECURSIVE}),
+        (DELETED, {WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD, WatchKind.PERSISTENT, WatchKind.RECURSIVE}),
+        (CHILDREN, {WatchKind.CHILD, WatchKind.PERSISTENT}),
     ],
 )
-def test_event_reaches_matching_kinds_and_uses_one_shot_watches(type_: EventType, fired: set[Kind]) -> None:
-    watches = {kind: watch(kind) for kind in Kind}
+def test_event_fires_matching_kinds_of_watch(type_: EventType, fired: set[WatchKind]) -> None:
+    watches = {kind: watch(kind) for kind in WatchKind}
     made = table(*watches.values())
 
     made.fire(Event(type_, "/a"))
 
     assert {kind for kind, one in watches.items() if one.events} == fired
     assert {one.kind for one in made} == {
-        kind for kind in Kind if kind not in fired or kind in (Kind.PERSISTENT, Kind.RECURSIVE)
+        kind for kind in WatchKind if kind not in fired or kind in (WatchKind.PERSISTENT, WatchKind.RECURSIVE)
     }
 
 
@@ -44,7 +44,7 @@ def test_event_reaches_matching_kinds_and_uses_one_shot_watches(type_: EventType
     ("path", "reached"), [("/a", True), ("/a/b/c", True), ("/", False), ("/ab", False), ("/b/a", False)]
 )
 def test_recursive_watch_covers_node_and_descendants(path: str, reached: bool) -> None:
-    one = watch(Kind.RECURSIVE)
+    one = watch(WatchKind.RECURSIVE)
 
     table(one).fire(Event(CHANGED, path))
 
@@ -52,7 +52,7 @@ def test_recursive_watch_covers_node_and_descendants(path: str, reached: bool) -
 
 
 def test_server_removes_only_unneeded_watches() -> None:
-    first, second = watch(Kind.PERSISTENT), watch(Kind.PERSISTENT)
+    first, second = watch(WatchKind.PERSISTENT), watch(WatchKind.PERSISTENT)
     made = table(first, second)
 
     assert made.remove(first) is None
@@ -61,7 +61,7 @@ def test_server_removes_only_unneeded_watches() -> None:
 
 
 def test_fired_watch_is_not_removed_at_server() -> None:
-    one = watch(Kind.DATA)
+    one = watch(WatchKind.DATA)
     made = table(one)
     made.fire(Event(CHANGED, "/a"))
 
@@ -69,7 +69,7 @@ def test_fired_watch_is_not_removed_at_server() -> None:
 
 
 def test_overflow_drops_all_events_and_is_raised_once() -> None:
-    one = watch(Kind.PERSISTENT, limit=2)
+    one = watch(WatchKind.PERSISTENT, limit=2)
     for _ in range(3):
         one.deliver(Event(CHANGED, "/a"))
 
@@ -78,44 +78,44 @@ def test_overflow_drops_all_events_and_is_raised_once() -> None:
     assert one.pop() is None
 
 
-def test_ten_thousand_watches_fit_requests_below_128_kib() -> None:
+def test_ten_thousand_watches_fit_into_small_requests() -> None:
     paths = [f"/some/rather/long/path/of/an/application/{number:05d}" for number in range(10_000)]
-    kinds = [Kind.DATA, Kind.EXIST, Kind.CHILD, Kind.PERSISTENT, Kind.RECURSIVE]
+    kinds = [WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD, WatchKind.PERSISTENT, WatchKind.RECURSIVE]
     made = table(*[watch(kinds[number % 5], path) for number, path in enumerate(paths)])
 
     requests = made.batches(77)
 
     assert all(len(body) + 8 < 128 << 10 for _, body in requests)
-    delivered: dict[Kind, list[str]] = {kind: [] for kind in kinds}
+    delivered: dict[WatchKind, list[str]] = {kind: [] for kind in kinds}
     for op, body in requests:
         if op == OpCode.SET_WATCHES2:
             reported: Any = r.SetWatches2.decode(body)
-            delivered[Kind.PERSISTENT] += reported.persistentWatches
-            delivered[Kind.RECURSIVE] += reported.persistentRecursiveWatches
+            delivered[WatchKind.PERSISTENT] += reported.persistentWatches
+            delivered[WatchKind.RECURSIVE] += reported.persistentRecursiveWatches
         else:
             reported = r.SetWatches.decode(body)
         assert reported.relativeZxid == 77
-        delivered[Kind.DATA] += reported.dataWatches
-        delivered[Kind.EXIST] += reported.existWatches
-        delivered[Kind.CHILD] += reported.childWatches
-    assert delivered[Kind.RECURSIVE] == paths[4::5]
-    assert delivered[Kind.PERSISTENT] == paths[3::5]
-    assert set(delivered[Kind.DATA]) == set(paths[0::5]) | set(
+        delivered[WatchKind.DATA] += reported.dataWatches
+        delivered[WatchKind.EXIST] += reported.existWatches
+        delivered[WatchKind.CHILD] += reported.childWatches
+    assert delivered[WatchKind.RECURSIVE] == paths[4::5]
+    assert delivered[WatchKind.PERSISTENT] == paths[3::5]
+    assert set(delivered[WatchKind.DATA]) == set(paths[0::5]) | set(
         paths[3::5]
     )  # persistent watches catch up like watches that fire
-    assert set(delivered[Kind.CHILD]) == set(paths[2::5]) | set(paths[3::5])
-    assert delivered[Kind.EXIST] == paths[1::5]
+    assert set(delivered[WatchKind.CHILD]) == set(paths[2::5]) | set(paths[3::5])
+    assert delivered[WatchKind.EXIST] == paths[1::5]
 
 
 @pytest.mark.parametrize("name", ["é", "語", "\N{SNOWMAN}"])
-def test_names_beyond_ascii_do_not_make_a_request_too_long(name: str) -> None:
-    made = table(*[watch(Kind.DATA, f"/{name * 300}{number}") for number in range(1000)])
+def test_non_ascii_paths_keep_requests_below_128_kib(name: str) -> None:
+    made = table(*[watch(WatchKind.DATA, f"/{name * 300}{number}") for number in range(1000)])
 
     assert all(len(body) + 8 < 128 << 10 for _, body in made.batches(0))
 
 
 def test_path_watched_twice_is_sent_once() -> None:
-    ((op, body),) = table(watch(Kind.DATA), watch(Kind.DATA)).batches(5)
+    ((op, body),) = table(watch(WatchKind.DATA), watch(WatchKind.DATA)).batches(5)
 
     assert op == OpCode.SET_WATCHES
     assert r.SetWatches.decode(body).dataWatches == ["/a"]
@@ -126,7 +126,7 @@ def test_no_watches_send_nothing() -> None:
 
 
 def test_watch_of_missing_node_waits_for_its_creation() -> None:
-    one = watch(Kind.PERSISTENT)
+    one = watch(WatchKind.PERSISTENT)
     one.exists = False
 
     ((_, body),) = table(one).batches(5)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from support.simulation import Connect
 from support.waiting import DEADLINE_S
-from support.watch_events import CHANGED, CHILDREN, CREATED, DELETED, at_once, delivered, next_events, rest
+from support.watch_events import CHANGED, CHILDREN, CREATED, DELETED, delivered, next_events, rest, result_of
 
 from zoolet.client import Client, NoNodeError
 from zoolet.testing import Server
@@ -102,7 +102,7 @@ async def test_exists_watch_reports_creation(zk: Client) -> None:
         assert delivered(await watch.next()) == (CREATED, "/a")
 
 
-async def test_exists_watch_of_existing_node_waits_for_change(zk: Client) -> None:
+async def test_exists_watch_of_existing_node_awaits_change(zk: Client) -> None:
     await zk.create("/a")
     async with zk.watch_exists("/a") as watch:
         assert watch.initial == await zk.exists("/a")
@@ -146,7 +146,7 @@ async def test_watch_of_missing_node_is_not_set(zk: Client) -> None:
     assert not await zk.check_watches("/a")
 
 
-async def test_others_changes_are_delivered_too(hosts: str, zk: Client, connect: Connect) -> None:
+async def test_changes_by_other_clients_are_delivered(hosts: str, zk: Client, connect: Connect) -> None:
     other = await connect(hosts)
     async with zk.watch("/", recursive=True) as events:
         await other.create("/a")
@@ -171,7 +171,7 @@ async def test_event_precedes_reply_of_causing_write(zk: Client) -> None:
         for _ in range(20):
             await zk.set("/a", b"")
 
-            assert delivered(at_once(events.next())) == (CHANGED, "/a")
+            assert delivered(result_of(events.next())) == (CHANGED, "/a")
 
 
 async def test_event_precedes_reply_that_shows_change(hosts: str, zk: Client, connect: Connect) -> None:
@@ -183,7 +183,7 @@ async def test_event_precedes_reply_that_shows_change(hosts: str, zk: Client, co
             while (await zk.get("/a"))[0] == b"%d" % number:
                 continue
 
-            assert delivered(at_once(events.next())) == (CHANGED, "/a")
+            assert delivered(result_of(events.next())) == (CHANGED, "/a")
             await writing
 
 

@@ -17,7 +17,7 @@ from zoolet.protocol.errors import ErrorCode
 from zoolet.testing import Server, drop_request, error
 
 
-async def test_more_events_than_may_wait_are_dropped_and_reported_once(zk: Client) -> None:
+async def test_overflow_drops_events_and_is_reported_once(zk: Client) -> None:
     async with zk.watch("/a", limit=3) as events:
         await zk.create("/a")
         for _ in range(3):
@@ -32,7 +32,7 @@ async def test_more_events_than_may_wait_are_dropped_and_reported_once(zk: Clien
     assert caught.value.limit == 3
 
 
-async def test_as_many_events_as_may_wait_are_all_kept(zk: Client) -> None:
+async def test_events_up_to_limit_are_kept(zk: Client) -> None:
     async with zk.watch("/a", limit=3) as events:
         await zk.create("/a")
         await zk.set("/a", b"")
@@ -139,7 +139,7 @@ async def test_close_stops_entering_of_recursive_watch(server: Server, connect: 
     assert isinstance(entering.exception(), ClosedError)
 
 
-async def test_entering_recursive_watch_keeps_operation_timeout(server: Server, connect: Connect) -> None:
+async def test_recursive_watch_entry_keeps_operation_timeout(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts, operation_timeout=0.05)
     with server.fault(drop_request(), "getChildren") as fault:
         server.refuse_connections()

@@ -14,11 +14,11 @@ from support.watch_events import (
     CHILDREN,
     CREATED,
     DELETED,
-    at_once,
     away,
     delivered,
     do,
     rest,
+    result_of,
     waits,
 )
 
@@ -89,7 +89,7 @@ async def test_watch_reports_changes_during_absence(
     ],
     ids=["data", "data gone", "comes", "exists changed", "exists gone", "children", "children gone"],
 )
-async def test_one_shot_watch_fires_for_change_during_absence(
+async def test_one_shot_watch_fires_after_absence(
     server: Server,
     connect: Connect,
     expire: bool,
@@ -103,7 +103,7 @@ async def test_one_shot_watch_fires_for_change_during_absence(
     async with make(zk, "/a") as watch:
         await away(zk, server, lambda: [do(server, *one) for one in meanwhile], expire=expire)
 
-        assert delivered(at_once(watch.next())) == tells
+        assert delivered(result_of(watch.next())) == tells
 
 
 @HOW
@@ -124,9 +124,9 @@ async def test_watches_continue_after_uneventful_absence(server: Server, connect
 
         assert await rest(zk, staying) == [(CHANGED, "/a"), (CHILDREN, "/a")]
         assert await rest(zk, deep) == [(CHANGED, "/a"), (CREATED, "/a/x"), (CREATED, "/b")]
-        assert delivered(at_once(data.next())) == (CHANGED, "/a")
-        assert delivered(at_once(children.next())) == (CHILDREN, "/a")
-        assert delivered(at_once(missing.next())) == (CREATED, "/b")
+        assert delivered(result_of(data.next())) == (CHANGED, "/a")
+        assert delivered(result_of(children.next())) == (CHILDREN, "/a")
+        assert delivered(result_of(missing.next())) == (CREATED, "/b")
     assert not server.watches()
 
 
@@ -164,7 +164,7 @@ async def test_consecutive_absences_lose_no_event(server: Server, connect: Conne
             assert await rest(zk, deep) == [(CHANGED, "/a")]
 
 
-async def test_absence_while_counting_recursive_watch_loses_nothing(server: Server, connect: Connect) -> None:
+async def test_absence_during_listing_loses_no_change(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     server.populate({"/a/x": b"", "/a/y": b""})
     async with zk.watch("/a", recursive=True) as deep:
@@ -244,13 +244,13 @@ async def test_apache_reports_changes_during_absence(apache: str, apache_relay: 
             (CREATED, f"{top}/new"),
             (DELETED, f"{top}/parent/x"),
         }
-        assert delivered(at_once(once.next())) == (CHILDREN, top)
+        assert delivered(result_of(once.next())) == (CHILDREN, top)
     for path in (top, f"{top}/data", f"{top}/new", f"{top}/parent"):
         assert not await zk.check_watches(path, WatcherType.ANY)
 
 
 @pytest.mark.slow
-async def test_deleted_tree_of_1600_levels_is_reported_children_first(server: Server, connect: Connect) -> None:
+async def test_deep_deleted_tree_is_reported_children_first(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     levels = ["/a" * depth for depth in range(1, 1_602)]
     server.populate(dict.fromkeys(levels, b""))
@@ -263,7 +263,7 @@ async def test_deleted_tree_of_1600_levels_is_reported_children_first(server: Se
 
 
 @pytest.mark.slow
-async def test_deleted_deep_tree_is_reported_without_its_siblings(server: Server, connect: Connect) -> None:
+async def test_deep_deletion_is_reported_without_siblings(server: Server, connect: Connect) -> None:
     zk = await connect(server.hosts)
     levels = ["/top" + "/a" * depth for depth in range(1, 1_602)]
     server.populate(dict.fromkeys(["/top/stays", *levels], b""))
@@ -275,7 +275,7 @@ async def test_deleted_deep_tree_is_reported_without_its_siblings(server: Server
         assert await rest(zk, events) == [(DELETED, path) for path in reversed(levels)]
 
 
-def test_transaction_event_survives_break_before_it() -> None:
+def test_transaction_event_survives_earlier_disconnect() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         await other.create("/x")

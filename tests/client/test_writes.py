@@ -33,7 +33,7 @@ async def test_create_and_stat_returns_both(zk: Client) -> None:
     assert stat == await zk.exists("/a")
 
 
-async def test_sequential_nodes_are_numbered_and_their_paths_returned(zk: Client) -> None:
+async def test_sequential_create_returns_numbered_path(zk: Client) -> None:
     first = await zk.create("/job-", sequential=True)
     second = await zk.create("/job-", sequential=True)
 
@@ -92,7 +92,7 @@ async def test_container_is_created(zk: Client) -> None:
     assert (await zk.get("/box"))[0] == b"v"
 
 
-async def test_node_with_ttl_is_created_with_or_without_number(zk: Client) -> None:
+async def test_ttl_node_may_be_sequential(zk: Client) -> None:
     assert await zk.create("/short", ttl=60.0) == "/short"
     assert await zk.create("/short-", ttl=60.0, sequential=True) == "/short-0000000001"
 
@@ -129,7 +129,7 @@ async def test_protected_node_without_parent_is_refused(zk: Client) -> None:
         await zk.create("/nowhere/lock-", protected=True)
 
 
-async def test_ensure_path_makes_missing_and_keeps_existing_nodes(zk: Client) -> None:
+async def test_ensure_path_creates_only_missing_nodes(zk: Client) -> None:
     await zk.create("/a", b"mine")
 
     await zk.ensure_path("/a/b/c")
@@ -175,7 +175,7 @@ async def test_delete_removes_node(zk: Client) -> None:
     assert await zk.exists("/a") is None
 
 
-async def test_node_with_children_is_deleted_only_recursively(zk: Client) -> None:
+async def test_node_with_children_requires_recursive_delete(zk: Client) -> None:
     await zk.create("/a/b/c", parents=True)
     await zk.create("/a/d")
 
@@ -195,7 +195,7 @@ async def test_deep_tree_is_deleted(zk: Client) -> None:
     assert await zk.children("/") == []
 
 
-async def test_recursive_delete_removes_nodes_created_meanwhile(hosts: str, connect: Connect) -> None:
+async def test_recursive_delete_removes_concurrent_creates(hosts: str, connect: Connect) -> None:
     zk, other = await connect(hosts), await connect(hosts)
     await zk.create("/a/b", parents=True)
     deleting = asyncio.create_task(zk.delete("/a", recursive=True))

@@ -32,9 +32,7 @@ USES: Final[dict[str, Callable[[Client], Any]]] = {
 
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("use", USES)
-async def test_other_thread_is_refused_before_anything_is_sent(
-    server: Server, connect: Connect, use: str, debug: bool
-) -> None:
+async def test_call_in_other_thread_is_refused_unsent(server: Server, connect: Connect, use: str, debug: bool) -> None:
     asyncio.get_running_loop().set_debug(debug)
     zk = await connect(server.hosts)
     sent = zk.statistics().requests_sent
@@ -49,7 +47,7 @@ async def test_other_thread_is_refused_before_anything_is_sent(
         assert await zk.children("/") == ["zookeeper"]
 
 
-async def test_coroutine_that_makes_the_call_in_the_loop_works(server: Server, connect: Connect) -> None:
+async def test_call_by_coroutine_in_loop_works(server: Server, connect: Connect) -> None:
     zk, loop = await connect(server.hosts), asyncio.get_running_loop()
 
     async def make() -> str:
@@ -60,7 +58,7 @@ async def test_coroutine_that_makes_the_call_in_the_loop_works(server: Server, c
     assert made == "/a/b"
 
 
-def test_call_between_two_runs_of_the_loop_is_sent(zoolet: Server) -> None:
+def test_call_between_two_loop_runs_is_sent(zoolet: Server) -> None:
     with asyncio.Runner() as runner:
         zk = Client(zoolet.hosts)
         runner.run(zk.start())

@@ -16,7 +16,7 @@ from support.waiting import DEADLINE_S
 
 @pytest.fixture(scope="session")
 def daemon() -> Iterator[DaemonProcess]:
-    """A daemon with a tick of 200 ms, so sessions live 400 ms to 4 s."""
+    """A daemon with a tick of 200 ms, so session timeouts range from 0.4 s to 4 s."""
     options = ("-Dzookeeper.tickTime=200", "-Dzookeeper.minSessionTimeout=400", "-Dzookeeper.maxClientCnxns=0")
     with DaemonProcess(*options) as running:
         yield running
@@ -49,7 +49,7 @@ def base(kazoo: Callable[..., KazooClient]) -> str:
 
 @pytest.fixture
 def background() -> Callable[..., Future[Any]]:
-    """A function that runs a function in a thread; one that blocks forever is released when its client stops."""
+    """A function that runs a callable in a thread; stopping its client ends a call that would block forever."""
 
     def run(function: Callable[..., Any], *args: Any) -> Future[Any]:
         future: Future[Any] = Future()

@@ -33,4 +33,4 @@ def test_lock_of_killed_holder_moves(daemon: DaemonProcess, contention: ModuleTy
 
     assert result.kills == 3
     assert result.worst_handover_s is not None
-    assert {*result.broken} <= {"a handover took too long"}  # that is for the benchmark, on a quiet machine
+    assert {*result.broken} <= {"a handover took too long"}  # only the benchmark limits handovers

@@ -152,10 +152,10 @@ async def test_apache_and_zoolet_take_turns(tmp_path: Path, release: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("release", RELEASES)
-def test_apache_starts_on_a_directory_after_every_kind_of_end(
+def test_apache_starts_after_every_kind_of_end(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, release: str
 ) -> None:
-    options = ("--data-dir", str(tmp_path), "-Dzoolet.fsync=interval")  # every start begins a new epoch
+    options = ("--data-dir", str(tmp_path), "-Dzoolet.fsync=interval")  # every start opens a new epoch
     with ApacheLoader(release) as apache:
         for number, how in enumerate([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]):
             server = DaemonProcess(*options)

@@ -118,7 +118,7 @@ def test_set_acls_with_wrong_version_is_refused(kazoo: Connect, base: str) -> No
         client.set_acls(base, [make_acl("world", "anyone", read=True)], version=7)
 
 
-def test_transaction_without_permission_applies_nothing(kazoo: Connect, base: str) -> None:
+def test_refused_transaction_applies_nothing(kazoo: Connect, base: str) -> None:
     client = kazoo()
     client.create(f"{base}/closed", acl=[make_digest_acl("ann", "secret", all=True)])
 

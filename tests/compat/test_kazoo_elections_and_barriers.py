@@ -61,14 +61,14 @@ def test_barrier_holds_until_removed(kazoo: Connect, base: str, background: Back
     assert waiting.result(DEADLINE_S) is True
 
 
-def test_missing_barrier_blocks_nobody(kazoo: Connect, base: str) -> None:
+def test_missing_barrier_does_not_block(kazoo: Connect, base: str) -> None:
     barrier = kazoo().Barrier(f"{base}/barrier")
 
     assert barrier.wait(timeout=0) is True
     assert barrier.remove() is False
 
 
-def test_double_barrier_lets_all_in_and_all_out_together(kazoo: Connect, base: str, background: Background) -> None:
+def test_double_barrier_admits_and_releases_together(kazoo: Connect, base: str, background: Background) -> None:
     client = kazoo()
     barriers = [kazoo().DoubleBarrier(f"{base}/barrier", 3) for _ in range(3)]
 

@@ -43,7 +43,7 @@ def test_lock_passes_in_order_of_arrival(kazoo: Connect, base: str, background: 
     assert third.result(DEADLINE_S) is True
 
 
-def test_lock_attempt_times_out_and_leaves_no_contender(kazoo: Connect, base: str) -> None:
+def test_lock_timeout_leaves_no_contender(kazoo: Connect, base: str) -> None:
     one, two = kazoo().Lock(f"{base}/lock", "one"), kazoo().Lock(f"{base}/lock", "two")
     one.acquire()
 
@@ -169,7 +169,7 @@ def utc_now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
-def test_running_lease_is_refused_to_others(kazoo: Connect, base: str) -> None:
+def test_unexpired_lease_is_refused_to_others(kazoo: Connect, base: str) -> None:
     one, two = kazoo(), kazoo()
     hour = datetime.timedelta(hours=1)
 

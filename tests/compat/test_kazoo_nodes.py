@@ -159,7 +159,7 @@ def test_node_takes_nearly_a_megabyte(kazoo: Connect, base: str) -> None:
     assert client.get(base)[0] == data
 
 
-def test_oversized_request_closes_connection_but_not_session(kazoo: Connect, base: str) -> None:
+def test_oversized_request_costs_only_connection(kazoo: Connect, base: str) -> None:
     client = kazoo()
     session = client.client_id
     states = record_states(client)

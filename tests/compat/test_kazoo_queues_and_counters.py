@@ -70,7 +70,7 @@ def test_locking_queue_gives_a_released_entry_again(kazoo: Connect, base: str) -
     assert two.get(timeout=DEADLINE_S) == b"a"
 
 
-def test_locking_queue_redelivers_entry_of_stopped_consumer(kazoo: Connect, base: str, background: Background) -> None:
+def test_entry_of_stopped_consumer_is_redelivered(kazoo: Connect, base: str, background: Background) -> None:
     client = kazoo()
     one, two = client.LockingQueue(f"{base}/queue"), kazoo().LockingQueue(f"{base}/queue")
     one.put(b"a")

@@ -90,7 +90,7 @@ def test_ephemerals_of_killed_process_expire(kazoo: Connect, base: str, daemon: 
 
 
 @pytest.mark.slow
-def test_session_of_killed_process_is_resumed_with_password(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
+def test_session_of_killed_process_can_be_resumed(kazoo: Connect, base: str, daemon: DaemonProcess) -> None:
     other = kazoo()
     child, (session, password) = start_child(daemon.hosts, f"{base}/ephemeral")
 
@@ -98,7 +98,7 @@ def test_session_of_killed_process_is_resumed_with_password(kazoo: Connect, base
         child.kill()
     heir = kazoo(client_id=(session, password), timeout=4.0)
     time_of_death = time.monotonic() + 1.0 + TICK_S + ALLOWANCE_S
-    threading.Event().wait(time_of_death - time.monotonic())  # there is no event to wait for
+    threading.Event().wait(time_of_death - time.monotonic())  # no event marks this moment
 
     assert heir.client_id[0] == session
     assert other.exists(f"{base}/ephemeral").ephemeralOwner == session
@@ -115,7 +115,7 @@ def test_session_is_not_resumed_with_a_wrong_password(kazoo: Connect, base: str)
     assert other.exists(f"{base}/ephemeral").ephemeralOwner == session
 
 
-def test_wrong_password_costs_connection_but_not_session(kazoo: Connect) -> None:
+def test_wrong_password_costs_only_connection(kazoo: Connect) -> None:
     # ZooKeeperServer.processConnectRequest closes the session's connection before reopenSession checks the password.
     client = kazoo()
     session = client.client_id
@@ -128,7 +128,7 @@ def test_wrong_password_costs_connection_but_not_session(kazoo: Connect) -> None
     assert client.client_id == session
 
 
-def test_dropped_connection_keeps_session_and_ephemerals(kazoo: Connect, base: str) -> None:
+def test_ephemerals_survive_dropped_connection(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     session = client.client_id
     states = record_states(client)

@@ -57,7 +57,7 @@ def test_data_watch_sees_each_state_of_a_node(kazoo: Connect, base: str) -> None
     assert [absent, created, changed, deleted] == [None, b"one", b"two", None]
 
 
-def test_data_watch_continues_after_a_dropped_connection(kazoo: Connect, base: str) -> None:
+def test_data_watch_survives_dropped_connection(kazoo: Connect, base: str) -> None:
     client, other = kazoo(), kazoo()
     states = record_states(client)
     seen: queue.Queue[bytes | None] = queue.Queue()

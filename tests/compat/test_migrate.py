@@ -60,8 +60,8 @@ def test_commands_of_page_run_in_order(tmp_path: Path) -> None:
 
     assert "\nEND 0\n" in output, output
     assert "\nthe same\n" in output, output
-    assert "would be 4 created, 0 changed, 0 the same" in output, output
-    assert ": 0 created, 0 changed, 4 the same" in output, output
+    assert "would be 4 created, 0 changed, 0 unchanged" in output, output
+    assert ": 0 created, 0 changed, 4 unchanged" in output, output
     after = json.loads((tmp_path / "after.json").read_text())
     assert after["/app/jobs"] == {"$data": "", "$children_created": 41}
     assert after["/app/secret"]["$data"] == "s3cret"

@@ -26,7 +26,7 @@ def reaches(client: KazooClient, state: KeeperState) -> threading.Event:
 
 
 @pytest.mark.slow
-def test_kazoo_reads_in_read_only_mode_and_writes_after() -> None:
+def test_kazoo_writes_again_after_read_only_mode() -> None:
     with DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*") as daemon:
         client = KazooClient(daemon.hosts, read_only=True, timeout=5)
         client.start()

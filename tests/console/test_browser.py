@@ -44,7 +44,7 @@ HOSTILE: Final = [
 
 def test_overview_updates_live(page: Page, zk: Any) -> None:
     page.open()
-    page.shows("✓ Serving", "Requests a second", "Disk of")
+    page.shows("✓ Serving", "Requests per second", "Disk of")
     before = page.find("dl.facts").text
     zk.create("/live", b"")
     page.until(lambda: page.find("dl.facts").text != before)
@@ -79,7 +79,7 @@ def test_reason_for_missing_node_is_shown(page: Page, daemon: tuple[int, str]) -
     page.shows("There is no node /services/a", "Why is it gone?", "was closed by its client")
 
 
-def test_sessions_and_one_of_them(page: Page, zk: Any) -> None:
+def test_sessions_and_session_page_are_shown(page: Page, zk: Any) -> None:
     zk.create("/mine", b"", ephemeral=True)
     page.open("sessions")
     page.shows(hex(zk.session_id), "Last heard (timeout)", "Requests")
@@ -88,7 +88,7 @@ def test_sessions_and_one_of_them(page: Page, zk: Any) -> None:
     page.shows("Last heard", "/mine", "● session opened")
 
 
-def test_list_of_sessions_renews_itself_and_finds_names(page: Page, daemon: tuple[int, str], zk: Any) -> None:
+def test_session_list_updates_and_finds_names(page: Page, daemon: tuple[int, str], zk: Any) -> None:
     page.open("sessions")
     page.shows(hex(zk.session_id))
     with Client(f"127.0.0.1:{daemon[0]}") as late, late.lock("/named", data=b"billing-7"):
@@ -98,7 +98,7 @@ def test_list_of_sessions_renews_itself_and_finds_names(page: Page, daemon: tupl
         page.until(lambda: "billing-7" in page.find(".sessions .long").text)
 
 
-def test_locks_show_holders_waiters_in_order_and_deadlocks(page: Page, daemon: tuple[int, str]) -> None:
+def test_locks_show_holders_waiters_and_deadlocks(page: Page, daemon: tuple[int, str]) -> None:
     host = f"127.0.0.1:{daemon[0]}"
     with Client(host) as one, Client(host) as two:
         one.create("/locks", b"")
@@ -124,7 +124,7 @@ def test_locks_show_holders_waiters_in_order_and_deadlocks(page: Page, daemon: t
     page.shows("No deadlock")
 
 
-def test_history_is_of_everything_a_path_or_a_session(page: Page, zk: Any) -> None:
+def test_history_can_be_limited_to_path_or_session(page: Page, zk: Any) -> None:
     zk.create("/kept", b"12345")
     zk.delete("/kept")
     page.open("history/%2Fkept")
@@ -151,7 +151,7 @@ def test_names_and_data_are_never_markup(page: Page, zk: Any) -> None:
     page.shows("\\u{202e}gnp.exe")
 
 
-def test_data_of_every_kind(page: Page, zk: Any) -> None:
+def test_data_of_every_kind_is_shown(page: Page, zk: Any) -> None:
     zk.create("/kinds", b"")
     for name, data in (("large", b"x" * 1_000_000), ("bytes", bytes(range(256))), ("msgpack", b"\x81\xa1a\x01")):
         zk.create(f"/kinds/{name}", data)
@@ -289,7 +289,7 @@ def test_request_of_other_page_is_refused(daemon: tuple[int, str], headers: dict
 # --- accessibility ---
 
 
-def test_keys_lead_everywhere(page: Page, zk: Any) -> None:
+def test_number_keys_open_views_and_slash_searches(page: Page, zk: Any) -> None:
     page.open()
     page.shows("✓ Serving")
     body = page.driver.find_element(By.TAG_NAME, "body")

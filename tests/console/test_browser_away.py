@@ -48,7 +48,7 @@ def tabs(driver: Any) -> Iterator[None]:
     driver.switch_to.window(first)
 
 
-def test_seven_pages_are_live(page: Page, driver: Any, tabs: None) -> None:
+def test_seven_open_pages_update_live(page: Page, driver: Any, tabs: None) -> None:
     for _ in range(7):
         driver.switch_to.new_window("window")
         page.open()
@@ -122,7 +122,7 @@ def test_silent_server_is_noticed_until_it_answers(driver: Any, tmp_path: Path) 
     driver.get("about:blank")
 
 
-def test_ages_are_by_clock_of_server(driver: Any) -> None:
+def test_ages_use_clock_of_server(driver: Any) -> None:
     with Server(admin=True, clock="manual") as server:
         server.advance(3600)
         server.populate({"/young": ""})

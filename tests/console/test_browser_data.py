@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 INVISIBLE: Final = ["\u3164", "\u115f", "\u2800", "\u034f", "\u180e", "\ufe0f", "\uffa0"]
 
 
-def test_invisible_characters_are_shown_as_their_numbers(page: Page, zk: Any) -> None:
+def test_invisible_characters_are_shown_as_numbers(page: Page, zk: Any) -> None:
     zk.create("/invisible", b"")
     for character in INVISIBLE:
         zk.create(f"/invisible/lock{character}", b"")
@@ -27,7 +27,7 @@ def test_invisible_characters_are_shown_as_their_numbers(page: Page, zk: Any) ->
     page.shows(*[f"lock\\u{{{ord(character):x}}}" for character in INVISIBLE])
 
 
-def test_blanks_that_look_alike_are_shown_as_their_numbers(page: Page, zk: Any) -> None:
+def test_unusual_blanks_are_shown_as_numbers(page: Page, zk: Any) -> None:
     zk.create("/blank", b"")
     for name in (" x", "x ", "x  y", "x\u00a0", "x\u3000y", "x y", "x\\u{20}"):
         zk.create(f"/blank/{name}", b"")

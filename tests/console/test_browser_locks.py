@@ -40,7 +40,7 @@ class Night:
             self.ask(f"/ring/{'abc'[(number + 1) % 3]}", f"service-{number}", 40 + number)
 
     def ask(self, path: str, name: str, client: int) -> None:
-        """Hold a lock, or wait for it."""
+        """Create a contender, which holds the lock if it is the first."""
         self.clients[0].ensure_path(path)
         self.clients[client].create(f"{path}/{NAME}", name.encode(), ephemeral=True, sequential=True)
 
@@ -51,7 +51,7 @@ class Night:
 
 @pytest.fixture(scope="module")
 def night() -> Iterator[Night]:
-    """The server."""
+    """The server of the tests in this module."""
     with ExitStack() as stack:
         server = stack.enter_context(Server(admin=True))
         yield Night(server, [stack.enter_context(Client(server.hosts)) for _ in range(60)])
@@ -59,14 +59,14 @@ def night() -> Iterator[Night]:
 
 @pytest.fixture
 def shown(driver: Any, night: Night) -> Page:
-    """Its console."""
+    """The console of the server, open in the browser."""
     driver.get("about:blank")
     driver.get_log("browser")
     assert night.server.admin_url is not None
     return Page(driver, night.server.admin_url)
 
 
-def test_overview_counts_locks_and_links_the_longest_wait(shown: Page) -> None:
+def test_overview_counts_locks_and_links_longest_wait(shown: Page) -> None:
     shown.open()
     shown.shows("✕ Serving, with 1 deadlock", "Longest wait", "✕ 1 deadlock")
     facts = shown.find("dl.facts").text
@@ -103,7 +103,7 @@ def test_ring_names_clients_addresses_and_locks(shown: Page) -> None:
     assert len(shown.driver.find_elements(By.CSS_SELECTOR, ".deadlock button.danger")) == 3
 
 
-def test_session_shows_what_it_holds_and_waits_for(shown: Page, night: Night) -> None:
+def test_session_page_lists_held_and_awaited_locks(shown: Page, night: Night) -> None:
     shown.open(f"sessions/{night.id(40)}")
     shown.shows("In a deadlock", "Holds 1 lock", "Waits for 1 lock")
     holds, waits = shown.find("[data-test=holds]"), shown.find("[data-test=waits]")
@@ -136,7 +136,7 @@ def test_holder_is_expired_in_the_deadlock(driver: Any) -> None:
         page.driver.get("about:blank")
 
 
-def test_list_shows_five_waiters_of_a_lock_and_its_page_all(driver: Any) -> None:
+def test_list_of_locks_shows_five_waiters_per_lock(driver: Any) -> None:
     with Server(admin=True) as server, Client(server.hosts) as zk:
         night = Night.__new__(Night)
         night.clients = [zk]
@@ -175,7 +175,7 @@ def test_hostile_names_of_clients_are_text(driver: Any) -> None:
         page.driver.get("about:blank")
 
 
-def test_double_barrier_shows_round_and_waiting_members(shown: Page, night: Night) -> None:
+def test_double_barrier_shows_members_by_state(shown: Page, night: Night) -> None:
     zk = night.clients[50]
     zk.create("/step/ready", b"", parents=True)
     zk.create("/step/9c7e980a02c6499346ac9bf4e550501a", b"late.42", ephemeral=True)

@@ -48,7 +48,7 @@ def type_into(page: Page, selector: str, text: str) -> None:
     page.find(selector).send_keys(Keys.CONTROL + "a" + Keys.NULL + text)
 
 
-def test_json_is_shown_as_it_is_stored(page: Page, zk: Any) -> None:
+def test_json_is_shown_as_stored(page: Page, zk: Any) -> None:
     zk.create("/stored", STORED.encode())
     page.open("tree/%2Fstored")
     page.until(lambda: data(page) == LAID_OUT)
@@ -84,7 +84,7 @@ def test_value_above_64_kb_is_edited(page: Page, zk: Any) -> None:
 @pytest.mark.parametrize(
     ("stored", "reason"), [(b"\xff", "Its data is not text"), (b"a\r\nb", "carriage returns")], ids=["binary", "CR"]
 )
-def test_reason_why_data_is_not_edited_is_shown(page: Page, zk: Any, stored: bytes, reason: str) -> None:
+def test_reason_for_read_only_data_is_shown(page: Page, zk: Any, stored: bytes, reason: str) -> None:
     zk.create(f"/unedited{len(stored)}", stored)
     page.open(f"tree/%2Funedited{len(stored)}")
     page.click("Edit…")
@@ -92,7 +92,7 @@ def test_reason_why_data_is_not_edited_is_shown(page: Page, zk: Any, stored: byt
     page.shows(reason, "Use edit of zoolet shell")
 
 
-def test_node_that_was_created_again_is_not_overwritten(page: Page, zk: Any) -> None:
+def test_recreated_node_is_not_overwritten(page: Page, zk: Any) -> None:
     zk.create("/again", b"old")
     page.open("tree/%2Fagain")
     page.click("Edit…")
@@ -110,7 +110,7 @@ def test_node_that_was_created_again_is_not_overwritten(page: Page, zk: Any) -> 
     assert page.find("textarea").get_attribute("value") == "mine"
 
 
-def test_node_that_was_created_again_is_not_deleted(page: Page, zk: Any) -> None:
+def test_recreated_node_is_not_deleted(page: Page, zk: Any) -> None:
     zk.create("/kept", b"old")
     page.open("tree/%2Fkept")
     page.click("Delete…")
@@ -147,7 +147,7 @@ def test_search_finds_name_with_brackets(page: Page, zk: Any) -> None:
     }
 
 
-def test_list_of_children_follows_changes_and_keeps_its_place(page: Page, zk: Any) -> None:
+def test_list_of_children_keeps_place_during_changes(page: Page, zk: Any) -> None:
     zk.create("/folder")
     with zk.transaction() as transaction:
         for number in range(350):

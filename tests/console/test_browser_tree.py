@@ -52,7 +52,7 @@ def test_children_are_sorted_by_name_time_or_size(page: Page, zk: Any) -> None:
         page.until(lambda expected=expected: names(page) == list(expected))  # type: ignore[misc]
 
 
-def test_path_is_typed(page: Page, zk: Any) -> None:
+def test_typed_path_opens_node(page: Page, zk: Any) -> None:
     zk.create("/typed", b"")
     zk.create("/typed/deep", b"found")
     page.open("tree/%2F")
@@ -62,7 +62,7 @@ def test_path_is_typed(page: Page, zk: Any) -> None:
     assert page.find("#path").get_attribute("value") == "/typed/deep"
 
 
-def test_subtree_is_counted_and_deleted_after_warning_of_locks(page: Page, daemon: tuple[int, str], zk: Any) -> None:
+def test_subtree_deletion_warns_of_locks(page: Page, daemon: tuple[int, str], zk: Any) -> None:
     zk.create("/doomed-tree", b"")
     zk.create("/doomed-tree/a", b"12345")
     with Client(f"127.0.0.1:{daemon[0]}") as other, other.lock("/doomed-tree/lock", on_lost="flag"):
@@ -98,7 +98,7 @@ def test_new_child_and_acl_can_be_cancelled(page: Page, zk: Any) -> None:
     zk.create("/cancelled", b"")
     page.open("tree/%2Fcancelled")
     page.click("New child…")
-    page.shows("Only users with the token may change something.")
+    page.shows("Only users with the token can make changes.")
     page.give_token()
     page.shows("Create…")
     page.click("Cancel")

@@ -82,7 +82,7 @@ async def test_sessions_are_expired_and_disconnected() -> None:
     assert (await console.refusal("/console/api/change/expire", "POST", again, **BEARER)).status == 409
 
 
-async def test_watches_of_clients_fire_when_a_person_changes_something() -> None:
+async def test_changes_in_console_fire_watches_of_clients() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/a", b"")
@@ -109,7 +109,7 @@ async def test_watches_of_clients_fire_when_a_person_changes_something() -> None
         b"\xff",
     ],
 )
-async def test_wrong_arguments_are_refused_and_change_nothing(body: bytes) -> None:
+async def test_wrong_arguments_change_nothing(body: bytes) -> None:
     console = Console()
 
     assert (await console.refusal("/console/api/change/create", "POST", body, **BEARER)).status == 400
@@ -178,10 +178,10 @@ async def test_simultaneous_requests_for_locks_share_work() -> None:
     assert looks == [False]
 
 
-async def test_node_with_many_children_is_skipped_but_not_its_locks(
+async def test_locks_below_crowded_node_are_still_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local_locks, "MAX_CONTENDERS", 10)
+    monkeypatch.setattr(local_locks, "MAX_LOCK_CHILDREN", 10)
     console = Console()
     peer = connected(console.engine)
     for path in ("/l", "/l/n-", "/l/n-/lock"):
@@ -195,7 +195,7 @@ async def test_node_with_many_children_is_skipped_but_not_its_locks(
     assert ([each["path"] for each in locks["shared"]], locks["left_out"]) == (["/l/n-/lock"], 1)
 
 
-async def test_token_gives_room_for_more_pages() -> None:
+async def test_token_allows_additional_streams() -> None:
     console = Console()
     streams = [(await console.ask("/console/api/events")).stream for _ in range(MAX_STREAMS)]
 
@@ -219,7 +219,7 @@ async def test_version_must_be_a_number(version: object) -> None:
     assert (await console.refusal("/console/api/change/set", "POST", body, **BEARER)).status == 400
 
 
-async def test_lock_is_held_since_predecessor_is_gone() -> None:
+async def test_lock_is_held_since_end_of_predecessor() -> None:
     console = Console()
     first, second = connected(console.engine), connected(console.engine)
     first.create("/l", b"")

@@ -1,4 +1,4 @@
-"""The files of the page: all are served, none is external, and the libraries are unchanged from their publication."""
+"""The files of the page: all are served, none is external, and the libraries equal their published versions."""
 
 from __future__ import annotations
 

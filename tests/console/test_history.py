@@ -9,36 +9,36 @@ import pytest
 from support.calls import connected, create, create_ttl, creating, deleting, engine_with, multi, setting
 from support.peer import Peer
 
-from zoolet.console.wanted import Wanted
+from zoolet.console.wanted import HistoryFilter
 from zoolet.protocol.operations import OpCode
 from zoolet.server.admin import history as module
-from zoolet.server.admin.history import Change, History, HistoryEntry
+from zoolet.server.admin.history import HistoryEntry, NodeChange, TransactionHistory
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import Journal
 from zoolet.server.storage import txnlog
 
 
-def heard(limit: int = 1000, **settings: Any) -> tuple[Engine, History]:
+def heard(limit: int = 1000, **settings: Any) -> tuple[Engine, TransactionHistory]:
     """Return an engine and its history."""
     engine = engine_with(**settings)
-    return engine, History(engine, limit)
+    return engine, TransactionHistory(engine, limit)
 
 
 def found(
-    history: History, path: str | None = None, session_id: int | None = None, before: int = 0
+    history: TransactionHistory, path: str | None = None, session_id: int | None = None, before: int = 0
 ) -> list[HistoryEntry]:
     """Return the entries of a node or session, the latest first."""
     list(history.digesting())
     entries = [entry for entry in history.entries(path or "", before) if entry is not None]
-    return [entry for entry in entries if Wanted(path or "", session_id=session_id).matches(entry)]
+    return [entry for entry in entries if HistoryFilter(path or "", session_id=session_id).matches(entry)]
 
 
-def of(history: History, path: str) -> list[str]:
+def kinds_of_entries(history: TransactionHistory, path: str) -> list[str]:
     """Return the kinds of the entries of a node, the oldest first."""
     return [entry.kind for entry in found(history, path)][::-1]
 
 
-def test_each_change_of_a_node_is_kept_with_its_session_and_size() -> None:
+def test_change_is_kept_with_session_and_size() -> None:
     engine, history = heard()
     peer = connected(engine)
     peer.create("/a", b"12")
@@ -47,9 +47,9 @@ def test_each_change_of_a_node_is_kept_with_its_session_and_size() -> None:
 
     deleted, changed, created = found(history, "/a")
 
-    assert created.changes == (Change("create", "/a", 2),)
-    assert changed.changes == (Change("set", "/a", 3),)
-    assert deleted.changes == (Change("delete", "/a", None),)
+    assert created.changes == (NodeChange("create", "/a", 2),)
+    assert changed.changes == (NodeChange("set", "/a", 3),)
+    assert deleted.changes == (NodeChange("delete", "/a", None),)
     assert created.session_id == deleted.session_id == next(iter(engine.sessions.alive))
     assert created.address.startswith("127.0.0.1")
     assert created.zxid < changed.zxid < deleted.zxid == engine.zxid
@@ -64,10 +64,10 @@ def test_multi_is_one_entry_for_each_of_its_nodes() -> None:
 
     assert entry.kind == "multi"
     assert entry.changes == (
-        Change("create", "/a", 0),
-        Change("create", "/b", 0),
-        Change("set", "/a", 3),
-        Change("delete", "/b", None),
+        NodeChange("create", "/a", 0),
+        NodeChange("create", "/b", 0),
+        NodeChange("set", "/a", 3),
+        NodeChange("delete", "/b", None),
     )
     assert not found(history, "/c")
 
@@ -93,7 +93,7 @@ def test_expiry_shows_last_contact_of_client() -> None:
     entry = found(history, "/e")[0]
 
     assert entry.kind == "expired"
-    assert entry.changes == (Change("delete", "/e"),)
+    assert entry.changes == (NodeChange("delete", "/e"),)
     assert entry.why == f"last heard from 99.0 s before; session timeout {session.timeout_ms / 1000:.1f} s"
     assert entry.address.startswith("127.0.0.1")
 
@@ -108,8 +108,8 @@ def test_client_close_differs_from_expiry() -> None:
     second.create("/second", b"", 1)
     second.close()
 
-    assert of(history, "/first") == ["create", "expired"]
-    assert of(history, "/second") == ["create", "closed"]
+    assert kinds_of_entries(history, "/first") == ["create", "expired"]
+    assert kinds_of_entries(history, "/second") == ["create", "closed"]
 
 
 def test_session_has_opening_and_close_in_history() -> None:
@@ -123,12 +123,12 @@ def test_session_has_opening_and_close_in_history() -> None:
 
 
 @pytest.mark.parametrize("logged", [False, True])
-def test_write_keeps_address_after_session_is_resumed_elsewhere(logged: bool) -> None:
+def test_write_keeps_address_after_resumption(logged: bool) -> None:
     engine = engine_with()
     journal = Journal(engine.zxid, txnlog.decode)
     if logged:
         engine.use_journal(journal)
-    history = History(engine, 100)
+    history = TransactionHistory(engine, 100)
     peer = connected(engine, host="10.0.0.7")
     assert peer.welcome is not None
     session, password = peer.welcome.session_id, peer.welcome.password
@@ -192,7 +192,7 @@ def test_each_node_of_a_large_transaction_is_found() -> None:
         peer.create(f"/e{number}", b"", 1)
     peer.close()
 
-    assert of(history, "/e299") == ["create", "closed"]
+    assert kinds_of_entries(history, "/e299") == ["create", "closed"]
 
 
 def test_earlier_entries_are_found_by_number() -> None:
@@ -209,18 +209,18 @@ def test_earlier_listener_still_gets_events() -> None:
     engine = engine_with()
     heard: list[str] = []
     engine.on_session = lambda what, session, client: heard.append(what)
-    history = History(engine, 10)
+    history = TransactionHistory(engine, 10)
     connected(engine)
 
     assert heard == ["opened"]
     assert len(history) == 1
 
 
-def test_with_a_log_entries_are_kept_once_they_are_written() -> None:
+def test_logged_entries_are_kept_after_write() -> None:
     engine = engine_with()
     journal = Journal(engine.zxid, txnlog.decode)
     engine.use_journal(journal)
-    history = History(engine, 10)
+    history = TransactionHistory(engine, 10)
     peer = connected(engine)
     peer.create("/a", b"")
     create(peer, "/a")  # fails, but uses a zxid
@@ -258,7 +258,7 @@ def test_requests_with_much_data_are_read_early() -> None:
         for number in range(10):
             peer.create(f"/{size}-{number}", b"")
         engine.metrics.bytes_received += 10 * size
-        history.tidy()
+        history.limit_memory()
         kept.append({len(each) for each in history._raw[-1].heard})
 
     assert kept == [{6}, {5}, {6}]  # transactions, requests, transactions
@@ -271,7 +271,7 @@ def test_undigested_requests_are_limited(monkeypatch: pytest.MonkeyPatch) -> Non
         peer.create(f"/{number}", b"")
         create(peer, f"/{number}")  # fails
         engine.metrics.bytes_received += 100
-        history.tidy()
+        history.limit_memory()
     many = len(history._raw)
     monkeypatch.setattr(module, "MAX_BYTES", 900)
     history._discard()
@@ -293,13 +293,13 @@ def test_discarded_transactions_are_counted_by_session(with_a_log: bool) -> None
     journal = Journal(engine.zxid, txnlog.decode, txnlog.sessions)
     if with_a_log:
         engine.use_journal(journal)
-    history = History(engine, 10)
+    history = TransactionHistory(engine, 10)
     first, second = connected(engine), connected(engine)
 
     def tidy() -> None:
         if journal.heard is not None:
             journal.heard(txnlog.encode(journal.pop_all()))
-        history.tidy()
+        history.limit_memory()
 
     tidy()
     for number in range(2 * module.MAX_READ):
@@ -323,13 +323,13 @@ def test_deletions_are_kept_until_a_server_is_too_busy() -> None:
     peer = connected(engine)
     for number in range(4 * module.MAX_READ):
         peer.create(f"/n{number}", b"")
-    history.tidy()
+    history.limit_memory()
     for number in range(module.MAX_READ):
         peer.delete(f"/n{number}")
-    history.tidy()
+    history.limit_memory()
     for _ in range(20):
         peer.set("/", b"")
-    history.tidy()
+    history.limit_memory()
 
     assert len(history) == 10
     assert len(history.lasting) == module.MAX_READ
@@ -341,18 +341,18 @@ def test_burst_after_quiet_hours_is_read_in_parts() -> None:
     for number in range(100):
         for each in range(10):
             peer.create(f"/n{number}-{each}", b"")
-        history.tidy()
+        history.limit_memory()
     for number in range(90):
         for each in range(10):
             peer.delete(f"/n{number}-{each}")
-        history.tidy()
+        history.limit_memory()
     for _ in range(950):
         peer.set("/", b"")
 
     seen = []
     for _ in range(5):
         seen.append(history._number)
-        history.tidy()
+        history.limit_memory()
 
     assert max(later - before for before, later in pairwise(seen)) <= module.MAX_READ
     list(history.digesting())
@@ -360,7 +360,7 @@ def test_burst_after_quiet_hours_is_read_in_parts() -> None:
     assert len(history.lasting) == 900 - 50  # the last 50 deletions are among the 1,000
 
 
-def test_addresses_are_forgotten_except_of_open_sessions() -> None:
+def test_only_addresses_of_open_sessions_are_kept() -> None:
     engine, history = heard(limit=100)
     lasting = [connected(engine) for _ in range(50)]
     for _ in range(1000):
@@ -370,43 +370,43 @@ def test_addresses_are_forgotten_except_of_open_sessions() -> None:
     assert len(history._addresses) <= 150
 
 
-def test_first_transaction_of_a_new_epoch_displaces_nothing() -> None:
+def test_new_epoch_displaces_no_entry() -> None:
     engine, history = heard(limit=100)
     peer = connected(engine)
     for number in range(10):
         peer.create(f"/{number}", b"")
-    history.tidy()
+    history.limit_memory()
     engine.zxid = 5 << 32
     for number in range(10, 13):
         peer.create(f"/{number}", b"")
-        history.tidy()
+        history.limit_memory()
 
     assert [entry.kind for entry in found(history)] == ["create"] * 13 + ["opened"]
 
 
-def test_writes_before_a_new_epoch_are_not_counted_by_zxid() -> None:
+def test_new_epoch_does_not_inflate_write_counts() -> None:
     engine, history = heard(limit=10)
     peer = connected(engine)
     for number in range(2 * module.MAX_READ):
         peer.create(f"/{number}", b"")
     engine.zxid = 5 << 32
-    history.tidy()
+    history.limit_memory()
     for _ in range(20):
         peer.set("/", b"")
-    history.tidy()
+    history.limit_memory()
     list(history.digesting())
 
     assert history.writes.total(engine.now)[peer.welcome.session_id] < 3 * module.MAX_READ
 
 
-def test_data_of_large_transactions_is_released_in_parts() -> None:
+def test_large_transactions_are_released_in_parts() -> None:
     engine, history = heard(limit=10_000)
     peer = connected(engine)
     peer.create("/a", b"")
     for _ in range(2 * module.MAX_PARSED):
         peer.set("/a", bytes(2_000))
         engine.metrics.bytes_received += 2_000
-    history.tidy()
+    history.limit_memory()
 
     unread = [each for each in history._raw[0].heard if len(each) == 5]
     assert 0 < len(unread) < 2 * module.MAX_PARSED
@@ -420,13 +420,13 @@ def test_large_writes_do_not_displace_other_clients(monkeypatch: pytest.MonkeyPa
     for number in range(50):
         peer.create(f"/{number}", b"")
         peer.delete(f"/{number}")
-    history.tidy()
+    history.limit_memory()
     monkeypatch.setattr(module, "MAX_BYTES", 1_000_000)
     for _ in range(20):
         peer.create("/big", bytes(100_000))
         peer.delete("/big")
         engine.metrics.bytes_received += 100_000
-        history.tidy()
+        history.limit_memory()
 
     assert {f"/{number}" for number in range(50)} <= {entry.parts[0][1] for entry in found(history) if entry.parts}
 
@@ -439,11 +439,11 @@ def test_large_paths_do_not_hide_delete() -> None:
     for number in range(3):
         peer.create(f"/{number}{'x' * 900_000}", b"")
         engine.metrics.bytes_received += 900_000
-    history.tidy()
+    history.limit_memory()
     for _ in range(10):
         for _ in range(60):
             peer.set("/", b"")
-        history.tidy()
+        history.limit_memory()
 
     assert [row[5][0][1] for row in history.lasting.entries() if row] == ["/mine"]
 
@@ -465,7 +465,7 @@ def test_abandoned_reading_continues_and_counts_memory() -> None:
     assert (history._raw_bytes, history._raw_count) == (0, 0)
 
 
-def test_reading_makes_few_entries_together() -> None:
+def test_one_read_builds_limited_entries() -> None:
     engine, history = heard(limit=10_000)
     peer = connected(engine)
     for number in range(2 * module.MAX_CAUGHT_UP):

@@ -13,7 +13,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
-from zoolet.server.admin.history import CONSOLE_XID, History
+from zoolet.server.admin.history import CONSOLE_XID, TransactionHistory
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import Journal
@@ -79,7 +79,7 @@ def random_life(seed: int, *, is_logged: bool) -> list[tuple[Any, ...]]:
     journal = Journal(engine.zxid, txnlog.decode)
     if is_logged:
         engine.use_journal(journal)
-    history = History(engine, 1000)
+    history = TransactionHistory(engine, 1000)
     peers = [connected(engine), connected(engine)]
     for _ in range(60):
         number = rng.randrange(2)
@@ -93,7 +93,7 @@ def random_life(seed: int, *, is_logged: bool) -> list[tuple[Any, ...]]:
             elif not rng.randrange(8):
                 peers[place] = renew(peer)
         if not rng.randrange(5):
-            history.tidy()
+            history.limit_memory()
     if journal.heard is not None:
         journal.heard(txnlog.encode(journal.pop_all()))
     return [tuple(entry) for entry in history.entries()]

@@ -17,16 +17,16 @@ from support.console import BEARER, STRETCH, Console, create_together, longest_s
 
 from zoolet.console.local_tree import walk
 from zoolet.console.source import (
-    MARKS,
     MAX_ANSWER,
     MAX_LISTED,
     MAX_NAME,
     MAX_WHOLE,
-    DataShown,
+    SAMPLED_KEYS,
+    DataPreview,
     Pace,
-    cut,
-    encoded,
-    in_order,
+    encode_answer,
+    sorted_in_slices,
+    truncated_text,
 )
 from zoolet.protocol.acl import ACL, Id
 
@@ -53,7 +53,7 @@ def with_long_names() -> Console:
 async def test_oversized_rows_are_left_out_and_named() -> None:
     rows = ("x" * 100_000 for _ in range(1_000))
 
-    answer = await encoded({"rows": rows, "few": iter([1]), "total": 1_000}, Pace(asyncio.Lock()))
+    answer = await encode_answer({"rows": rows, "few": iter([1]), "total": 1_000}, Pace(asyncio.Lock()))
 
     assert len(answer) <= MAX_ANSWER + 100
     shown = json.loads(answer)
@@ -63,8 +63,8 @@ async def test_oversized_rows_are_left_out_and_named() -> None:
 
 
 async def test_answer_within_limit_names_no_list() -> None:
-    assert await encoded({}, Pace(asyncio.Lock())) == b"{}\n"
-    answer = await encoded({"rows": iter([1, 2]), "none": iter([])}, Pace(asyncio.Lock()))
+    assert await encode_answer({}, Pace(asyncio.Lock())) == b"{}\n"
+    answer = await encode_answer({"rows": iter([1, 2]), "none": iter([])}, Pace(asyncio.Lock()))
 
     assert json.loads(answer) == {"rows": [1, 2], "none": []}
 
@@ -80,7 +80,7 @@ async def test_names_of_900_kb_are_cut(name: str) -> None:
     assert "characters)" in body.decode()
 
 
-async def test_sessions_with_names_of_900_kb_fit_into_an_answer() -> None:
+async def test_sessions_with_long_names_fit_into_answer() -> None:
     assert len((await with_long_names().ask("/console/api/sessions")).body) < 300_000
 
 
@@ -94,8 +94,8 @@ async def test_search_cuts_names_of_900_kb() -> None:
 
 
 def test_only_long_texts_are_cut_with_a_mark() -> None:
-    assert cut("x" * MAX_NAME) == "x" * MAX_NAME
-    assert cut("x" * 1_001) == "x" * 1_000 + "… (1,001 characters)"
+    assert truncated_text("x" * MAX_NAME) == "x" * MAX_NAME
+    assert truncated_text("x" * 1_001) == "x" * 1_000 + "… (1,001 characters)"
 
 
 async def test_history_of_large_transactions_is_cut() -> None:
@@ -130,7 +130,7 @@ async def test_msgpack_is_not_decoded_in_server() -> None:
 async def test_large_data_is_encoded_in_steps() -> None:
     text, pace = bytearray(), Counted()
 
-    await DataShown(bytes(900_001), whole=True).put(text, pace)
+    await DataPreview(bytes(900_001), whole=True).put(text, pace)
 
     assert base64.b64decode(json.loads(text)["base64"]) == bytes(900_001)
     assert pace.chances == 5
@@ -248,15 +248,15 @@ async def test_answers_do_not_block_event_loop(name: str) -> None:
 async def test_100_000_names_are_sorted_in_slices() -> None:
     names = [f"{number * 7919 % 100_003:06}" for number in range(100_000)]
 
-    assert await in_order(names, Pace(asyncio.Lock())) == sorted(names)
-    assert await longest_stretch(lambda: in_order(names, Pace(asyncio.Lock()))) < STRETCH
+    assert await sorted_in_slices(names, Pace(asyncio.Lock())) == sorted(names)
+    assert await longest_stretch(lambda: sorted_in_slices(names, Pace(asyncio.Lock()))) < STRETCH
 
 
-async def test_names_with_common_prefix_are_sorted_by_visible_part() -> None:
+async def test_names_with_long_common_prefix_sort_quickly() -> None:
     names = [f"{'x' * 900_000}{number % 7}" for number in range(100)]
     started = thread_time()
 
-    assert len(await in_order(names, Pace(asyncio.Lock()))) == 100
+    assert len(await sorted_in_slices(names, Pace(asyncio.Lock()))) == 100
     assert thread_time() - started < STRETCH
 
 
@@ -280,8 +280,8 @@ async def test_names_with_equal_start_are_sorted_in_steps() -> None:
         keys_at.append(pace.chances)
         return name[:MAX_NAME]
 
-    assert await in_order(names, pace, key) == names
-    assert max(Counter(keys_at[2_000:]).values()) < 2 * MARKS
+    assert await sorted_in_slices(names, pace, key) == names
+    assert max(Counter(keys_at[2_000:]).values()) < 2 * SAMPLED_KEYS
 
 
 async def test_place_of_name_is_found_in_steps() -> None:

@@ -103,7 +103,7 @@ async def test_hostile_names_are_cut_or_skipped() -> None:
     assert [row["name"] for row in await rows(console)] == ["�<b>\n"]
 
 
-async def test_disconnected_session_comes_last_among_the_oldest() -> None:
+async def test_disconnected_session_is_last_among_oldest() -> None:
     console = Console()
     console.engine.now = 1_000
     connected(console.engine)

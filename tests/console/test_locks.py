@@ -23,7 +23,7 @@ from zoolet.client.recipes import (
     Semaphore,
     TryLock,
 )
-from zoolet.client.recipes.overview import Overview, described
+from zoolet.client.recipes.overview import Overview, overview_json
 from zoolet.console.local_locks import LocalReader
 from zoolet.console.source import Pace
 from zoolet.server.admin.lock_counts import LockCounts
@@ -74,7 +74,7 @@ async def test_recipes_of_every_kind_are_found_by_both(naming: Any) -> None:
         server.populate({f"/data/{number}/x": "" for number in range(50)})
 
         while True:
-            shared = described(*await Overview(a, "/").read())["shared"]
+            shared = overview_json(*await Overview(a, "/").read())["shared"]
             if sum(len(line["waiters"]) for line in shared) == 3:
                 break
         lines, _ = await Overview(a, "/").read()

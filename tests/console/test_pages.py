@@ -36,7 +36,7 @@ async def test_no_other_file_is_given_out(name: str) -> None:
     assert (await Console().refusal(f"/console/{name}")).status == 404
 
 
-async def test_root_is_page_and_other_paths_are_not() -> None:
+async def test_unknown_path_is_refused_but_root_is_page() -> None:
     console = Console()
 
     assert b"console/app.js" in (await console.ask("/")).body
@@ -46,7 +46,7 @@ async def test_root_is_page_and_other_paths_are_not() -> None:
 # --- permissions ---
 
 
-async def test_on_loopback_reading_is_open_and_changing_is_not() -> None:
+async def test_loopback_may_read_but_not_change() -> None:
     console = Console()
 
     assert (await console.facts("about"))["trusted"] is False
@@ -190,7 +190,7 @@ async def test_watch_has_same_kinds_on_each_page() -> None:
     assert of_node == of_session == ["data", "recursive", "child"]
 
 
-async def test_large_data_shows_beginning_until_all_is_requested() -> None:
+async def test_large_data_is_cut_until_all_is_requested() -> None:
     console = Console()
     connected(console.engine).create("/big", bytes(100_000))
 
@@ -216,7 +216,7 @@ async def test_search_is_by_name_path_and_content() -> None:
     assert (await found(console, "name=*&path=/gone"))[-1]["done"] is True
 
 
-async def test_locks_equal_those_of_command_with_addresses() -> None:
+async def test_locks_include_addresses_of_clients() -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/l", b"")
@@ -252,7 +252,7 @@ async def test_locks_are_sorted_by_longest_wait_and_counted() -> None:
     assert not {"shared", "deadlocks"} & set(brief)
 
 
-async def test_simultaneous_answers_differ_with_and_without_token() -> None:
+async def test_simultaneous_answers_respect_each_token() -> None:
     console = Console(is_open=True)
     peer = connected(console.engine)
     peer.create("/secret", b"")
@@ -268,7 +268,7 @@ async def test_simultaneous_answers_differ_with_and_without_token() -> None:
     assert [b"password" in body for body in bodies] == [True, False, False, True]
 
 
-async def test_reader_that_leaves_does_not_cancel_another() -> None:
+async def test_disconnected_reader_does_not_cancel_others() -> None:
     console = Console()
     leaving = asyncio.ensure_future(console.ask("/console/api/locks"))
     staying = asyncio.ensure_future(console.facts("locks"))
@@ -299,7 +299,7 @@ async def test_locks_of_session_show_its_place() -> None:
     assert await places(3) == {}
 
 
-async def test_samples_of_a_day_are_by_minute() -> None:
+async def test_day_parameter_selects_samples_of_day() -> None:
     console = Console()
     console.source._samples.rows.hour.extend([(0.0,), (1.0,)])
     console.source._samples.rows.day.append((1.0,))

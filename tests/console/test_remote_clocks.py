@@ -1,4 +1,4 @@
-"""The clocks of a server whose connections are only known by cons."""
+"""The clocks of a remote server, derived from the times in its ``cons`` output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_own_connection_sets_clock_at_start() -> None:
     assert clocks.ahead == pytest.approx(-3600.0, abs=1.0)
 
 
-def test_contact_is_by_monotonic_clock_of_server() -> None:
+def test_contact_uses_monotonic_clock_of_server() -> None:
     clocks = Clocks()
     clocks.add(now := sample(a={"lresp": -30.0}, b={}), OWN)
     assert clocks.since(now.connections["a"]) == pytest.approx(30.0, abs=1.0)

@@ -26,7 +26,7 @@ from zoolet.client.blocking import Client
 from zoolet.console.pages import ConsolePages
 from zoolet.console.remote_source import RemoteSource
 from zoolet.protocol.records import Stat
-from zoolet.server.admin.http import HttpError, Request, Router, Token, no_page
+from zoolet.server.admin.http import HttpError, HttpRequest, Router, Token, no_page
 from zoolet.testing import Cluster, Server
 
 pytest.importorskip("h11")
@@ -60,7 +60,7 @@ def test_remote_source_shows_protocol_data() -> None:
             caught.value.close()
 
 
-def test_times_are_by_clock_of_server() -> None:
+def test_times_use_clock_of_server() -> None:
     with Server(clock="manual") as server:
         server.advance(3600)
         with console(server.hosts) as of:
@@ -69,7 +69,7 @@ def test_times_are_by_clock_of_server() -> None:
             assert row["heard"] < 60
 
 
-def test_page_is_reached_by_its_other_name() -> None:
+def test_page_accepts_configured_host_name() -> None:
     with Server() as server, console(server.hosts, "-Dzoolet.adminHosts=console.example.org") as of:
         request = urllib.request.Request(of.url, headers={"Host": "console.example.org"})
         urllib.request.urlopen(request, timeout=DEADLINE_S).close()
@@ -139,7 +139,7 @@ async def test_invalid_names_are_refused() -> None:
     source = RemoteSource(cast(Any, BadNames()), (), None, 1.0)
     pages = ConsolePages(source, Token(None))
     router = Router(pages.routes(), no_page(""))
-    request = Request("GET", "/console/api/children?path=/", {"host": "localhost"})
+    request = HttpRequest("GET", "/console/api/children?path=/", {"host": "localhost"})
 
     with pytest.raises(HttpError, match="the server returned an invalid child name") as caught:
         await answer(router, request)
@@ -147,7 +147,7 @@ async def test_invalid_names_are_refused() -> None:
     assert caught.value.status == 409
 
 
-def test_lost_server_is_named_and_found_again() -> None:
+def test_outage_of_server_is_reported_until_return() -> None:
     with Server() as server, console(server.hosts) as of:
         server.refuse_connections()
         server.drop("all")
@@ -181,7 +181,7 @@ def kazoo_lines(answer: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_console_of_real_server_shows_same_locks_as_command(release: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remote_console_shows_same_locks_as_command(release: str, capsys: pytest.CaptureFixture[str]) -> None:
     require_curator()
     with ApacheZooKeeper(release) as apache, curator_locks(apache.hosts), console(apache.hosts) as of:
         one, two = KazooClient(apache.hosts), KazooClient(apache.hosts)

@@ -43,7 +43,7 @@ async def test_children_are_sorted(sort: str, names: str) -> None:
     assert (await with_sizes().refusal("/console/api/children?path=/s&sort=acl")).status == 400
 
 
-async def test_order_by_size_is_kept_between_pages_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_order_by_size_is_cached_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console()
     peer = connected(console.engine)
     peer.create("/s", b"")
@@ -60,7 +60,7 @@ async def test_order_by_size_is_kept_between_pages_and_renewed(monkeypatch: pyte
 
 
 @pytest.mark.slow
-async def test_large_folder_is_sorted_counted_and_deleted_in_slices() -> None:
+async def test_large_folder_is_processed_in_slices() -> None:
     console = Console(engine_with(max_frame=4 << 20))
     peer = connected(console.engine)
     peer.create("/s", b"")
@@ -123,7 +123,7 @@ async def test_invalid_deletion_is_refused(path: str, nodes: object) -> None:
     assert console.engine.tree.get("/s/a") is not None
 
 
-async def test_subtree_that_has_grown_is_not_deleted_completely() -> None:
+async def test_grown_subtree_is_not_deleted_completely() -> None:
     console = with_sizes()
     body = json.dumps({"path": "/s", "nodes": 2}).encode()
 
@@ -162,7 +162,7 @@ async def test_export_is_loaded_by_command(tmp_path: Path) -> None:
         assert server.tree("/s/bytes")["/s/bytes"].data == b"\xff"
 
 
-async def test_export_of_all_has_root_only_if_changed() -> None:
+async def test_full_export_includes_root_only_if_changed() -> None:
     console = with_sizes()
     before = json.loads((await console.ask("/console/api/export?path=/", **BEARER)).body)
     connected(console.engine).set("/", b"of the root")
@@ -172,7 +172,7 @@ async def test_export_of_all_has_root_only_if_changed() -> None:
     assert after == {"/": "of the root", **before}
 
 
-async def test_any_server_has_orders_counts_export_and_deletion() -> None:
+async def test_remote_source_supports_subtree_operations() -> None:
     async with Server() as server, Client(server.hosts) as zk:
         await zk.create("/s", b"")
         for name, size in (("b", 5), ("a", 9), ("c", 1)):
@@ -204,7 +204,7 @@ async def test_quota_is_the_same_in_both_consoles(used: str | None) -> None:
 
 
 @pytest.mark.parametrize("creates", [2, 2**30 + 5, 2**31 - 1])
-async def test_any_server_has_next_number_up_to_the_overflow(creates: int) -> None:
+async def test_remote_source_shows_next_number_to_overflow(creates: int) -> None:
     async with Server() as server, Client(server.hosts) as zk:
         server.populate({"/a": Znode(children_created=creates)})
         node = await RemoteSource(zk, (), None, 1.0).node("/a", trusted=True, whole=False)

@@ -10,7 +10,7 @@ from support.calls import connected, creating, deleting, multi
 from support.console import STRETCH, Console, create_together, longest_stretch
 
 from zoolet.server.admin import lasting as module
-from zoolet.server.admin.history import History
+from zoolet.server.admin.history import TransactionHistory
 from zoolet.server.admin.lasting import Lasting
 from zoolet.server.core.engine import Engine
 
@@ -130,10 +130,10 @@ async def test_earlier_rows_follow_without_gap() -> None:
 # --- for days ---
 
 
-async def test_deletion_two_hours_and_many_writes_ago_is_explained() -> None:
-    """As with 100 writes per second and 10,000 kept transactions, each a 36th: sets, and a lock that changes hands."""
+async def test_old_deletion_is_explained_despite_writes() -> None:
+    """A 36th of 100 writes per second and of 10,000 kept transactions: nine sets for each turn of a lock."""
     console = Console(history=False)
-    history = History(console.engine, 10_000 // 36)
+    history = TransactionHistory(console.engine, 10_000 // 36)
     console.source._history = history
     culprit, peer = connected(console.engine, host="10.0.0.7"), connected(console.engine)
     for path in ("/app", "/app/x", "/busy", "/locks"):
@@ -146,7 +146,7 @@ async def test_deletion_two_hours_and_many_writes_ago_is_explained() -> None:
             peer.set("/busy", b"x")
         else:
             peer.delete(peer.create("/locks/9c7e980a02c6499346ac9bf4e550501a__lock__", b"", 3))
-        history.tidy()
+        history.limit_memory()
 
     gone = (await console.facts("history?path=/app/x"))["entries"]
 
@@ -156,7 +156,7 @@ async def test_deletion_two_hours_and_many_writes_ago_is_explained() -> None:
     assert len(history) == 10_000 // 36
 
 
-def of(path: str, number: int, kind: str = "delete") -> tuple[Any, ...]:
+def entry_of(path: str, number: int, kind: str = "delete") -> tuple[Any, ...]:
     """Return the fields of an entry that deletes a node."""
     return number, 1000, 5, "10.0.0.7:40000", kind, (("delete", path, None),), 0, "", number
 
@@ -164,9 +164,9 @@ def of(path: str, number: int, kind: str = "delete") -> tuple[Any, ...]:
 def test_locks_do_not_displace_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BYTES", 200_000)
     ring = Lasting()
-    ring.add(of("/app/x", 1))
+    ring.add(entry_of("/app/x", 1))
     for number in range(2, 40_000):
-        ring.add(of(f"/locks/{number * 7919 % 99991:032x}__lock__{number:010}", number))
+        ring.add(entry_of(f"/locks/{number * 7919 % 99991:032x}__lock__{number:010}", number))
 
     rows = [row for row in ring.entries("/app/x") if row is not None]
 
@@ -175,10 +175,10 @@ def test_locks_do_not_displace_other_nodes(monkeypatch: pytest.MonkeyPatch) -> N
     assert 1_000 < len(ring) < 20_000
 
 
-def test_16_mb_are_more_than_100_000_deletions() -> None:
+def test_16_mb_hold_over_100_000_deletions() -> None:
     ring = Lasting()
     for number in range(1, 20_001):
-        ring.add(of(f"/services/{number * 7919 % 99991:016x}/endpoint", number))
+        ring.add(entry_of(f"/services/{number * 7919 % 99991:016x}/endpoint", number))
 
     assert len(ring) == 20_000
     assert ring.size / len(ring) < module.MAX_BYTES / 100_000
@@ -187,17 +187,19 @@ def test_16_mb_are_more_than_100_000_deletions() -> None:
 def test_rings_are_read_in_order_from_any_number() -> None:
     ring = Lasting()
     for number in range(1, 3_001):
-        ring.add(of(f"/{'n' if number % 3 else 'n0123456789'}", number))
+        ring.add(entry_of(f"/{'n' if number % 3 else 'n0123456789'}", number))
 
     assert [row[-1] for row in ring.entries(before=2_000) if row] == list(range(1_999, 0, -1))
 
 
 def test_only_ends_deletions_and_acl_changes_are_kept() -> None:
     ring = Lasting()
-    ring.add((*of("/a", 1)[:4], "multi", (("set", "/s", 1), ("set ACL", "/a", None), ("delete", "/d", None)), 2, "", 1))
-    ring.add((*of("/a", 2)[:4], "set", (("set", "/s", 1),), 0, "", 2))
-    ring.add((*of("/a", 3)[:4], "closed", (), 0, "", 3))
-    ring.add((*of("/a", 4)[:4], "opened", (), 0, "", 4))
+    ring.add(
+        (*entry_of("/a", 1)[:4], "multi", (("set", "/s", 1), ("set ACL", "/a", None), ("delete", "/d", None)), 2, "", 1)
+    )
+    ring.add((*entry_of("/a", 2)[:4], "set", (("set", "/s", 1),), 0, "", 2))
+    ring.add((*entry_of("/a", 3)[:4], "closed", (), 0, "", 3))
+    ring.add((*entry_of("/a", 4)[:4], "opened", (), 0, "", 4))
 
     closed, of_multi = [row for row in ring.entries() if row is not None]
 
@@ -208,7 +210,7 @@ def test_only_ends_deletions_and_acl_changes_are_kept() -> None:
 def test_kept_part_of_large_end_is_bounded() -> None:
     ring = Lasting()
     parts = tuple(("delete", f"/{number:03}{'x' * 980}", None) for number in range(1_000))
-    ring.add((*of("", 1)[:4], "closed", parts, 0, "", 1))
+    ring.add((*entry_of("", 1)[:4], "closed", parts, 0, "", 1))
 
     (row,) = [row for row in ring.entries() if row is not None]
 
@@ -218,7 +220,7 @@ def test_kept_part_of_large_end_is_bounded() -> None:
 @pytest.mark.slow
 async def test_filters_of_large_history_pause() -> None:
     console = Console()
-    history = History(console.engine, 10_000)
+    history = TransactionHistory(console.engine, 10_000)
     console.source._history = history
     peer = connected(console.engine)
     for batch in range(40):
@@ -230,7 +232,7 @@ async def test_filters_of_large_history_pause() -> None:
     peer.close()
     await console.facts("history?limit=1")
     for number in range(20_000):
-        history.lasting.add(of(f"/gone/{number:x}/node", -1))
+        history.lasting.add(entry_of(f"/gone/{number:x}/node", -1))
 
     for query in ("path=/gone&below=1&kind=acl", "path=/n8999", "kind=set&fold=1", "limit=500&fold=1"):
         assert await longest_stretch(lambda query=query: console.ask(f"/console/api/history?{query}")) < STRETCH  # type: ignore[misc]

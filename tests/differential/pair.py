@@ -28,7 +28,7 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.compat import BY_NAME
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 SUPER = "super:secret"
 MIN_TIMEOUT, MAX_TIMEOUT = 600_000, 1_200_000
@@ -102,7 +102,7 @@ def blank_times(stat: r.Stat) -> None:
     stat.ctime = stat.mtime = 0
 
 
-def even(op: int, payload: bytes) -> object:
+def normalise(op: int, payload: bytes) -> object:
     """Normalise the random parts of a reply."""
     header = (payload[:4], payload[4:12], payload[12:16])
     body = payload[16:]
@@ -143,13 +143,13 @@ class Pair:
     Args:
         apache: The real server, with no other clients. Zoolet imitates its release.
         size: Number of connections.
-        options: Further :class:`~zoolet.server.core.settings.Settings` of zoolet.
+        options: Further :class:`~zoolet.server.core.settings.EngineSettings` of zoolet.
     """
 
     def __init__(self, apache: ApacheZooKeeper, size: int = 3, **options: Any) -> None:
         self.apache = apache
         self.steps = 0
-        settings = Settings(
+        settings = EngineSettings(
             **{
                 "compat": BY_NAME[apache.release],
                 "expire_clients_ahead": False,
@@ -213,7 +213,7 @@ class Pair:
             if is_event(payload):
                 (events if unordered else seen).append(payload)
                 continue
-            seen.append(even(op, payload))
+            seen.append(normalise(op, payload))
             if not closes(op, payload):
                 return sorted(events) + seen
         self._gone(who)
@@ -226,7 +226,7 @@ class Pair:
             if is_event(payload):
                 (events if unordered else seen).append(payload)
             else:
-                seen.append(even(op, payload))
+                seen.append(normalise(op, payload))
         if peer.closed:
             self.peers[who] = None
             return [*sorted(events), *seen, "closed"]

@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 
-from differential.pair import PING, even, is_event
+from differential.pair import PING, is_event, normalise
 from differential.script import Operation
 from support.waiting import DEADLINE_S
 from support.wire import Wire
@@ -78,7 +78,7 @@ class Client:
 
     def _written(self, op: OpCode, payload: bytes) -> object:
         zxid, err = struct.unpack_from(">qi", payload, 4)
-        _, body = even(op, payload)  # type: ignore[misc] # it is a pair
+        _, body = normalise(op, payload)  # type: ignore[misc] # it is a pair
         text = re.sub(r"ephemeralOwner=\d{6,}", "ephemeralOwner=*", str(body))
         return zxid - self.base if zxid > 0 else zxid, err, re.sub("([cmp]zxid)=[0-9]+", r"\1=*", text)
 

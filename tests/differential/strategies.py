@@ -226,7 +226,7 @@ def with_null_path(body: bytes) -> bytes:
     return body if body[:4] == NULL else NULL + body[4 + int.from_bytes(body[:4], "big") :]
 
 
-def stands_null_paths(release: str, op: int) -> bool:
+def survives_null_path(release: str, op: int) -> bool:
     """Return whether a release answers a null path in this request and keeps working."""
     return op not in WITHOUT_PATH and not (release == "3.8" and op == OpCode.ADD_WATCH)
 
@@ -284,7 +284,7 @@ def requests(draw: st.DrawFn, release: str) -> Request:
         body = body[: draw(st.integers(0, len(body) - 1))]
     elif damage == 1:
         body += b"extra"
-    elif damage == 2 and stands_null_paths(release, op):
+    elif damage == 2 and survives_null_path(release, op):
         body = with_null_path(body)
     return sent(draw, (OpCode(op), body))
 

@@ -18,7 +18,7 @@ from support.waiting import DEADLINE_S
 
 from zoolet.server.admin.commands import COMMANDS, execute
 from zoolet.server.admin.observed import Observed
-from zoolet.server.storage.transfer import StateTransfer, encoded
+from zoolet.server.storage.transfer import StateTransfer, encode_snapshot
 
 pytestmark = pytest.mark.slow
 COMPARED: Final = [
@@ -91,7 +91,7 @@ def test_command_has_keys_of_real_server(pair: Pair, command: Any) -> None:
             assert ours[name] == theirs[name], name
 
 
-def test_every_command_of_a_real_server_is_there(pair: Pair) -> None:
+def test_every_command_of_real_server_is_supported(pair: Pair) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{pair.apache.admin_port}/commands", timeout=DEADLINE_S) as response:
         text = response.read().decode()
     theirs = {line.partition(">")[2].partition("<")[0] for line in text.splitlines() if line.startswith("<a")}
@@ -99,7 +99,7 @@ def test_every_command_of_a_real_server_is_there(pair: Pair) -> None:
     assert theirs <= {command.name for command in COMMANDS}
 
 
-def test_snapshot_of_one_server_restores_other(pair: Pair) -> None:
+def test_snapshots_are_interchangeable_with_apache(pair: Pair) -> None:
     if pair.apache.release == "3.8":
         pytest.skip("3.8 has no such commands")
     theirs = _request(pair, "snapshot")
@@ -109,7 +109,7 @@ def test_snapshot_of_one_server_restores_other(pair: Pair) -> None:
     assert engine.tree.find("/a").data == b"1"
     assert engine.tree.get("/a/b") is not None  # its session is in the snapshot
 
-    ours = b"".join(encoded(pair.engine))
+    ours = b"".join(encode_snapshot(pair.engine))
     answer = json.loads(_request(pair, "restore", ours))
 
     assert (answer["error"], answer["last_zxid"]) == (None, pair.engine.zxid)

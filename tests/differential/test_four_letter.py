@@ -110,12 +110,12 @@ def shape(answer: str) -> str:
     return re.sub(r"(?m)^((?:Latency min/avg/max|Received|Sent|Connections): ).*", r"\1", answer)
 
 
-def test_wchs_counts_alike(pair: Pair) -> None:
+def test_wchs_is_identical(pair: Pair) -> None:
     assert ask(pair, b"wchs") == ask_real(pair, b"wchs")
 
 
 @pytest.mark.parametrize("word", [b"wchc", b"wchp"])
-def test_watches_are_listed_alike(pair: Pair, word: bytes) -> None:
+def test_wchc_and_wchp_list_same_watches(pair: Pair, word: bytes) -> None:
     assert watchers(ask(pair, word)) == watchers(ask_real(pair, word))
 
 

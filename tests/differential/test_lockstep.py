@@ -80,5 +80,5 @@ def test_random_steps_show_no_difference(lockstep: Lockstep, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_steps_under_enforced_quotas_show_no_difference(enforcing: Lockstep, seed: int) -> None:
+def test_random_quota_steps_show_no_difference(enforcing: Lockstep, seed: int) -> None:
     run(enforcing, quota_steps(enforcing.release), seed, STEPS[enforcing.release] // 4)

@@ -175,7 +175,7 @@ def test_exchange_shows_no_difference(sides: Sides, steps: tuple[Step, ...]) -> 
         (b"", response(), b""),
     ],
 )
-def test_connection_outliving_its_login_shows_no_difference(forgiving: Sides, steps: tuple[Step, ...]) -> None:
+def test_steps_after_failed_login_show_no_difference(forgiving: Sides, steps: tuple[Step, ...]) -> None:
     forgiving.same(*steps)
 
 

@@ -105,7 +105,7 @@ def test_container_created_by_transaction_is_deleted(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_nested_containers_are_deleted_inside_out_with_own_zxids(sides: Sides) -> None:
+def test_nested_containers_are_deleted_inside_out(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(add_watch("/out", RECURSIVE))
@@ -118,7 +118,7 @@ def test_nested_containers_are_deleted_inside_out_with_own_zxids(sides: Sides) -
     sides.same(script)
 
 
-def test_containers_due_together_are_deleted_with_own_zxids(sides: Sides) -> None:
+def test_each_of_due_containers_takes_own_zxid(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client, names = connect(), ("a", "b", "c")
         client.do(create("/due"))
@@ -143,7 +143,7 @@ def test_unused_container_is_deleted_in_time(sides: Sides) -> None:
         client.do(exists("/unused", True))
         return client.events(1), time.monotonic() - started > NEVER_USED_MS / 1000, client.zxid()
 
-    assert sides.same(script)[1]  # whether it took long enough
+    assert sides.same(script)[1]  # whether the script waited long enough
 
 
 def test_ttl_node_expires_only_without_children(sides: Sides) -> None:
@@ -168,7 +168,7 @@ def test_writing_its_data_renews_a_ttl_node(sides: Sides) -> None:
         client.do(read("/renewed", True))
         return client.events(1), time.monotonic() - started > 0.45, client.zxid()
 
-    assert sides.same(script)[1]  # whether it took long enough
+    assert sides.same(script)[1]  # whether the script waited long enough
 
 
 def test_sequential_ttl_node_is_deleted_by_full_name(sides: Sides) -> None:
@@ -184,7 +184,7 @@ def test_sequential_ttl_node_is_deleted_by_full_name(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_container_deleted_by_client_is_not_deleted_again(sides: Sides) -> None:
+def test_container_deleted_by_client_uses_no_zxid(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         client = connect()
         client.do(create("/first", b"", 4, op=CONTAINER))
@@ -198,7 +198,7 @@ def test_container_deleted_by_client_is_not_deleted_again(sides: Sides) -> None:
 # --- sessions that expire ---
 
 
-def test_expired_session_deletes_its_nodes_with_one_zxid(sides: Sides) -> None:
+def test_expiry_deletes_nodes_with_one_zxid(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         watcher, owner = connect(), connect(SHORT_TIMEOUT)
         watcher.do(create("/group"))
@@ -216,7 +216,7 @@ def test_expired_session_deletes_its_nodes_with_one_zxid(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_deletion_of_node_is_seen_before_change_of_parent(sides: Sides) -> None:
+def test_deletion_precedes_change_of_parent(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         watcher, owner = connect(), connect(SHORT_TIMEOUT)
         watcher.do(create("/order"))
@@ -254,7 +254,7 @@ def test_session_without_connection_expires(sides: Sides) -> None:
     sides.same(script)
 
 
-def test_resumed_session_keeps_nodes_and_gets_new_timeout(sides: Sides) -> None:
+def test_resumed_session_gets_new_timeout(sides: Sides) -> None:
     def script(connect: Callable[..., Client]) -> object:
         watcher, owner = connect(), connect()
         owner.do(create("/kept", b"", 1))

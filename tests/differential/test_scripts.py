@@ -54,18 +54,18 @@ def newer() -> Iterator[Lockstep]:
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5, 7])
-def test_watches_on_a_null_path_are_looked_for(lockstep: Lockstep, kind: int) -> None:
+def test_lookup_of_null_path_watch_shows_no_difference(lockstep: Lockstep, kind: int) -> None:
     lockstep.compare(script(check_watches(None, kind), remove_watches(None, kind)))
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_watch_on_null_path_is_hidden_from_other_connection(newer: Lockstep, kind: int) -> None:
+def test_null_path_watch_is_hidden_from_other_client(newer: Lockstep, kind: int) -> None:
     newer.compare([by(1, add_watch(None, 0)), by(0, check_watches(None, kind)), by(0, remove_watches(None, kind))])
 
 
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_persistent_watch_on_null_path_shows_no_difference(newer: Lockstep, mode: int, kind: int) -> None:
+def test_null_path_watch_shows_no_difference(newer: Lockstep, mode: int, kind: int) -> None:
     look, remove = check_watches(None, kind), remove_watches(None, kind)
 
     newer.compare(script(add_watch(None, mode), look, create("/a"), write("/a", b""), delete("/a"), remove, remove))
@@ -100,9 +100,7 @@ def test_null_element_follows_earlier_watches(
         (["/a"], ["/b"], ["/b"], ["/a"], ["/a", None, "/b"]),
     ],
 )
-def test_lists_of_persistent_watches_may_have_null_elements(
-    newer: Lockstep, lists: tuple[list[str | None] | None, ...]
-) -> None:
+def test_persistent_watch_lists_may_contain_null(newer: Lockstep, lists: tuple[list[str | None] | None, ...]) -> None:
     made = [create("/a"), create("/b"), set_watches(0, *lists), check_watches(None, 3)]
 
     newer.compare(script(*made, write("/a", b"1"), write("/b", b"1"), create("/b/x"), create("/a/x")))

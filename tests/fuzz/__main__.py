@@ -44,7 +44,10 @@ def main() -> int:
     arguments = parser.parse_args()
     seed = SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
     replies = arguments.frames // 40
-    minutes = arguments.frames / inprocess.GUESS / 60 + replies / clientside.GUESS / 60
+    minutes = (
+        arguments.frames / inprocess.FORECAST_FRAMES_PER_SECOND / 60
+        + replies / clientside.FORECAST_FRAMES_PER_SECOND / 60
+    )
     minutes += arguments.minutes + arguments.guided
     print(f"seed {seed}; this takes about {minutes:.0f} minutes\n")
     logging.disable(logging.WARNING)  # refused logins and exceeded quotas are expected by the thousand

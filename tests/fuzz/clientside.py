@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from fuzz import engines, frames
 
-from zoolet.client.wire.phases import ConnectionBroken, Phase
+from zoolet.client.wire.phases import ConnectionBroken, ConnectionPhase
 from zoolet.client.wire.resync import SubtreeResync
-from zoolet.client.wire.session import Session
-from zoolet.client.wire.watches import Kind, Registration
+from zoolet.client.wire.session import ClientSession
+from zoolet.client.wire.watches import Registration, WatchKind
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import pack_int, put_bytes, put_str
@@ -38,7 +38,7 @@ FRAMES_PER_EPOCH: Final = 5_000
 """Number of frames from a server in one epoch."""
 DEEP: Final = 1_500
 """Levels of the deepest invented path; Python allows about a thousand nested calls."""
-GUESS: Final = 15_000
+FORECAST_FRAMES_PER_SECOND: Final = 15_000
 """Frames per second, used only for the forecast."""
 _LISTS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
@@ -97,7 +97,7 @@ class Call:
 
 
 class Shell:
-    """A session and its server, with a liar between them.
+    """A session and its server, whose output is mutated on the way to the session.
 
     Args:
         rng: Source of all choices.
@@ -117,24 +117,24 @@ class Shell:
         self.session = self._fresh()
         self.connection = self._connect()
 
-    def _fresh(self) -> Session:
+    def _fresh(self) -> ClientSession:
         rng = self.rng
         login = ("alice", rng.choice(("wonder", "x"))) if rng.random() < 0.4 else None
-        session = Session(rng.choice((4000, 40_000)), rng, read_only=rng.random() < 0.3, login=login)
+        session = ClientSession(rng.choice((4000, 40_000)), rng, read_only=rng.random() < 0.3, login=login)
         if rng.random() < 0.5:
             session.add_credential(
                 "digest", rng.choice(frames.CREDENTIALS), Call(OpCode.AUTH, b"", self.now + 9, False)
             )
         session.watches.forget = lambda path, kind: self._submit(OpCode.REMOVE_WATCHES, put_str(path) + pack_int(kind))
         for path in ("/", "/a", "/a/b", "/c"):
-            for kind in Kind:
+            for kind in WatchKind:
                 self._watch(session, kind, path)
         return session
 
-    def _watch(self, session: Session, kind: Kind, path: str) -> None:
+    def _watch(self, session: ClientSession, kind: WatchKind, path: str) -> None:
         watch = Registration(kind, path, 50, lambda: None)
         session.watches.add(watch)
-        if kind is Kind.RECURSIVE:
+        if kind is WatchKind.RECURSIVE:
             watch.resync = SubtreeResync(path, watch.put, self._ask)
 
     def _ask(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
@@ -176,7 +176,7 @@ class Shell:
         if self.calls and rng.random() < 0.1:
             rng.choice(self.calls).cancel()
         if rng.random() < 0.03:
-            self._watch(session, rng.choice(list(Kind)), rng.choice(frames.PATHS))
+            self._watch(session, rng.choice(list(WatchKind)), rng.choice(frames.PATHS))
         try:
             if rng.random() < 0.1:
                 self.now += rng.choice((0.0, 1.0, 3.0, 30.0))
@@ -249,7 +249,7 @@ class Shell:
             return b""
         if how < 0.85:
             return whole + whole
-        if how < 0.9 and self.session.phase is Phase.SASL:
+        if how < 0.9 and self.session.phase is ConnectionPhase.SASL:
             token = rng.choice((b"", b'nonce="x"', b"nonce=" * 9, b'rspauth="', b'realm="a\\', b"\xff", b"rspauth=x"))
             return frame(whole[4:20] + put_bytes(token))
         return frame(whole[4 : 4 + rng.randrange(len(whole))])

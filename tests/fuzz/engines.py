@@ -20,7 +20,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Children, Node
 from zoolet.server.core.quota import LIMITS
 from zoolet.server.core.server_connection import ServerConnection
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.core.watches import RECURSIVE, weight
 
 START: Final = 1_700_000_000_000
@@ -50,7 +50,7 @@ VARIANTS: Final[tuple[dict[str, Any], ...]] = (
 
 def engine_for(variant: int) -> Engine:
     """Make a server."""
-    settings = Settings(**{"super_digest": frames.SUPER_DIGEST, **VARIANTS[variant % len(VARIANTS)]})
+    settings = EngineSettings(**{"super_digest": frames.SUPER_DIGEST, **VARIANTS[variant % len(VARIANTS)]})
     return make_engine(settings, now=START, monotonic_ms=0, rng=Random(variant))
 
 

@@ -19,7 +19,7 @@ from zoolet.protocol.codec import NULL, Record, pack_int, put_bytes, put_str
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectRequest
 from zoolet.protocol.operations import OPERATIONS, OpCode
-from zoolet.server.core.sessions import password_of
+from zoolet.server.core.sessions import session_password
 
 SUPER: Final = b"super:secret"
 SUPER_DIGEST: Final = digest_id(SUPER)
@@ -363,17 +363,17 @@ def hello(rng: Random, session_id: int) -> bytes:
         request = ConnectRequest(0, timeout, 0, NO_PASSWORD, read_only)
     elif n < 0.8:
         request = ConnectRequest(
-            rng.choice((0, 0, 1, MAX_INT)), timeout, session_id, password_of(session_id), read_only
+            rng.choice((0, 0, 1, MAX_INT)), timeout, session_id, session_password(session_id), read_only
         )
     elif n < 0.86:
-        password = rng.choice((None, b"", NO_PASSWORD, password_of(session_id)[:15], rng.randbytes(16)))
+        password = rng.choice((None, b"", NO_PASSWORD, session_password(session_id)[:15], rng.randbytes(16)))
         request = ConnectRequest(0, timeout, session_id, password, read_only)
     elif n < 0.9:
         request = ConnectRequest(rng.choice(LONGS), rng.choice(INTS), rng.choice(LONGS), NO_PASSWORD, read_only)
     elif n < 0.94:
         return rng.choice(FOUR_LETTER_COMMANDS) + rng.choice((b"", b"\n", b" x"))
     elif n < 0.98:
-        raw = bytearray(frame(ConnectRequest(0, timeout, session_id, password_of(session_id), read_only).encode()))
+        raw = bytearray(frame(ConnectRequest(0, timeout, session_id, session_password(session_id), read_only).encode()))
         raw[rng.randrange(len(raw))] = rng.choice(BYTES)
         return bytes(raw[: rng.randrange(1, len(raw) + 1)] if n < 0.96 else raw)
     else:

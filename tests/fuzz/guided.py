@@ -32,7 +32,7 @@ with atheris.instrument_imports(include=["zoolet", "h11"]):
     from zoolet.cli.transfer import files as dumps
     from zoolet.client.blocking import Client
     from zoolet.client.wire.phases import ConnectionBroken
-    from zoolet.client.wire.session import Session
+    from zoolet.client.wire.session import ClientSession
     from zoolet.protocol.errors import ZooKeeperError
     from zoolet.server.admin.http import HttpError, check_browser, shows_token
     from zoolet.server.config import ConfigError
@@ -40,7 +40,7 @@ with atheris.instrument_imports(include=["zoolet", "h11"]):
     from zoolet.server.net.http import _request
     from zoolet.server.storage import snapshot, txnlog
     from zoolet.server.storage.errors import StorageError
-    from zoolet.server.storage.live import snapshot_of
+    from zoolet.server.storage.live import take_snapshot
     from zoolet.testing.checking.checker import UnreadableError, check
     from zoolet.testing.recording.recording import Recording
     from zoolet.testing.server import Server
@@ -97,7 +97,7 @@ def server(data: bytes) -> None:
 @target
 def client(data: bytes) -> None:
     """Feed a client's connection with bytes from a server."""
-    session = Session(10_000, Random(0))
+    session = ClientSession(10_000, Random(0))
     with contextlib.suppress(ConnectionBroken, ZooKeeperError):
         session.start(0.0)
         session.receive(data, 0.0)
@@ -175,7 +175,7 @@ def _recording() -> bytes:
 
 
 def _snapshot() -> bytes:
-    return b"".join(snapshot.encode(snapshot_of(engines.engine_for(0))))
+    return b"".join(snapshot.encode(take_snapshot(engines.engine_for(0))))
 
 
 SEEDS: Final[dict[str, Callable[[], list[bytes]]]] = {

@@ -35,22 +35,22 @@ from zoolet.server.core.sessions import first_session_id
 
 FRAMES_PER_EPOCH: Final = 20_000
 """Number of frames in one epoch."""
-CHECKED: Final = 2_000
+FRAMES_PER_CHECK: Final = 2_000
 """Number of frames between two checks of all indexes."""
 POOL: Final = 20_000
-RENEWED: Final = 25
+EPOCHS_PER_POOL: Final = 25
 """Number of epochs that share a pool of frames."""
-REPEATED: Final = 16
+EPOCHS_PER_REPEAT: Final = 16
 """Interval of epochs that are repeated with all bytes sent in pieces: the server must answer the same bytes."""
 PIECES: Final = (64, 13, 5, 200, 29, 1)
 """Sizes of the pieces, in turn."""
 SLOW_S: Final = 1.0
 """Limit for each action, in seconds of CPU; most take less than a millisecond."""
 GROWTH: Final = 30 << 20
-"""Limit, in bytes, for the growth of the process between a tenth of the run and its end."""
+"""Limit, in bytes, for the growth of the process between the first tenth and the end of the run."""
 MINIMISING_S: Final = 60.0
 FOLDER: Final = Path("build/fuzz")
-GUESS: Final = 40_000
+FORECAST_FRAMES_PER_SECOND: Final = 40_000
 """Frames per second, used only for the forecast."""
 
 
@@ -140,7 +140,7 @@ class Run:
 
     def pool(self, number: int) -> list[bytes]:
         """Return the frames that an epoch draws from."""
-        which = number // RENEWED
+        which = number // EPOCHS_PER_POOL
         if self._pool[0] != which:
             self._pool = which, frames.pool(Random(f"{self.seed}:pool:{which}"), self._size)
         return self._pool[1]
@@ -170,7 +170,7 @@ class Run:
         return list(islice(self.script(number), last + 1))
 
 
-def play(world: World, actions: Iterator[Action], count: int, every: int = CHECKED) -> Finding | None:
+def play(world: World, actions: Iterator[Action], count: int, every: int = FRAMES_PER_CHECK) -> Finding | None:
     """Run actions until the server has received *count* frames, or until a finding.
 
     Args:
@@ -206,7 +206,7 @@ def pieces_of(number: int) -> int:
     stalls = (
         "max_output_per_turn" in engines.VARIANTS[number % len(engines.VARIANTS)]
     )  # other connections get their turn in between
-    return 0 if number % REPEATED or stalls else PIECES[number // REPEATED % len(PIECES)]
+    return 0 if number % EPOCHS_PER_REPEAT or stalls else PIECES[number // EPOCHS_PER_REPEAT % len(PIECES)]
 
 
 def compared(variant: int, actions: list[Action], pieces: int) -> tuple[World, Finding | None]:
@@ -220,7 +220,7 @@ def compared(variant: int, actions: list[Action], pieces: int) -> tuple[World, F
 
 def replayed(variant: int, actions: list[Action]) -> Finding | None:
     """Run these actions, with a full check after each of them if they are few."""
-    found = play(World(variant), iter(actions), sys.maxsize, every=0 if len(actions) < 200 else CHECKED)
+    found = play(World(variant), iter(actions), sys.maxsize, every=0 if len(actions) < 200 else FRAMES_PER_CHECK)
     if found is None and pieces_of(variant):
         return compared(variant, actions, pieces_of(variant))[1]
     return found
@@ -251,11 +251,11 @@ def minimised(variant: int, actions: list[Action], where: str, seconds: float = 
     if not found(actions):
         return actions
     actions = fewer(actions)
-    single = [part for action in actions for part in singly(action)]
+    single = [part for action in actions for part in split_action(action)]
     return fewer(single) if found(single) else actions
 
 
-def singly(action: Action) -> Iterator[Action]:
+def split_action(action: Action) -> Iterator[Action]:
     """Split an action that sends several frames into one action per frame."""
     if action[0] != "data":
         yield action
@@ -375,7 +375,7 @@ def main() -> int:
     seed = SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
     print(
         f"in process: seed {seed}, {arguments.frames:,} frames, "
-        f"about {min(arguments.frames / GUESS / 60, arguments.minutes):.1f} minutes",
+        f"about {min(arguments.frames / FORECAST_FRAMES_PER_SECOND / 60, arguments.minutes):.1f} minutes",
         flush=True,
     )
     return fuzz(seed, arguments.frames, arguments.minutes) > 0

@@ -23,7 +23,7 @@ from random import Random, SystemRandom
 from typing import IO, Final
 
 from fuzz import frames
-from fuzz.inprocess import GROWTH, POOL, RENEWED, script
+from fuzz.inprocess import EPOCHS_PER_POOL, GROWTH, POOL, script
 from support.daemon import DaemonProcess
 from support.waiting import DEADLINE_S
 from support.wire import RESET, Wire
@@ -93,7 +93,7 @@ class Attacker(threading.Thread):
         while not siege.over.is_set():
             pool = frames.pool(rng, POOL // 4)
             for number, (kind, *rest) in enumerate(script(rng, pool, lambda: siege.session - rng.randrange(12))):
-                if siege.over.is_set() or number > RENEWED * 500:
+                if siege.over.is_set() or number > EPOCHS_PER_POOL * 500:
                     break
                 if kind in ("data", "hello"):
                     self._send(rest[0] % SOCKETS, rest[1], fresh=kind == "hello")

@@ -35,7 +35,7 @@ def run() -> inprocess.Run:
 
 
 @pytest.mark.parametrize("epoch", range(len(engines.VARIANTS)))
-def test_no_frame_raises_or_leaves_an_index_wrong(run: inprocess.Run, epoch: int) -> None:
+def test_random_frames_raise_nothing_and_keep_indexes(run: inprocess.Run, epoch: int) -> None:
     found = inprocess.play(World(epoch), run.script(epoch), FRAMES, every=500)
 
     assert found is None
@@ -49,7 +49,7 @@ def test_answers_are_independent_of_splitting(run: inprocess.Run, epoch: int, pi
     assert found is None
 
 
-def test_request_before_end_of_connection_keeps_session_alive() -> None:
+def test_request_before_disconnect_renews_session() -> None:
     engine = engines.engine_for(0)
     connection = engines.connection_to(engine, "127.0.0.1")
     engines.receive(connection, frames.HELLO)  # 10 s
@@ -152,7 +152,7 @@ def cost(make: Callable[[int], bytes], size: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", frames.HEAVY)
-def test_long_request_costs_at_most_microsecond_per_byte(name: str) -> None:
+def test_long_request_costs_a_microsecond_per_byte(name: str) -> None:
     make = frames.HEAVY[name]
 
     for size in (4_000, 32_000, 256_000):  # shorter ones first, because the longest could take minutes
@@ -171,7 +171,7 @@ def test_session_raises_only_connection_broken(monkeypatch: pytest.MonkeyPatch, 
     assert seen >= 600
 
 
-def test_deep_tree_under_recursive_watch_may_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_survives_deletion_of_deep_watched_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = clientside.Shell(Random(1), frames.pool(Random(1), 100), 0)
     shell.session._ready(1.0)
 

@@ -66,9 +66,7 @@ def background() -> Iterator[Callable[..., list[Any]]]:
 # --- sessions that end ---
 
 
-def test_282_lock_claims_to_be_held_after_session_ended(
-    zoolet: Server, first: KazooClient, second: KazooClient
-) -> None:
+def test_282_lock_looks_held_after_session_ended(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
     """A correct client resets ``held`` as soon as it learns that the session has expired."""
     lost, taken = first.Lock("/lock"), second.Lock("/lock")
     lost.acquire()
@@ -79,7 +77,7 @@ def test_282_lock_claims_to_be_held_after_session_ended(
     assert (lost.is_acquired, taken.is_acquired) == (True, True)
 
 
-def test_282_lock_of_ended_session_cannot_be_acquired_again(zoolet: Server, first: KazooClient) -> None:
+def test_282_lock_of_ended_session_is_not_reacquired(zoolet: Server, first: KazooClient) -> None:
     """A correct client gets a free lock, even after a lost hold; without a timeout, kazoo hangs here."""
     lock = first.Lock("/lock")
     lock.acquire()
@@ -90,7 +88,7 @@ def test_282_lock_of_ended_session_cannot_be_acquired_again(zoolet: Server, firs
     assert lock.acquire(timeout=0.1) is False
 
 
-def test_491_ephemeral_node_does_not_return_with_next_session(zoolet: Server, first: KazooClient) -> None:
+def test_491_ephemeral_is_missing_in_next_session(zoolet: Server, first: KazooClient) -> None:
     """A correct client offers a registration that recreates its node in each new session."""
     first.create("/here", ephemeral=True)
 
@@ -113,9 +111,7 @@ def test_491_party_counts_member_with_deleted_node(zoolet: Server, first: KazooC
 # --- sequence numbers that wrap ---
 
 
-def test_606_two_clients_hold_lock_at_negative_sequence(
-    zoolet: Server, first: KazooClient, second: KazooClient
-) -> None:
+def test_606_two_clients_hold_lock_at_negative_number(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
     """A correct client compares the numbers as 32-bit serial numbers: -2147483648 comes right after 2147483647."""
     kazoo_bugs.count_from(zoolet, "/lock", kazoo_bugs.LAST_NUMBER)
 
@@ -125,7 +121,7 @@ def test_606_two_clients_hold_lock_at_negative_sequence(
     assert both == [True, True]
 
 
-def test_730_newcomers_take_lock_with_negative_sequence(zoolet: Server, connect: Connect) -> None:
+def test_730_newcomers_take_lock_at_negative_number(zoolet: Server, connect: Connect) -> None:
     """A correct client compares numbers, not text: as text, -2147483647 is less than -2147483648."""
     kazoo_bugs.count_from(zoolet, "/lock", kazoo_bugs.FIRST_NEGATIVE)
 
@@ -134,7 +130,7 @@ def test_730_newcomers_take_lock_with_negative_sequence(zoolet: Server, connect:
     assert gotten == [True, True, True]
 
 
-def test_606_queue_reverses_order_at_negative_sequence(zoolet: Server, first: KazooClient) -> None:
+def test_606_queue_reverses_order_at_negative_number(zoolet: Server, first: KazooClient) -> None:
     """A correct client returns the entries in the order of their puts, even across the wrap."""
     kazoo_bugs.count_from(zoolet, "/queue", kazoo_bugs.LAST_NUMBER - 1)
     queue = first.Queue("/queue")
@@ -147,9 +143,7 @@ def test_606_queue_reverses_order_at_negative_sequence(zoolet: Server, first: Ka
 # --- leftovers of a recipe that gives up ---
 
 
-def test_732_failed_lock_leaves_contender_if_cleanup_is_lost(
-    zoolet: Server, first: KazooClient, second: KazooClient
-) -> None:
+def test_732_lock_leaves_contender_if_cleanup_is_lost(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
     """A correct client retries the delete of its contender while the session lives. Here the lock stays blocked."""
     holder = first.Lock("/lock")
     holder.acquire()
@@ -162,9 +156,7 @@ def test_732_failed_lock_leaves_contender_if_cleanup_is_lost(
     assert first.Lock("/lock").acquire(blocking=False) is False
 
 
-def test_732_lock_timeout_leaves_contender_with_lost_reply(
-    zoolet: Server, first: KazooClient, second: KazooClient
-) -> None:
+def test_732_lock_timeout_leaves_contender(zoolet: Server, first: KazooClient, second: KazooClient) -> None:
     """A correct client searches for the node that it may have created, until it gets an answer.
 
     kazoo searches by its own prefix, but only once. If the search also fails, it reports nothing, and the node stays.
@@ -176,7 +168,7 @@ def test_732_lock_timeout_leaves_contender_with_lost_reply(
     assert first.Lock("/lock").acquire(blocking=False) is False
 
 
-def test_732_cancelled_lock_leaves_contender_if_cleanup_is_lost(
+def test_732_cancelled_lock_leaves_contender(
     zoolet: Server, first: KazooClient, second: KazooClient, background: Callable[..., list[Any]]
 ) -> None:
     """In a correct client, a cancelled ``acquire`` deletes the contender, or reports that it may be left."""

@@ -56,7 +56,7 @@ async def second(connect: Connect) -> Client:
     return await connect()
 
 
-async def none_waits(server: Server, path: str, number: int = 0) -> None:
+async def wait_for_contenders(server: Server, path: str, number: int = 0) -> None:
     """Wait until *number* contenders are left."""
     await server.until(lambda: len(kazoo_bugs.children(server, path)) == number)
 
@@ -88,7 +88,7 @@ async def test_282_lock_of_ended_session_is_reacquired(server: Server, first: Cl
         held.raise_if_lost()
 
 
-async def test_491_registration_returns_with_next_session(server: Server, first: Client) -> None:
+async def test_491_ephemeral_is_recreated_in_next_session(server: Server, first: Client) -> None:
     async with PersistentEphemeral(first, "/here", b"me"):
         await server.until(lambda: "/here" in server.tree())
 
@@ -109,12 +109,12 @@ async def test_491_party_member_rejoins_in_next_session(server: Server, first: C
 # --- sequence numbers that wrap ---
 
 
-async def test_606_one_client_holds_lock_at_negative_sequence(server: Server, first: Client, second: Client) -> None:
+async def test_606_one_client_holds_lock_at_negative_number(server: Server, first: Client, second: Client) -> None:
     kazoo_bugs.count_from(server, "/lock", kazoo_bugs.LAST_NUMBER)
 
     async with first.lock("/lock", timeout=DEADLINE_S) as held:
         waiting = asyncio.create_task(second.lock("/lock").acquire())
-        await none_waits(server, "/lock", 2)
+        await wait_for_contenders(server, "/lock", 2)
         assert [name[-11:] for name in kazoo_bugs.children(server, "/lock")] == ["_2147483647", "-2147483648"]
         await asyncio.sleep(0.05)
         assert not waiting.done()
@@ -123,7 +123,7 @@ async def test_606_one_client_holds_lock_at_negative_sequence(server: Server, fi
             assert lease.token > held.token
 
 
-async def test_730_newcomers_wait_for_lock_with_negative_sequence(server: Server, connect: Connect) -> None:
+async def test_730_newcomers_await_lock_at_negative_number(server: Server, connect: Connect) -> None:
     kazoo_bugs.count_from(server, "/lock", kazoo_bugs.FIRST_NEGATIVE)
 
     async with (await connect()).lock("/lock", timeout=DEADLINE_S):
@@ -132,7 +132,7 @@ async def test_730_newcomers_wait_for_lock_with_negative_sequence(server: Server
                 await (await connect()).lock("/lock").acquire(0.05)
 
 
-async def test_606_queue_keeps_order_at_negative_sequence(server: Server, first: Client) -> None:
+async def test_606_queue_keeps_order_at_negative_number(server: Server, first: Client) -> None:
     kazoo_bugs.count_from(server, "/queue", kazoo_bugs.LAST_NUMBER - 1)
     queue = Queue(first, "/queue")
     for entry in (b"1", b"2", b"3", b"4"):
@@ -144,21 +144,17 @@ async def test_606_queue_keeps_order_at_negative_sequence(server: Server, first:
 # --- leftovers of a recipe that gives up ---
 
 
-async def test_732_failed_lock_leaves_no_contender_if_cleanup_is_lost(
-    server: Server, first: Client, second: Client
-) -> None:
+async def test_732_lost_cleanup_leaves_no_contender(server: Server, first: Client, second: Client) -> None:
     async with first.lock("/lock"):
         with kazoo_bugs.cleanup_lost(server, "/lock"):
             with pytest.raises(TimeoutError):
                 await second.lock("/lock").acquire(0.05)
-            await none_waits(server, "/lock", 1)
+            await wait_for_contenders(server, "/lock", 1)
 
-    await none_waits(server, "/lock")
+    await wait_for_contenders(server, "/lock")
 
 
-async def test_732_lock_timeout_leaves_no_contender_with_lost_reply(
-    server: Server, first: Client, second: Client
-) -> None:
+async def test_732_lock_timeout_leaves_no_contender(server: Server, first: Client, second: Client) -> None:
     server.populate({"/lock": b""})
     with kazoo_bugs.reply_to_create_lost(server, "/lock/"), kazoo_bugs.blind(server, second, "/lock"):
         with pytest.raises(TimeoutError):
@@ -166,7 +162,7 @@ async def test_732_lock_timeout_leaves_no_contender_with_lost_reply(
         assert len(kazoo_bugs.children(server, "/lock")) == 1
 
     async with first.lock("/lock", timeout=DEADLINE_S):
-        await none_waits(server, "/lock", 1)
+        await wait_for_contenders(server, "/lock", 1)
 
 
 async def test_732_cancelled_lock_leaves_no_contender(server: Server, first: Client, second: Client) -> None:
@@ -177,7 +173,7 @@ async def test_732_cancelled_lock_leaves_no_contender(server: Server, first: Cli
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled
-            await none_waits(server, "/lock", 1)
+            await wait_for_contenders(server, "/lock", 1)
 
 
 async def test_733_lock_timeout_leaves_no_watch(server: Server, first: Client, second: Client) -> None:
@@ -203,7 +199,7 @@ async def test_733_barrier_timeout_leaves_no_watch(server: Server, first: Client
 # --- applied changes with a lost reply ---
 
 
-async def test_create_with_lost_reply_is_in_doubt_unless_protected(server: Server, first: Client) -> None:
+async def test_unprotected_create_without_reply_is_in_doubt(server: Server, first: Client) -> None:
     with kazoo_bugs.reply_to_create_lost(server, "/mine"), pytest.raises(ConnectionLossError) as raised:
         await first.create("/mine", b"mine")
     assert raised.value.maybe_applied

@@ -29,7 +29,7 @@ from zoolet.testing.unittest import _Member
 
 TLS = "hands the server a Java keystore; the daemon reads PEM files"
 ENSEMBLE = "stops one of several servers: it needs an ensemble"
-CANNOT = {
+SKIPPED = {
     "TestSSLClient::test_create": TLS,
     "test_read_only": ENSEMBLE,
     "test_update_host_list": ENSEMBLE,
@@ -153,7 +153,7 @@ class Cluster:
         return {"client_key": b"", "client_cert": b"", "ca_cert": b""}
 
 
-class MembersOfOne:
+class ClusterAdapter:
     """A ``zoolet.testing.Cluster`` with the interface of ZookeeperCluster in kazoo."""
 
     def __init__(self, **options: Any) -> None:
@@ -203,7 +203,7 @@ class MembersOfOne:
 
 
 IS_CLUSTER = os.environ["ZOOKEEPER_CLUSTER_SIZE"] != "1"
-used: Any = MembersOfOne if IS_CLUSTER else Cluster
+used: Any = ClusterAdapter if IS_CLUSTER else Cluster
 common.ZookeeperCluster = used
 import kazoo.testing.harness  # noqa: E402 - after its cluster has been replaced
 
@@ -213,7 +213,7 @@ kazoo.testing.harness.ZookeeperCluster = used
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests that cannot run here, with their reasons."""
     for item in items:
-        for name, reason in CANNOT.items():
+        for name, reason in SKIPPED.items():
             if IS_CLUSTER and reason == ENSEMBLE:
                 continue
             if item.nodeid.endswith(f"::{name}"):

@@ -22,7 +22,7 @@ from zoolet.protocol.acl import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAF
 from zoolet.protocol.codec import Record
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 NOW = 1_700_000_000_000
 TESTS = Path(__file__).resolve().parents[1]
@@ -77,7 +77,7 @@ def request(rng: Random) -> tuple[OpCode, bytes]:
 def transcript(seed: int) -> bytes:
     """Every byte that four clients receive while they connect, disconnect and time passes."""
     rng = Random(seed)
-    settings = Settings(sasl_users={"bob": "secret"}, container_check_interval=3000, container_never_used=5000)
+    settings = EngineSettings(sasl_users={"bob": "secret"}, container_check_interval=3000, container_never_used=5000)
     engine = make_engine(settings, now=NOW)
     peers = [joined(engine, rng) for _ in range(4)]
     seen = []
@@ -111,7 +111,7 @@ def test_same_script_gives_same_bytes(seed: int) -> None:
     assert transcript(seed) == transcript(seed)
 
 
-def test_other_script_gives_other_bytes() -> None:
+def test_different_script_gives_different_bytes() -> None:
     assert digest(1) != digest(2)
 
 

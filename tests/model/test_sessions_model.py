@@ -20,7 +20,7 @@ from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import NO_PASSWORD, ConnectResponse
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 NOW = 1_700_000_000_000
 TICK = 2000
@@ -65,7 +65,7 @@ class Living(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.engine = make_engine(Settings(tick_time=TICK), now=NOW, monotonic_ms=777)
+        self.engine = make_engine(EngineSettings(tick_time=TICK), now=NOW, monotonic_ms=777)
         self.now, self.monotonic_ms = NOW, 777
         self.sessions: list[Session] = []
         self.zxid = 0
@@ -250,9 +250,9 @@ silences = given(
 
 @silences
 @settings(max_examples=50, deadline=None)
-def test_silent_session_expires_between_timeout_and_next_tick(start: int, timeout: int, tick: int, step: int) -> None:
+def test_silent_session_expires_within_one_more_tick(start: int, timeout: int, tick: int, step: int) -> None:
     engine = make_engine(
-        Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start
+        EngineSettings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start
     )
     peer = Peer(engine)
     peer.connect(timeout)
@@ -264,9 +264,9 @@ def test_silent_session_expires_between_timeout_and_next_tick(start: int, timeou
 
 @silences
 @settings(max_examples=50, deadline=None)
-def test_session_expires_at_next_whole_tick_after_timeout(start: int, timeout: int, tick: int, step: int) -> None:
+def test_session_expires_at_first_tick_after_timeout(start: int, timeout: int, tick: int, step: int) -> None:
     engine = make_engine(
-        Settings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start
+        EngineSettings(tick_time=tick, min_session_timeout=1, max_session_timeout=60_000), monotonic_ms=start
     )
     peer = Peer(engine)
     peer.connect(timeout)
@@ -321,7 +321,7 @@ def test_authentication_alone_does_not_keep_session(start: int, timeout: int, ga
 
 
 @pytest.mark.parametrize("start", [0, 1, 9999, 10_000, 12_345])
-def test_connection_without_handshake_is_closed_in_time(start: int) -> None:
+def test_connection_without_handshake_is_closed(start: int) -> None:
     engine = make_engine(monotonic_ms=start)
     peer = Peer(engine)
 
@@ -331,7 +331,7 @@ def test_connection_without_handshake_is_closed_in_time(start: int) -> None:
     assert peer.pop_output() == b""
 
 
-def test_sessions_expiring_together_take_consecutive_zxids() -> None:
+def test_each_session_of_joint_expiry_takes_zxid() -> None:
     engine = make_engine()
     silent = [Peer(engine) for _ in range(3)]
     for peer in silent:

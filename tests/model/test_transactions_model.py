@@ -22,7 +22,7 @@ from zoolet.protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_
 from zoolet.protocol.codec import Record
 from zoolet.protocol.operations import OPERATIONS, OpCode
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 NOW = 1_700_000_000_000
 DATA, CHILD = 0, 1
@@ -134,7 +134,7 @@ def used_lists(engine: Engine) -> Counter[tuple[ACL, ...]]:
 
 def world(before: list[Operation], *, enforce_quota: bool = False) -> World:
     """A world where all operations of *before* have been tried."""
-    engine = make_engine(Settings(enforce_quota=enforce_quota), now=NOW)
+    engine = make_engine(EngineSettings(enforce_quota=enforce_quota), now=NOW)
     made = World(engine, Peer(engine), Peer(engine))
     for peer in (made.writer, made.watcher):
         peer.connect(timeout=40_000)
@@ -174,7 +174,7 @@ def test_failed_transaction_leaves_no_trace(
 @pytest.mark.slow
 @moderate
 @given(before=few, tried=many, after=few, enforced=st.booleans())
-def test_failed_transaction_has_no_more_effect_than_empty_one(
+def test_failed_transaction_equals_empty_one(
     before: list[Operation], tried: list[Operation], after: list[Operation], enforced: bool
 ) -> None:
     one, other = world(before, enforce_quota=enforced), world(before, enforce_quota=enforced)
@@ -192,7 +192,7 @@ def test_failed_transaction_has_no_more_effect_than_empty_one(
 @pytest.mark.slow
 @moderate
 @given(before=few, tried=many, never=st.lists(inside, max_size=2))
-def test_results_of_failed_transaction_are_zero_error_not_tried(
+def test_failed_transaction_has_one_error_result(
     before: list[Operation], tried: list[Operation], never: list[Operation]
 ) -> None:
     it = world(before)
@@ -252,7 +252,7 @@ def without_zxids(it: World, start: int) -> dict[str, Any]:
 @pytest.mark.slow
 @moderate
 @given(before=few, wanted=many)
-def test_all_of_a_transaction_has_one_zxid(before: list[Operation], wanted: list[Operation]) -> None:
+def test_all_changes_of_transaction_have_one_zxid(before: list[Operation], wanted: list[Operation]) -> None:
     it = world(before)
     it.watch()
     before_it = {path: r.Stat.decode(node.stat()) for path, node in it.engine.tree.walk()}
@@ -327,7 +327,7 @@ def test_acl_lists_of_expired_nodes_are_forgotten(before: list[Operation]) -> No
 @pytest.mark.slow
 @moderate
 @given(before=few, done=many, tried=many)
-def test_number_of_nodes_and_bytes_equals_tree(
+def test_counters_of_nodes_and_bytes_match_tree(
     before: list[Operation], done: list[Operation], tried: list[Operation]
 ) -> None:
     it = world(before)

@@ -39,7 +39,7 @@ TESTS: Final = tuple(
     f"tests/{folder}" for folder in "protocol server model client fuzz console testing cli compat".split()
 )
 """The tests to run; the others of ``make test`` need Java, or check the sources and the docs."""
-TIMES_AS_LONG: Final = 4
+TIMEOUT_FACTOR: Final = 4
 """Limit for the duration of tests, as a multiple of the time without a defect; above it the defect counts as found."""
 PYTEST: Final[tuple[str, ...]] = (
     *(sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"),
@@ -47,7 +47,7 @@ PYTEST: Final[tuple[str, ...]] = (
 )
 STRAIGHT: Final = ROOT / "server" / "core" / "ops" / "straight.py"
 """A module that is made from others, which receive the defects. The tests are run without it."""
-NOTES: Final = ROOT / "build" / "mutations.json"
+TRACE_FILE: Final = ROOT / "build" / "mutations.json"
 """The recorded lines of the previous run."""
 START_S: Final = 15
 """The longest start of pytest, in seconds."""
@@ -161,9 +161,9 @@ class Trial:
         }
         self._trace, before = Trace({}, [], {}), {}
         if since:
-            before, noted = json.loads(NOTES.read_text())
+            before, noted = json.loads(TRACE_FILE.read_text())
             self._trace = Trace(*noted).without({name for name in before if before[name] != files.get(name)})
-        end = End(0, frozenset(), "")
+        end = PytestResult(0, frozenset(), "")
         if tests := [name for name in files if files[name] != before.get(name)]:
             began = time.monotonic()
             into = self._folder / "traces"
@@ -175,8 +175,8 @@ class Trial:
                 raise RuntimeError(f"the tests could not be run: {end.output}")
             print(f"{time.monotonic() - began:.0f} s without a defect: {len(new.seconds)} tests", flush=True)
             self._trace = merged([self._trace, new])
-        NOTES.parent.mkdir(exist_ok=True)
-        NOTES.write_text(json.dumps((files, self._trace)))
+        TRACE_FILE.parent.mkdir(exist_ok=True)
+        TRACE_FILE.write_text(json.dumps((files, self._trace)))
         broken = {test for test in end.failed if not self._run(folder, [test]).passed}  # tracing makes tests slow
         self._copies.put(folder)
         return broken
@@ -264,11 +264,11 @@ class Trial:
     def _seconds(self, tests: Iterable[str]) -> float:
         return sum(self._trace.seconds.get(test, 1.0) for test in tests)  # default: an unimportable file
 
-    def _run(self, folder: Path, tests: list[str]) -> End:
+    def _run(self, folder: Path, tests: list[str]) -> PytestResult:
         only = folder.with_suffix(".only")
         only.write_text("\n".join(tests))
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
-        seconds = TIMES_AS_LONG * (self._seconds(tests) + START_S)
+        seconds = TIMEOUT_FACTOR * (self._seconds(tests) + START_S)
         return run(folder, ["-x", "-n", "0", "-p", "mutations.plugin", *files], {ONLY: str(only)}, seconds)
 
     def _write(self, file: Path, source: str) -> None:
@@ -289,7 +289,7 @@ def _copy(folder: Path) -> Path:
     return folder
 
 
-class End(NamedTuple):
+class PytestResult(NamedTuple):
     """The result of a pytest run.
 
     Args:
@@ -312,7 +312,7 @@ LIVE: Final[set[subprocess.Popen[bytes]]] = set()
 """The running processes."""
 
 
-def run(folder: Path, options: list[str], settings: dict[str, str], seconds: float) -> End:
+def run(folder: Path, options: list[str], settings: dict[str, str], seconds: float) -> PytestResult:
     """Run tests in a copy of the project."""
     output = folder.with_suffix(".out")
     with output.open("wb") as stdout:
@@ -341,7 +341,7 @@ def run(folder: Path, options: list[str], settings: dict[str, str], seconds: flo
             LIVE.discard(process)
     text = output.read_text(errors="replace")
     failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+\.py(?:::.*?)?)(?: - .*)?$", text, re.MULTILINE)
-    return End(code, frozenset(failed if code else ()), text[-2000:])
+    return PytestResult(code, frozenset(failed if code else ()), text[-2000:])
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -42,7 +42,7 @@ def test_each_defect_changes_code_differently(tmp_path: Path) -> None:
     assert all(mutant.line in mutant.lines for mutant in found)
 
 
-def test_notes_of_two_processes_merge_and_forget_changes() -> None:
+def test_traces_merge_and_drop_changed_files() -> None:
     one = Trace({"a.py::x": 1.0, "b.py::y": 2.0}, ["b.py::y"], {"m.py": {"3": [0, 1]}})
     two = Trace({"c.py::z": 3.0}, [], {"m.py": {"3": [0], "4": [0]}})
 

@@ -16,10 +16,10 @@ from zoolet.protocol.acl import (
     OPEN_ACL_UNSAFE,
     READ_ACL_UNSAFE,
     Id,
+    acl_entries,
     digest_id,
-    entries_of,
     is_masked,
-    masked,
+    mask_digest,
 )
 from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import ZooKeeperError
@@ -37,18 +37,18 @@ def test_digest_id_is_user_and_hash_of_credentials(credentials: bytes, name: str
     assert digest_id(credentials) == name
 
 
-def test_credentials_without_colon_are_user_and_are_hashed() -> None:
+def test_credentials_without_colon_are_user_name() -> None:
     user, _, digest = digest_id(b"justuser").partition(":")
 
     assert (user, len(digest), digest[-1:]) == ("justuser", 28, "=")
 
 
-def test_user_stops_at_first_colon_but_rest_is_hashed() -> None:
+def test_user_ends_at_first_colon_but_all_is_hashed() -> None:
     assert digest_id(b"a:b:c").startswith("a:")
     assert digest_id(b"a:b:c") != digest_id(b"a:b")
 
 
-def test_common_acl_list_is_always_same_object() -> None:
+def test_common_acl_list_is_shared_object() -> None:
     request = r.CreateRequest.decode(unhex("00000002 2f68 00000002 6869" + OPEN_BYTES + "00000000"))
 
     assert request.acl is OPEN_ACL_UNSAFE
@@ -89,16 +89,16 @@ def test_entries_of_other_libraries_are_converted() -> None:
     own = ACL(31, Id("auth", None))  # a null id is allowed, for example in scheme auth
     entry = SimpleNamespace(perms=1, id=SimpleNamespace(scheme="ip", id="::1"))
 
-    assert list(entries_of([own, [entry, (own,)]])) == [own, ACL(1, Id("ip", "::1")), own]
+    assert list(acl_entries([own, [entry, (own,)]])) == [own, ACL(1, Id("ip", "::1")), own]
 
 
 @pytest.mark.parametrize("acl", [None, 5, "world", [5], [SimpleNamespace(perms=1, id=None)], Id("world", "anyone")])
-def test_other_values_are_no_acl_list(acl: Any) -> None:
+def test_invalid_acl_list_is_refused(acl: Any) -> None:
     with pytest.raises(TypeError):
-        list(entries_of(acl))
+        list(acl_entries(acl))
 
 
 @pytest.mark.parametrize("name", ["u:hash", "u", "", None, "u:x:y"])
 def test_masked_digest_is_recognised(name: str | None) -> None:
-    assert is_masked(masked(ACL(31, Id("digest", name))))
-    assert not is_masked(masked(ACL(31, Id("ip", name))))
+    assert is_masked(mask_digest(ACL(31, Id("digest", name))))
+    assert not is_masked(mask_digest(ACL(31, Id("ip", name))))

@@ -39,7 +39,7 @@ SAMPLES: dict[object, object] = {"i": -2, "q": 2**40, "?": True, str: "/é", byt
 
 
 def sample(hint: Any) -> Any:
-    """A non-empty value for a field with this declaration."""
+    """Return a non-empty value for a field with this declaration."""
     arguments = [one for one in get_args(hint) if one is not NoneType]
     if hint == Acls:
         return CREATOR_ALL_ACL + OPEN_ACL_UNSAFE
@@ -53,7 +53,7 @@ def sample(hint: Any) -> Any:
 
 
 def whole(kind: type[Record], **given: object) -> Any:
-    """A record with a non-empty value in every field; *given* values take precedence."""
+    """Return a record with a non-empty value in every field; *given* values take precedence."""
     return kind(**{name: given.get(name, sample(hint)) for name, hint in HINTS[kind].items()})
 
 
@@ -62,7 +62,7 @@ def fields_where(wanted: Callable[[Any], bool]) -> list[tuple[type[Record], str]
 
 
 def parts(kind: type[Record], name: str, empty: object) -> tuple[bytes, bytes]:
-    """The bytes of a record before and after the length of one field, if the field is empty."""
+    """Return the bytes of a record before and after the length of one empty field."""
     hollow = whole(kind, **{name: empty}).encode()
     at = [one == other for one, other in zip(hollow, whole(kind, **{name: None}).encode(), strict=False)].index(False)
     return hollow[:at], hollow[at + 4 :]
@@ -111,7 +111,7 @@ quick = settings(max_examples=8, deadline=2000)  # milliseconds; no example need
 
 
 def spoiled(raw: bytes, cuts: list[tuple[float, int, bytes]]) -> bytes:
-    """Valid bytes with some of them replaced."""
+    """Return valid bytes with some of them replaced."""
     for place, size, new in cuts:
         at = int(place * len(raw))
         raw = raw[:at] + new + raw[at + size :]
@@ -130,16 +130,14 @@ def read(decode: Decode, raw: bytes) -> None:
 @every_record
 @quick
 @given(noise)
-def test_noise_is_a_record_or_a_marshalling_error(kind: type[Record], raw: bytes) -> None:
+def test_noise_decodes_or_is_marshalling_error(kind: type[Record], raw: bytes) -> None:
     read(kind.decode, raw)
 
 
 @every_record
 @quick
 @given(splices)
-def test_damaged_record_decodes_or_is_marshalling_error(
-    kind: type[Record], cuts: list[tuple[float, int, bytes]]
-) -> None:
+def test_damaged_record_decodes_or_raises_error(kind: type[Record], cuts: list[tuple[float, int, bytes]]) -> None:
     read(kind.decode, spoiled(whole(kind).encode(), cuts))
 
 
@@ -153,7 +151,7 @@ def test_noise_instead_of_records_is_marshalling_error(decode: Decode, valid: by
 @every_composite
 @thorough
 @given(cuts=splices)
-def test_damaged_records_are_at_most_marshalling_errors(
+def test_damaged_records_raise_only_marshalling_error(
     decode: Decode, valid: bytes, cuts: list[tuple[float, int, bytes]]
 ) -> None:
     read(decode, spoiled(valid, cuts))
@@ -163,7 +161,7 @@ def test_damaged_records_are_at_most_marshalling_errors(
 
 
 def survives(decode: Decode, raw: bytes) -> bool:
-    """Whether the bytes can be decoded."""
+    """Return whether the bytes can be decoded."""
     try:
         decode(raw)
     except MarshallingError:
@@ -255,7 +253,7 @@ def test_highest_count_costs_no_memory(kind: type[Record], name: str) -> None:
 
 
 def java(raw: bytes) -> str | None:
-    """A string of these bytes, as read from the wire."""
+    """Return the string that is decoded from these bytes of a frame."""
     return records.SyncRequest.decode(len(raw).to_bytes(4, "big") + raw).path
 
 
@@ -273,7 +271,7 @@ def java(raw: bytes) -> str | None:
         ("ff41", "\ufffdA"),
     ],
 )
-def test_encoded_surrogate_is_one_replacement_character(raw: str, read: str) -> None:
+def test_surrogate_becomes_one_replacement_character(raw: str, read: str) -> None:
     assert java(bytes.fromhex(raw)) == read
 
 
@@ -284,7 +282,7 @@ odd_texts = st.lists(pieces.map(bytes.fromhex), max_size=10).map(b"".join)
 @thorough
 @given(odd_texts.filter(lambda raw: not re.search(b"\xed[\xa0-\xbf]", raw)))
 @example(b"\xe0\x80\x80\xf0\x90\x80\xc3\xf4\x90\x80\x80")
-def test_other_malformed_text_is_replaced_as_python_does(raw: bytes) -> None:
+def test_other_malformed_text_is_replaced_like_python(raw: bytes) -> None:
     assert java(raw) == raw.decode("utf-8", "replace")
 
 

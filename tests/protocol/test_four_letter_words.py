@@ -15,5 +15,5 @@ def test_health_checks_are_urgent() -> None:
     assert set(URGENT) == {b"conf", b"isro", b"ruok", b"srvr"}
 
 
-def test_member_without_leader_answers_what_needs_none() -> None:
+def test_table_lists_commands_without_leader() -> None:
     assert set(WITHOUT_LEADER) == {b"conf", b"envi", b"ruok"}

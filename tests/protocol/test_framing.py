@@ -26,7 +26,7 @@ def test_frame_is_complete_after_last_byte() -> None:
     assert [frames.feed(bytes([byte])) for byte in frame(b"ab")] == [[], [], [], [], [], [b"ab"]]
 
 
-def test_frames_in_one_piece_are_split_and_rest_is_kept() -> None:
+def test_frames_are_split_and_incomplete_rest_is_kept() -> None:
     frames = Frames()
 
     first = frames.feed(frame(b"a") + frame(b"") + frame(b"bc")[:5])
@@ -63,7 +63,7 @@ def test_default_limit_is_jute_maxbuffer() -> None:
         Frames().feed((1_048_576).to_bytes(4, "big"))
 
 
-def test_announced_frame_costs_no_memory_before_arrival() -> None:
+def test_announced_frame_needs_no_memory_yet() -> None:
     tracemalloc.start()
 
     payloads = Frames(limit=None).feed((2**31 - 1).to_bytes(4, "big") + b"a")

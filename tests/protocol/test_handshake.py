@@ -31,7 +31,7 @@ def test_connect_request_for_new_session_has_45_bytes() -> None:
     )
 
 
-def test_connect_request_of_old_client_lacks_read_only_byte() -> None:
+def test_old_connect_request_lacks_read_only_byte() -> None:
     request = ConnectRequest(timeout_ms=10_000, read_only=None)
 
     assert frame(request.encode()) == unhex(
@@ -53,7 +53,7 @@ def test_refusal_is_zero_except_for_password_length() -> None:
 
 
 @pytest.mark.parametrize(("last", "read_only"), [("", None), ("00", False), ("01", True), ("07", True)])
-def test_read_only_byte_may_be_absent_and_is_true_unless_zero(last: str, read_only: bool | None) -> None:
+def test_read_only_byte_is_optional_boolean(last: str, read_only: bool | None) -> None:
     raw = unhex("00000007 0000000000000001 00000002 0000000000000003 ffffffff" + last)
 
     assert ConnectRequest.decode(raw) == ConnectRequest(1, 2, 3, None, read_only)

@@ -22,7 +22,7 @@ from support.record_strategies import HINTS, instances, ints, longs, name_of, qu
 from zoolet.protocol import multi as wire
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Acls
-from zoolet.protocol.codec import Byte, Int, Long, Record, put_bytes, put_str, put_strs, struct_of
+from zoolet.protocol.codec import Byte, Int, Long, Record, combined_struct, put_bytes, put_str, put_strs
 from zoolet.protocol.errors import MarshallingError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
@@ -49,7 +49,7 @@ def leading(kind: type[Record]) -> list[str]:
 @given(data=st.data())
 def test_struct_of_record_is_layout_of_first_fields(kind: type[Record], data: st.DataObject) -> None:
     record = data.draw(instances(kind))
-    layout = struct_of(kind)
+    layout = combined_struct(kind)
     values = tuple(getattr(record, name) for name in leading(kind))
 
     assert layout.pack(*values) == record.encode()[: layout.size]
@@ -59,7 +59,7 @@ def test_struct_of_record_is_layout_of_first_fields(kind: type[Record], data: st
 @some
 @given(xid=ints, op=ints, body=st.binary(max_size=12))
 def test_struct_of_length_and_header_equals_frame(xid: int, op: int, body: bytes) -> None:
-    layout = struct_of(Int, r.RequestHeader)
+    layout = combined_struct(Int, r.RequestHeader)
     raw = frame(r.RequestHeader(xid, op).encode() + body)
 
     assert layout.pack(8 + len(body), xid, op) + body == raw
@@ -67,9 +67,9 @@ def test_struct_of_length_and_header_equals_frame(xid: int, op: int, body: bytes
 
 
 def test_variable_field_is_allowed_only_in_last_part() -> None:
-    assert struct_of(Long, r.ReplyHeader, r.WatcherEvent).size == 8 + 16 + 8
+    assert combined_struct(Long, r.ReplyHeader, r.WatcherEvent).size == 8 + 16 + 8
     with pytest.raises(TypeError):
-        struct_of(r.WatcherEvent, Byte)
+        combined_struct(r.WatcherEvent, Byte)
 
 
 # --- strings, buffers, vectors ---

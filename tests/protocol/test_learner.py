@@ -117,7 +117,7 @@ def test_failed_multi_of_a_diff_changes_nothing() -> None:
     assert {op for op, _ in entry[-1]} == {-1}
 
 
-def test_nothing_is_read_before_its_last_byte() -> None:
+def test_item_is_read_at_its_last_byte() -> None:
     data = PING.encode() + SNAP.encode() + pack_int(0) + pack_int(0) + NODE.encode() + p.END.encode()
     stream = LearnerStream(LIMIT)
     seen = [[type(item) for item in stream.feed(bytes([byte]))] for byte in data]
@@ -170,7 +170,7 @@ def test_unknown_transaction_is_refused(record: bytes, text: str) -> None:
         decode_transaction(record)
 
 
-def test_closed_session_with_one_short_path_is_not_a_digest() -> None:
+def test_close_session_of_one_path_is_not_a_digest() -> None:
     header = t.TxnHeader(1, 2, 3, 4, -11)
     closed = t.CloseSessionTxn(["/abc"])
 

@@ -1,10 +1,10 @@
-"""The lines of the members of an ensemble."""
+"""Member lines of an ensemble, such as ``host:2888:3888:observer;2181``, and its configuration."""
 
 from __future__ import annotations
 
 import pytest
 
-from zoolet.protocol.members import MemberLine, encode_config, parse_config, voters_of
+from zoolet.protocol.members import MemberLine, encode_config, parse_config, voter_numbers
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ from zoolet.protocol.members import MemberLine, encode_config, parse_config, vot
         ("a:1:2;3;4", ("a:1:2", "participant", None, "3", ";4")),
     ],
 )
-def test_line_has_these_parts(text: str, line: tuple[object, ...]) -> None:
+def test_member_line_is_parsed_into_parts(text: str, line: tuple[object, ...]) -> None:
     assert MemberLine.parse(text) == line
 
 
 @pytest.mark.parametrize("text", ["", "a", "a:1", "a:1:b", "a:1:2:leader", "::1:1:2", "a:1:2 ;3"])
-def test_other_text_is_no_line(text: str) -> None:
+def test_invalid_member_line_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected host:port:port"):
         MemberLine.parse(text)
 
@@ -45,4 +45,4 @@ def test_configuration_is_parsed_as_it_was_encoded() -> None:
     ],
 )
 def test_voters_of_configuration(text: bytes | None, numbers: list[int]) -> None:
-    assert voters_of(parse_config(text)[0]) == numbers
+    assert voter_numbers(parse_config(text)[0]) == numbers

@@ -21,7 +21,7 @@ from zoolet.protocol.operations import OPERATIONS, OpCode
 # --- the bytes of ZooKeeper ---
 
 
-def test_operations_of_transaction_end_with_done_header() -> None:
+def test_operations_end_with_done_header() -> None:
     raw = wire.encode_operations(
         [(OpCode.DELETE, r.DeleteRequest("/h", -1)), (OpCode.CHECK, r.CheckVersionRequest("/", 0))]
     )
@@ -44,14 +44,14 @@ def test_only_done_is_read_in_last_header() -> None:
     assert wire.decode_results(raw) == []
 
 
-def test_results_of_failed_transaction_carry_each_code_twice() -> None:
+def test_failed_results_carry_each_code_twice() -> None:
     raw = unhex("ffffffff 00 00000000 00000000 ffffffff 00 ffffff9b ffffff9b ffffffff 00 fffffffe fffffffe" + END)
 
     assert b"".join(map(wire.error_result, [0, -101, -2])) + wire.END == raw
     assert wire.decode_results(raw) == [(-1, r.ErrorResponse(code)) for code in (0, -101, -2)]
 
 
-def test_results_of_transaction_follow_type_of_operation() -> None:
+def test_results_follow_type_of_operation() -> None:
     raw = unhex(
         "00000001 00 00000000 00000002 2f68"  # create
         "00000002 00 00000000"  # delete
@@ -77,7 +77,7 @@ def test_results_of_transaction_follow_type_of_operation() -> None:
 
 
 def operations(allowed: frozenset[OpCode]) -> st.SearchStrategy[list[tuple[OpCode, Record]]]:
-    """A strategy for lists of operations in a transaction."""
+    """Return a strategy for lists of operations in a transaction."""
     bodies = [st.tuples(st.just(op), instances(OPERATIONS[op].request or Record)) for op in sorted(allowed)]
     return st.lists(st.one_of(bodies), max_size=4)
 

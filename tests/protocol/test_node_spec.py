@@ -14,7 +14,7 @@ from zoolet.cli.transfer.files import FileError, Writer, read
 from zoolet.cli.transfer.node import TransferNode
 from zoolet.protocol.acl import ACL, Id
 from zoolet.protocol.enums import MAX_TTL
-from zoolet.protocol.node_json import JsonNode, NodeJsonError, node_json, node_of
+from zoolet.protocol.node_json import JsonNode, NodeJsonError, node_json, parse_node
 from zoolet.testing import Server, Znode
 
 WRONG: list[tuple[float | None, bool, int]] = [
@@ -28,12 +28,12 @@ WRONG: list[tuple[float | None, bool, int]] = [
 
 
 @pytest.mark.parametrize(("ttl", "container", "created"), WRONG)
-def test_json_dumps_and_tests_refuse_same_input(
+def test_json_populate_and_dump_refuse_same_input(
     ttl: float | None, container: bool, created: int, tmp_path: Path
 ) -> None:
     settings: dict[str, Any] = {"$ttl": ttl, "$container": container, "$children_created": created}
     with pytest.raises(NodeJsonError) as of_json:
-        node_of(settings, "/a")
+        parse_node(settings, "/a")
     with Server() as server, pytest.raises(ValueError, match="/a: ") as of_populate:
         server.populate({"/a": Znode(ttl=ttl, container=container, children_created=created)})
     assert str(of_json.value) == str(of_populate.value)
@@ -52,4 +52,4 @@ IDS = st.builds(Id, st.just("x509"), st.text())
 def test_json_keeps_any_acl(entries: list[ACL]) -> None:
     node = JsonNode(b"", tuple(entries))
 
-    assert node_of(json.loads(json.dumps(node_json(node))), "/a")[0] == node
+    assert parse_node(json.loads(json.dumps(node_json(node))), "/a")[0] == node

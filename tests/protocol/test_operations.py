@@ -6,7 +6,7 @@ import pytest
 from support.record_strategies import RECORDS
 
 from zoolet.protocol import acl, records, txns
-from zoolet.protocol.operations import OPERATIONS, OpCode, changing
+from zoolet.protocol.operations import OPERATIONS, OpCode, ops_that_change
 
 
 @pytest.mark.parametrize("op", [-11, *range(1, 10), *range(11, 23), *range(100, 108)])
@@ -28,4 +28,4 @@ def test_only_operations_taking_zxid_change_nodes():
 
 
 def test_creates_are_found_by_their_change():
-    assert changing("create") == {OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL}
+    assert ops_that_change("create") == {OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL}

@@ -80,11 +80,11 @@ def test_sequence_number_is_padded_to_ten_with_sign(number: int, suffix: str) ->
 @pytest.mark.parametrize(("number", "suffix"), SUFFIXES)
 @pytest.mark.parametrize("start", ["/n", "/n-", "/"])
 def test_number_is_read_from_path_of_sequential_node(start: str, number: int, suffix: str) -> None:
-    assert paths.sequence_of(start + suffix) == number
+    assert paths.sequence_number(start + suffix) == number
 
 
 @pytest.mark.parametrize(
     "path", ["/", "/n", "/n123456789", "/123456789", "/n-12345678x", "/n--12345678", "/n٣234567890"]
 )
 def test_other_path_has_no_sequence_number(path: str) -> None:
-    assert paths.sequence_of(path) is None
+    assert paths.sequence_number(path) is None

@@ -8,14 +8,14 @@ from zoolet.protocol.paths import sequence_suffix
 from zoolet.protocol.recipe_names import (
     NAMES,
     Name,
-    by_number,
     contender,
-    in_order,
     is_leaf,
     is_named,
     may_be_of_recipe,
-    numbered,
+    parse_numbered,
     prefix,
+    sort_by_arrival,
+    sort_by_number,
 )
 
 UUID = "0123abcd-4567-4cde-89ab-0123456789ab"
@@ -27,7 +27,7 @@ NUMBERS = [0, 71, 2**31 - 1, -1, -(10**9), -(2**31)]
 def test_numbered_names_are_recognised(row: Name, number: int) -> None:
     name = prefix(row.naming, row.kind, UUID) + sequence_suffix(number)
 
-    node = numbered(name)
+    node = parse_numbered(name)
 
     assert node is not None
     assert (node.name, node.number, node.row.form) == (name, number, row.form)
@@ -40,12 +40,12 @@ def test_names_without_numbers_are_recognised(row: Name) -> None:
     name = prefix(row.naming, row.kind, UUID)
 
     assert is_named(row.naming, row.kind, name)
-    assert numbered(name) is None
+    assert parse_numbered(name) is None
 
 
 @pytest.mark.parametrize("name", ["", "lock", "lock-1", "a__lock__123456789", "0000000001", "x-queue-0000000001"])
 def test_other_names_are_not_recognised(name: str) -> None:
-    assert numbered(name) is None
+    assert parse_numbered(name) is None
 
 
 def test_lease_contends_but_entry_does_not() -> None:
@@ -55,7 +55,7 @@ def test_lease_contends_but_entry_does_not() -> None:
 
 
 @pytest.mark.parametrize("row", NAMES, ids=lambda row: f"{row.naming} {row.kind}")
-def test_contenders_and_kazoos_entries_have_no_children(row: Name) -> None:
+def test_contenders_and_kazoo_entries_are_leaves(row: Name) -> None:
     name = prefix(row.naming, row.kind, UUID, 100) + ("-000000001" if row.form.endswith("{seq}") else "")
 
     assert is_leaf(name) == (row.form.endswith("{seq}") and row.form != "queue-{seq}")
@@ -63,11 +63,11 @@ def test_contenders_and_kazoos_entries_have_no_children(row: Name) -> None:
     assert not is_leaf("block-0000000001")
 
 
-def test_nodes_are_in_order_where_numbers_turn_negative() -> None:
+def test_node_order_survives_negative_numbers() -> None:
     names = [f"a__lock__{sequence_suffix(number)}" for number in (-(2**31), 2**31 - 1, 1 - 2**31, 2**31 - 2)]
 
-    line = in_order("kazoo", ["read", "write"], [*names, "b__rlock__2147483640", "_c_x-lock-2147483641"])
+    line = sort_by_arrival("kazoo", ["read", "write"], [*names, "b__rlock__2147483640", "_c_x-lock-2147483641"])
 
     assert [node.number for node in line] == [2147483640, 2147483646, 2147483647, -2147483648, -2147483647]
     assert [node.row.kind for node in line] == ["read", "write", "write", "write", "write"]
-    assert by_number(line[::-1]) == line
+    assert sort_by_number(line[::-1]) == line

@@ -57,7 +57,7 @@ async def test_tree_and_clients_show_the_ensemble(leader: FakeLeader) -> None:
         assert list(replica.tree("/config")) == ["/config"]
 
 
-async def test_next_leader_is_followed_with_a_diff(leader: FakeLeader) -> None:
+async def test_next_leader_sends_only_diff(leader: FakeLeader) -> None:
     async with (
         LeaderPort(None) as silent,
         LeaderPort(leader) as first,
@@ -75,7 +75,7 @@ async def test_next_leader_is_followed_with_a_diff(leader: FakeLeader) -> None:
         assert (metrics.connections, metrics.snapshots, metrics.diffs) == (2, 1, 1)
 
 
-async def test_lost_leaders_are_replaced_without_growing_delays(leader: FakeLeader) -> None:
+async def test_reconnect_delay_does_not_grow_after_success(leader: FakeLeader) -> None:
     async with LeaderPort(leader) as port, Observer(port.address) as replica:
         for _ in range(12):  # delays that double would exceed 10 s
             await replica.caught_up(5)
@@ -85,7 +85,7 @@ async def test_lost_leaders_are_replaced_without_growing_delays(leader: FakeLead
         assert replica._replica.learning.snapshots == 1
 
 
-async def test_other_invitations_are_closed_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusal_closes_connections_to_other_members(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(link: Any, address: tuple[str, int]) -> Any:
         if address[1] == 1:
             raise ObserverRefusedError("refused")
@@ -117,7 +117,7 @@ async def test_unexpected_end_is_logged(
     assert "the observer has stopped: planted" in caplog.text
 
 
-async def test_wrong_tree_is_replaced(leader: FakeLeader, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tree_with_wrong_digest_is_replaced(leader: FakeLeader, caplog: pytest.LogCaptureFixture) -> None:
     async with LeaderPort(leader) as port, Observer(port.address) as replica:
         await replica.caught_up(10)
         replica._replica.digest += 1
@@ -131,7 +131,7 @@ async def test_wrong_tree_is_replaced(leader: FakeLeader, caplog: pytest.LogCapt
     assert "the tree differs from the leader's after transaction" in caplog.text
 
 
-async def test_problems_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_problem_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     async def close_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal attempts
         attempts += 1
@@ -153,7 +153,7 @@ async def test_problems_are_named_once(caplog: pytest.LogCaptureFixture) -> None
     assert warnings[0].endswith("; trying again")
 
 
-async def test_peer_that_speaks_tls_is_named() -> None:
+async def test_tls_peer_is_reported_with_setting() -> None:
     async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"\x15\x03\x03\0\2\2\x50")
         writer.close()
@@ -164,7 +164,7 @@ async def test_peer_that_speaks_tls_is_named() -> None:
     server.close()
 
 
-async def test_number_of_a_participant_stops_the_observer() -> None:
+async def test_participant_sid_stops_observer() -> None:
     leader = FakeLeader(config=b"server.100=a:1:2:participant;3\nversion=0")
     async with LeaderPort(leader) as port, Observer(port.address) as replica:
         with pytest.raises(ObserverRefusedError, match="voting member"):
@@ -172,7 +172,7 @@ async def test_number_of_a_participant_stops_the_observer() -> None:
         assert port.accepted == 1
 
 
-async def test_mode_and_metrics(leader: FakeLeader) -> None:
+async def test_observer_reports_mode_and_metrics(leader: FakeLeader) -> None:
     async with LeaderPort(leader) as port, Observer(port.address) as replica:
         observed = replica._running.observed
         assert ready(observed).startswith("no leader: ")
@@ -189,7 +189,7 @@ async def test_mode_and_metrics(leader: FakeLeader) -> None:
         assert "zoolet_observer_lag_transactions 0.0" in await text(observed)
 
 
-async def test_observer_outside_its_block_is_explained() -> None:
+async def test_use_outside_block_raises_with_advice() -> None:
     observer = Observer("127.0.0.1:2888")
 
     with pytest.raises(RuntimeError, match="async with"):
@@ -209,7 +209,7 @@ async def test_observer_outside_its_block_is_explained() -> None:
         ("zk1:2888", 128, "not 128"),
     ],
 )
-def test_invalid_argument_is_explained(hosts: str, sid: int, message: str) -> None:
+def test_invalid_argument_raises_value_error(hosts: str, sid: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Observer(hosts, sid=sid)
 

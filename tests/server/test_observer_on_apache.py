@@ -104,6 +104,6 @@ async def test_number_of_a_participant_is_refused(ensemble: Ensemble) -> None:
             await replica.caught_up(30)
 
 
-async def test_client_port_is_named(ensemble: Ensemble) -> None:
+async def test_client_port_is_reported_as_wrong_port(ensemble: Ensemble) -> None:
     async with Observer(ensemble.hosts) as replica:
         await until(lambda: "not a quorum port" in replica._link.problem)

@@ -1,4 +1,4 @@
-"""A server that sends the same bytes to its only client, for servers of other kinds."""
+"""A server that sends fixed bytes to its only client, in place of a server that does not speak ZooKeeper's protocol."""
 
 from __future__ import annotations
 

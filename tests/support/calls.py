@@ -21,7 +21,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.config import build, parse_properties
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 NOW: Final = 1_700_000_000_000
 """When the engines of the tests start, in milliseconds since the epoch."""
@@ -31,10 +31,10 @@ REFUSED: Final = ConnectResponse(0, 0, NO_PASSWORD, False)
 
 def engine_with(log: Callable[..., None] | None = None, **settings: object) -> Engine:
     """Return an engine with these settings."""
-    return make_engine(Settings(**settings), log=log)  # type: ignore[arg-type]
+    return make_engine(EngineSettings(**settings), log=log)  # type: ignore[arg-type]
 
 
-def settings_of(text: str) -> Settings:
+def settings_of(text: str) -> EngineSettings:
     """Return the core's settings from a zoo.cfg."""
     return build(parse_properties(text, "zoo.cfg")).settings
 

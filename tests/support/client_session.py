@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from zoolet.client import State
-from zoolet.client.wire.session import Session
+from zoolet.client.wire.session import ClientSession
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at, put_str
 from zoolet.protocol.enums import KeeperState
@@ -67,7 +67,9 @@ class SessionDriver:
 
     def __init__(self, **options: Any) -> None:
         self.states: list[State] = []
-        self.session = Session(10_000, Random(1), on_state=lambda state, why: self.states.append(state), **options)
+        self.session = ClientSession(
+            10_000, Random(1), on_state=lambda state, why: self.states.append(state), **options
+        )
 
     def sent(self) -> list[bytes]:
         """Return the frames sent since the last call."""

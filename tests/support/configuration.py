@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
-from zoolet.server.config import Config, ConfigError, build, parse_properties
+from zoolet.server.config import ConfigError, ServerConfig, build, parse_properties
 
 LOGIN_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 
-def configured(text: str) -> Config:
+def configured(text: str) -> ServerConfig:
     """Build a configuration from the text of a zoo.cfg."""
     return build(parse_properties(text, "zoo.cfg"))
 

@@ -19,8 +19,8 @@ from zoolet.console.pages import ConsolePages
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import CreateRequest
-from zoolet.server.admin.history import History
-from zoolet.server.admin.http import HttpError, Request, Response, Router, Token, no_page
+from zoolet.server.admin.history import TransactionHistory
+from zoolet.server.admin.http import HttpError, HttpRequest, Response, Router, Token, no_page
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.samples import Samples
 from zoolet.server.core.engine import Engine
@@ -37,7 +37,7 @@ class Console:
     def __init__(self, engine: Engine | None = None, *, is_open: bool = True, history: bool = True) -> None:
         self.engine = engine or engine_with()
         observed = Observed(self.engine)
-        kept = History(self.engine, 1000) if history else None
+        kept = TransactionHistory(self.engine, 1000) if history else None
         source = EngineSource(
             observed, lambda: None, self.engine.pending_output.clear, kept, Samples(observed), "test:1"
         )
@@ -47,7 +47,7 @@ class Console:
 
     async def ask(self, target: str, method: str = "GET", body: bytes = b"", **headers: str) -> Response:
         """Request a page."""
-        return await answer(self.router, Request(method, target, {"host": "127.0.0.1:8080", **headers}, body))
+        return await answer(self.router, HttpRequest(method, target, {"host": "127.0.0.1:8080", **headers}, body))
 
     async def facts(self, name: str, **headers: str) -> Any:
         """Request an API endpoint; return its JSON."""

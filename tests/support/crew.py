@@ -20,7 +20,7 @@ async def double(task: str, value: Any) -> Any:
     return value * 2
 
 
-async def for_ever(task: str, value: Any) -> Any:
+async def run_forever(task: str, value: Any) -> Any:
     """Do a task that never ends."""
     await asyncio.Event().wait()
 

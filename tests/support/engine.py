@@ -7,11 +7,11 @@ from typing import Any
 
 from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.app import assemble, new_engine
-from zoolet.server.config import Config
+from zoolet.server.config import ServerConfig
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.journal import Journal
 from zoolet.server.core.server_connection import ServerConnection
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.net.clock import Clock, RealClock
 from zoolet.server.net.connections import Connections
 from zoolet.server.net.daemon import Daemon
@@ -20,7 +20,12 @@ from zoolet.server.net.turns import TURN
 
 
 def make_engine(
-    settings: Settings | None = None, *, now: int = 0, monotonic_ms: int = 0, rng: Random | None = None, **options: Any
+    settings: EngineSettings | None = None,
+    *,
+    now: int = 0,
+    monotonic_ms: int = 0,
+    rng: Random | None = None,
+    **options: Any,
 ) -> Engine:
     """Return an engine; by default *now* is the seed of its randomness."""
     return Engine(settings, now=now, monotonic_ms=monotonic_ms, rng=rng or Random(now), **options)
@@ -49,7 +54,7 @@ def make_daemon(
     return Daemon(connections, backlog=backlog, gc_tuner=gc_tuner)
 
 
-def assemble_daemon(config: Config, clock: Clock | None = None) -> Daemon:
+def assemble_daemon(config: ServerConfig, clock: Clock | None = None) -> Daemon:
     """Return a daemon as the command line assembles it, but with repeatable randomness and zxids."""
     clock = clock or RealClock()
     return assemble(config, new_engine(config, clock, Random(0), initial_zxid=0), clock=clock)

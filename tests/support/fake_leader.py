@@ -27,20 +27,20 @@ from zoolet.protocol.learner import (
     SnapshotNode,
     snapshot_table,
 )
-from zoolet.server.core.acls import OPEN_KEY
+from zoolet.server.core.acls import SNAPSHOT_OPEN_KEY
 from zoolet.server.core.journal import Applied, Journal
-from zoolet.server.core.settings import Settings
-from zoolet.server.learner.learner import Learner, State
-from zoolet.server.learner.replica import Replica
-from zoolet.server.storage.live import snapshot_of
+from zoolet.server.core.settings import EngineSettings
+from zoolet.server.learner.learner import Learner, LearnerState
+from zoolet.server.learner.replica import ReplicaEngine
+from zoolet.server.storage.live import take_snapshot
 
 CONFIG: Final = b"server.1=a:2888:3888:participant;a:2181\nserver.2=b:2888:3888:observer\nversion=0"
 SID: Final = 100
 
 
-def make_replica(settings: Settings | None = None) -> Replica:
+def make_replica(settings: EngineSettings | None = None) -> ReplicaEngine:
     """Return an empty replica."""
-    return Replica(settings or Settings(), now=NOW, monotonic_ms=0, sid=SID, rng=Random(0))
+    return ReplicaEngine(settings or EngineSettings(), now=NOW, monotonic_ms=0, sid=SID, rng=Random(0))
 
 
 class FakeLeader:
@@ -79,7 +79,7 @@ class FakeLeader:
     @property
     def digest(self) -> int:
         """The digest of the leader's tree."""
-        return snapshot_of(self.engine).computed_digest()
+        return take_snapshot(self.engine).computed_digest()
 
     def commit(self) -> None:
         """Send the transactions since the last call. The last of them has a digest."""
@@ -195,7 +195,7 @@ class LeaderConnection:
             node = tree.get(path)
             if node is None:
                 continue
-            key = node.acl or OPEN_KEY
+            key = node.acl or SNAPSHOT_OPEN_KEY
             fields = (node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.creates, node.aversion)
             yield SnapshotNode(path, node.data, key, *fields, node.owner, node.pzxid)
             pending += [f"{path}/{name}" for name in node.children or ()]
@@ -209,13 +209,13 @@ def exchange(learner: Learner, connection: LeaderConnection, size: int = 1 << 16
         data = connection.data_to_send()
         for start in range(0, len(data), size):
             learner.receive_data(data[start : start + size])
-        if learner.state is State.INVITED:
+        if learner.state is LearnerState.INVITED:
             learner.join()
         elif not data:
             return
 
 
-def follow(replica: Replica, leader: FakeLeader, size: int = 1 << 16) -> tuple[Learner, LeaderConnection]:
+def follow(replica: ReplicaEngine, leader: FakeLeader, size: int = 1 << 16) -> tuple[Learner, LeaderConnection]:
     """Connect a replica to a leader, until it is up to date."""
     learner, connection = Learner(replica, SID), leader.connect()
     exchange(learner, connection, size)

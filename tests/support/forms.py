@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zoolet.server.core.ops.dispatch import PARTS, RUNS
+from zoolet.server.core.ops.dispatch import STRAIGHT_OPERATIONS, STRAIGHT_REQUESTS
 
 
 @contextmanager
 def general_forms() -> Iterator[None]:
     """Hide the straight forms from engines that are made, and from transactions that are executed, in the block."""
-    runs, parts = dict(RUNS), dict(PARTS)
-    RUNS.clear()
-    PARTS.clear()
+    runs, parts = dict(STRAIGHT_REQUESTS), dict(STRAIGHT_OPERATIONS)
+    STRAIGHT_REQUESTS.clear()
+    STRAIGHT_OPERATIONS.clear()
     try:
         yield
     finally:
-        RUNS.update(runs)
-        PARTS.update(parts)
+        STRAIGHT_REQUESTS.update(runs)
+        STRAIGHT_OPERATIONS.update(parts)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zoolet.server.admin.http import Request, Response, Router
+from zoolet.server.admin.http import HttpRequest, Response, Router
 
 
-async def answer(router: Router, request: Request) -> Response:
+async def answer(router: Router, request: HttpRequest) -> Response:
     """Answer a request, including its body.
 
     Raises:

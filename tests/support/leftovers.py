@@ -1,4 +1,4 @@
-"""Checks for what recipes leave in a server and in their clients."""
+"""Checks for nodes, watches and tasks that recipes leave in a server or in a client."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from support.waiting import DEADLINE_S, until
 from support.wire import StreamWire
 
 from zoolet.protocol import paths
-from zoolet.server.config import Config
+from zoolet.server.config import ServerConfig
 from zoolet.server.core.engine import Engine
 from zoolet.server.net.daemon import Daemon
 from zoolet.testing.state.clock import ManualClock
@@ -150,18 +150,18 @@ class LiveServer:
 
 
 Serve = Callable[..., Awaitable[LiveServer]]
-"""A function that starts a server; its arguments are fields of Config."""
+"""A function that starts a server; its arguments are fields of ServerConfig."""
 Dial = Callable[..., Awaitable[StreamWire]]
 """A function that connects to a server and, by default, opens a session."""
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """A function that starts a server; its arguments are fields of Config."""
+    """A function that starts a server; its arguments are fields of ServerConfig."""
     servers: list[LiveServer] = []
 
     async def start(**config: Any) -> LiveServer:
-        complete = Config(**{"max_client_cnxns": 0, **config})
+        complete = ServerConfig(**{"max_client_cnxns": 0, **config})
         server = LiveServer(assemble_daemon(complete), complete.host or "127.0.0.1")
         await server.daemon.start(server.host, 0)
         servers.append(server)

@@ -31,7 +31,7 @@ class Machine:
     Args:
         sim: The simulation.
         folder: The parent of its data directories; each power loss starts a new directory.
-        rng: Decides how long disk operations take, and what a power loss leaves.
+        rng: Source of the durations of disk operations and of the data that survives a power loss.
         fsync: The server's sync policy.
 
     Attributes:
@@ -108,11 +108,11 @@ class Machine:
 
 
 class VirtualDisk(RememberingDisk):
-    """A disk whose operations take virtual time, and fail if the test wants it.
+    """A disk whose operations take virtual time and can be made to fail.
 
     Args:
         folder: As for :class:`RememberingDisk`.
-        rng: Decides how long operations take.
+        rng: Source of the durations of operations.
 
     Attributes:
         full: Whether reserving and writing fail; half of the data of a failed write is written nevertheless.

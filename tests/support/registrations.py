@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zoolet.client import EventType
-from zoolet.client.wire.watches import Kind, Registration, WatchTable
+from zoolet.client.wire.watches import Registration, WatchKind, WatchTable
 
 
-def watch(kind: Kind, path: str = "/a", limit: int = 100) -> Registration:
+def watch(kind: WatchKind, path: str = "/a", limit: int = 100) -> Registration:
     """Return the registration of a watch."""
     return Registration(kind, path, limit, lambda: None)
 

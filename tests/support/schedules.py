@@ -9,7 +9,7 @@ A scenario defines what the clients do and what must be true of the result; :fun
                 async with client.lock("/lock") as held:
                     await story.write(held, "/history")
 
-            await story.everybody(turn)
+            await story.all_clients(turn)
             assert story.written("/history") == sorted(story.written("/history"))
 
         play(scenario, seed)
@@ -103,7 +103,7 @@ class Story:
 
     # --- for scenarios ---
 
-    async def everybody(self, turn: Turn) -> None:
+    async def all_clients(self, turn: Turn) -> None:
         """Run turns of every client until the failures stop, and then one more each, which must succeed in time."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -175,7 +175,7 @@ async def _settled(story: Story) -> None:
 
     deadline = story.sim.time() + SETTLED
     while left():
-        assert story.sim.time() < deadline, f"left {SETTLED} s after everybody was done: {left()}"
+        assert story.sim.time() < deadline, f"left {SETTLED} s after all clients were done: {left()}"
         await asyncio.sleep(0.2)
 
 

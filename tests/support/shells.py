@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from support.zkcli import Step, step_of
 
 from zoolet.cli.shell.interpreter import execute
-from zoolet.cli.shell.output import Output
-from zoolet.cli.shell.shell import Settings, Shell
+from zoolet.cli.shell.output import ShellOutput
+from zoolet.cli.shell.shell import ConnectionSettings, Shell
 from zoolet.client.wire.states import State
 
 TREE: Final = {"/app": "root", "/app/a": "one", "/app/a/b": "two\nlines", "/app/c": b"\xff\x00", "/other": ""}
@@ -93,7 +93,7 @@ async def shell_on(
     """Yield a connected shell."""
     out = Screen(terminal)
     err = out if one_stream else Screen(terminal)
-    shell = Shell(Settings(hosts), Output(out, err, as_json=as_json, colour=colour))
+    shell = Shell(ConnectionSettings(hosts), ShellOutput(out, err, as_json=as_json, colour=colour))
     await shell.connect()
     try:
         await shell.client.wait_for(State.CONNECTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.engine import assemble_daemon
 
-from zoolet.server.config import Config
+from zoolet.server.config import ServerConfig
 from zoolet.server.net import tls
 from zoolet.server.net.tls_settings import TlsSettings
 
@@ -20,7 +20,7 @@ class Served:
         self._settings = settings
 
     async def __aenter__(self) -> int:
-        self._daemon = assemble_daemon(Config())
+        self._daemon = assemble_daemon(ServerConfig())
         return await self._daemon.start_secure("127.0.0.1", 0, tls.context(self._settings))
 
     async def __aexit__(self, *ignored: object) -> None:

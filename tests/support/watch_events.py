@@ -19,7 +19,7 @@ CHANGED = EventType.NODE_DATA_CHANGED
 CHILDREN = EventType.NODE_CHILDREN_CHANGED
 
 
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that never waits."""
     try:
         coroutine.send(None)
@@ -49,7 +49,7 @@ async def rest(zk: Client, events: Watcher) -> list[tuple[EventType, str]]:
             await zk.sync("/")
     found = []
     while not waits(events):
-        found.append(delivered(at_once(events.next())))
+        found.append(delivered(result_of(events.next())))
     return found
 
 

@@ -244,7 +244,7 @@ def creating(path: str) -> r.CreateRequest:
     return r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0)
 
 
-def reset_at_once(port: int, data: bytes = b"") -> int:
+def reset_before_accept(port: int, data: bytes = b"") -> int:
     """Connect, send and reset before the server's event loop can accept; return the number of bytes."""
     wire = Wire(port, 0)
     wire.link.sendall(data)

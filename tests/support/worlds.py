@@ -176,8 +176,8 @@ class Apache(World):
         self._ensemble.__exit__(kind, error, trace)
 
 
-class Ours(World):
-    """A Cluster.
+class ZooletMembers(World):
+    """Three members of a zoolet Cluster.
 
     Args:
         release: The release whose behaviour it imitates.

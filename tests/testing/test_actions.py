@@ -67,7 +67,7 @@ def test_error_action_leaves_no_watch(server: Server, client: KazooClient) -> No
     assert server.watches() == ()
 
 
-def test_dropped_request_is_not_done_and_connection_is_lost(server: Server, client: KazooClient) -> None:
+def test_dropped_request_is_not_executed(server: Server, client: KazooClient) -> None:
     before = client.client_id
     with server.fault(drop_request(), "create"), pytest.raises(ConnectionLoss):
         client.create("/a")
@@ -177,7 +177,7 @@ def test_events_are_released_in_their_order(server: Server, wire: Wire) -> None:
     assert (fault.hits, wire.events) == (3, [(1, "/a"), (1, "/b"), (1, "/c")])
 
 
-def test_rules_hit_either_requests_or_events(server: Server, wire: Wire) -> None:
+def test_rule_hits_either_requests_or_events(server: Server, wire: Wire) -> None:
     wire.ask(OpCode.EXISTS, r.ExistsRequest("/a", True))
 
     with (
@@ -223,7 +223,7 @@ def test_rules_hit_either_requests_or_events(server: Server, wire: Wire) -> None
         "delay inf",
     ],
 )
-def test_invalid_actions_are_named(make: Callable[[], object], named: str) -> None:
+def test_error_names_invalid_action_argument(make: Callable[[], object], named: str) -> None:
     with pytest.raises(ValueError, match=re.escape(named)):
         make()
 

@@ -14,7 +14,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.testing import Recording, Server, drop_request, lose_reply
 
 
-def test_pings_are_answered_though_they_are_not_recorded(server: Server) -> None:
+def test_unrecorded_pings_are_answered(server: Server) -> None:
     with server.recording() as ops, Wire(server).welcomed() as wire:
         wire.create("/a")
 
@@ -58,7 +58,7 @@ def test_resumed_session_is_replayed_as_resumed(server: Server, wires: ExitStack
         assert [op.outcome for op in again] == ["ok"] * 4
 
 
-def test_dropped_requests_are_not_replayed_but_lost_replies_are(server: Server) -> None:
+def test_only_dropped_requests_are_not_replayed(server: Server) -> None:
     with server.recording() as ops:
         for action, path in ((drop_request(), "/dropped"), (lose_reply(), "/lost")):
             with Wire(server).welcomed() as wire, server.fault(action, "create"):

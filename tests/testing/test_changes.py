@@ -30,7 +30,7 @@ def test_set_has_effects_of_client_change(server: Server, wire: Wire) -> None:
     assert wire.event() == (CHANGED, "/a")
 
 
-def test_populate_is_a_change_too(server: Server, wire: Wire) -> None:
+def test_populate_fires_watch_on_changed_node(server: Server, wire: Wire) -> None:
     server.populate({"/a": b"1"})
     wire.watch("/a")
 
@@ -64,7 +64,7 @@ def test_delete_has_effects_of_client_change(server: Server, wire: Wire) -> None
 
 
 @pytest.mark.parametrize("path", ["/", "/zookeeper", "/zookeeper/quota"])
-def test_system_nodes_stay(server: Server, path: str) -> None:
+def test_system_nodes_cannot_be_deleted(server: Server, path: str) -> None:
     with pytest.raises(BadArgumentsError, match="every server has this node"):
         server.delete(path, recursive=True)
 

@@ -25,7 +25,7 @@ VERBS: Final[dict[str, Callable[[Server, Any], None]]] = {
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("who", ["bob", "ALL", "", None, 1.5, True, b"all", [1], {}, object], ids=repr)
-def test_client_without_session_is_named(server: Server, verb: str, who: object) -> None:
+def test_invalid_client_argument_is_named(server: Server, verb: str, who: object) -> None:
     with pytest.raises(ValueError) as failure:
         VERBS[verb](server, who)
 
@@ -33,13 +33,13 @@ def test_client_without_session_is_named(server: Server, verb: str, who: object)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_unknown_id_is_named(server: Server, verb: str) -> None:
+def test_unknown_session_id_raises_lookup_error(server: Server, verb: str) -> None:
     with pytest.raises(LookupError, match=f"{NOBODY}|{NOBODY:#x}"):
         VERBS[verb](server, NOBODY)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_client_without_session_is_lookup_error(server: Server, verb: str) -> None:
+def test_client_without_session_raises_lookup_error(server: Server, verb: str) -> None:
     client = KazooClient(server.hosts)
 
     with pytest.raises(LookupError):
@@ -49,7 +49,7 @@ def test_client_without_session_is_lookup_error(server: Server, verb: str) -> No
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_client_of_other_server_is_lookup_error(verb: str, kazoo: Callable[..., KazooClient]) -> None:
+def test_client_of_other_server_raises_lookup_error(verb: str, kazoo: Callable[..., KazooClient]) -> None:
     with Server() as one, Server() as two:
         client = kazoo(one)
         with pytest.raises(LookupError):

@@ -19,7 +19,7 @@ from zoolet.protocol.errors import NoNodeError
 from zoolet.testing import Cluster, Proxy, Server
 from zoolet.testing.calls import CALLS, MEMBER_CALLS, NUMBERED_CALLS
 from zoolet.testing.control.control import Control
-from zoolet.testing.control.values import UsageError, tree_of
+from zoolet.testing.control.values import UsageError, parse_tree
 from zoolet.testing.frames import actions
 from zoolet.testing.frames.actions import ACTIONS, Action
 
@@ -70,7 +70,7 @@ async def test_sessions_are_known_by_hexadecimal_ids() -> None:
         assert await call("tree") == {}
 
 
-async def test_faults_have_numbers() -> None:
+async def test_fault_is_controlled_by_number() -> None:
     async with controlled() as (server, call), Client(server.hosts) as zk:
         number = await call("fault", action="error", code="NO_NODE", op="get", path="/a*", times=1)
         server.populate({"/a": b""})
@@ -91,7 +91,7 @@ async def test_faults_have_numbers() -> None:
         await setting
 
 
-def test_every_action_is_there() -> None:
+def test_every_action_is_a_fault_choice() -> None:
     made = {
         name
         for name, function in inspect.getmembers(actions, inspect.isfunction)
@@ -110,7 +110,7 @@ def test_every_action_is_there() -> None:
     }
 
 
-async def test_recordings_have_numbers() -> None:
+async def test_recording_is_controlled_by_number() -> None:
     async with controlled() as (server, call), Client(server.hosts) as zk:
         number = await call("start_recording", who=f"0x{zk.session_id:x}")
         await zk.create("/a", b"1")
@@ -224,7 +224,7 @@ async def test_proxy_has_commands_without_server_state() -> None:
         ("populate", {"nodes": {"a//b": ""}}, "is not a valid path or name"),
     ],
 )
-async def test_mistake_is_explained(name: str, parameters: Any, message: str) -> None:
+async def test_invalid_parameter_raises_clear_error(name: str, parameters: Any, message: str) -> None:
     async with Server() as server:
         with pytest.raises((ValueError, LookupError), match=message):
             await Control(server).execute(name, parameters)
@@ -234,7 +234,7 @@ async def test_mistake_is_explained(name: str, parameters: Any, message: str) ->
 def test_each_row_is_command_with_known_parameters() -> None:
     commands = Control(Cluster()).commands  # a cluster supports all commands
 
-    meanings = {call.name: set(call.meanings) for call in (*CALLS, *MEMBER_CALLS, *NUMBERED_CALLS)}
+    meanings = {call.name: set(call.descriptions) for call in (*CALLS, *MEMBER_CALLS, *NUMBERED_CALLS)}
     assert {name: set(command.parameters) - {"action"} for name, command in commands.items()} == meanings
 
 
@@ -258,7 +258,7 @@ def test_nullable_and_choice_parameters_are_listed() -> None:
 
 
 def test_json_tree_may_be_flat_or_nested() -> None:
-    assert tree_of({"/a/b": "x", "/c": {"d": None}}).keys() == {"/a/b", "/c"}
+    assert parse_tree({"/a/b": "x", "/c": {"d": None}}).keys() == {"/a/b", "/c"}
 
 
 # --- over HTTP ---
@@ -321,7 +321,7 @@ async def test_command_is_posted() -> None:
         ("POST", "/commands/wait_for_sessions", b'{"n": 1, "timeout": 0.01}', 504, "expected 1 session, found 0"),
     ],
 )
-async def test_failing_command_is_answered(
+async def test_failing_command_returns_status_and_error(
     method: str, path: str, body: bytes | None, status: int, message: str
 ) -> None:
     async with served() as (_, request):
@@ -342,7 +342,7 @@ async def test_web_pages_are_refused(headers: dict[str, str]) -> None:
         assert dict(server.tree()) == {}
 
 
-async def test_connection_serves_several_requests_until_garbage() -> None:
+async def test_connection_is_reused_until_malformed_request() -> None:
     async with Server() as server, ControlServer(Control(server)) as control:
         url = urlsplit(control.url)
         reader, writer = await asyncio.open_connection("127.0.0.1", url.port)
@@ -389,7 +389,7 @@ async def test_endless_body_is_refused() -> None:
         writer.close()
 
 
-async def test_defect_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_internal_error_returns_500(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served() as (server, request):
         monkeypatch.setattr(server, "tree", lambda path: 1 / 0)
         assert await request("POST", "/commands/tree") == (500, {"error": "ZeroDivisionError: division by zero"})

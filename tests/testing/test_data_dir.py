@@ -68,7 +68,7 @@ async def test_initial_data_is_loaded_and_not_written(tmp_path: Path) -> None:
         Server(data_dir=tmp_path, initial_data=tmp_path)
 
 
-def test_existing_nodes_are_present_and_no_leak() -> None:
+def test_ephemeral_of_server_create_is_not_a_leak() -> None:
     with Server() as server:
         held = server.create("/lock/n-", b"they", ephemeral=True, sequential=True)
         assert held == "/lock/n-0000000000"

@@ -147,13 +147,13 @@ def test_table_lists_every_condition() -> None:
     ]
 
 
-def test_named_operations_exist() -> None:
+def test_operations_on_page_exist() -> None:
     [row] = [line for line in FAULTS.read_text().splitlines() if line.startswith("| `op` |")]
 
     assert all(ops_named(name) for name in re.findall(r'`"(\w+)"`', row))
 
 
-def test_listed_calls_exist() -> None:
+def test_calls_in_table_exist() -> None:
     names = re.findall(r"`(\w+)\(", " ".join(table_under("other calls")))
 
     assert [name for name in names if not hasattr(Server, name)] == []

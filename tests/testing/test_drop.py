@@ -46,7 +46,7 @@ def test_session_is_disconnected_once_drop_returns(server: Server, wires: ExitSt
     assert not server.sessions()[victim.id].connected
 
 
-def test_all_connections_are_dropped_and_all_sessions_stay(server: Server, wires: ExitStack) -> None:
+def test_drop_of_all_clients_keeps_sessions(server: Server, wires: ExitStack) -> None:
     clients = [wires.enter_context(Wire(server)).welcomed() for _ in range(3)]
 
     server.drop("all")

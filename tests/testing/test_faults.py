@@ -46,7 +46,7 @@ def test_op_name_covers_all_its_op_codes(server: Server, client: KazooClient) ->
 
 
 @pytest.mark.parametrize("op", ["getData", "get_data", "GETDATA", "get", OpCode.GET_DATA, int(OpCode.GET_DATA)])
-def test_operation_has_many_spellings(server: Server, client: KazooClient, op: Any) -> None:
+def test_all_spellings_of_operation_match(server: Server, client: KazooClient, op: Any) -> None:
     with server.fault(error(ErrorCode.SYSTEM_ERROR), op) as fault:
         with pytest.raises(SystemZookeeperError):
             client.get("/")
@@ -113,7 +113,7 @@ def test_rule_matches_client_before_it_connects(server: Server, kazoo: Dial) -> 
     assert fault.hits == 1
 
 
-def test_all_sessions_are_all(server: Server, kazoo: Dial) -> None:
+def test_client_all_matches_every_session(server: Server, kazoo: Dial) -> None:
     clients = kazoo(server), kazoo(server)
 
     with server.fault(delay(0), "getData", client="all") as fault:
@@ -169,18 +169,18 @@ def test_same_seed_gives_same_hits() -> None:
     assert hits_by_probability(5) == hits_by_probability(5)
 
 
-def test_other_rules_do_not_change_hits() -> None:
+def test_additional_rule_does_not_change_hits() -> None:
     assert hits_by_probability(5) == hits_by_probability(5, company=True)
 
 
-def test_other_seeds_give_other_hits() -> None:
+def test_different_seeds_give_different_hits() -> None:
     stories = {hits_by_probability(seed) for seed in range(5)}
 
     assert len(stories) == 5
     assert all(16 < story.count("x") < 48 for story in stories)
 
 
-def test_two_rules_have_their_own_chances(server: Server, wire: Wire) -> None:
+def test_probabilities_of_two_rules_are_independent(server: Server, wire: Wire) -> None:
     with (
         server.fault(delay(0), "exists", probability=0.5) as one,
         server.fault(delay(0), "exists", probability=0.5) as two,
@@ -335,7 +335,7 @@ def test_repr_describes_rule(server: Server) -> None:
     ],
     ids=str,
 )
-def test_invalid_arguments_are_named(server: Server, rule: dict[str, Any], named: str) -> None:
+def test_error_names_invalid_argument_of_fault(server: Server, rule: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         server.fault(**{"action": delay(0), **rule})
 

@@ -164,7 +164,7 @@ async def test_call_in_child_of_loop_raises() -> None:
         ),
     ],
 )
-async def test_child_of_loop_leaving_block_does_not_disturb_parent(clients: int) -> None:
+async def test_child_of_loop_does_not_disturb_parent_on_exit(clients: int) -> None:
     parent = os.getpid()
     pipes = Child()
     writers = []
@@ -196,7 +196,7 @@ async def test_child_of_loop_leaving_block_does_not_disturb_parent(clients: int)
     assert facts["took"] < PROMPT_S
 
 
-def test_port_is_free_once_parent_stops_although_child_lives() -> None:
+def test_living_child_does_not_keep_port_in_use() -> None:
     pipes, port = Child(), free_port()
     with Server(port=port) as server, session(port) as link:
         pipes.pid = fork()

@@ -48,13 +48,13 @@ def test_wall_clock_is_real_while_time_is_frozen(server: Server) -> None:
     assert abs(server.tree()["/a"].ctime - before) < DEADLINE_S
 
 
-def test_timer_armed_in_frozen_time_is_due_in_real_time(server: Server) -> None:
+def test_timer_started_in_frozen_time_uses_real_time(server: Server) -> None:
     with frozen():
         server.restart(downtime=0.01)
     server.wait_for(lambda: not server._down, timeout=DEADLINE_S)
 
 
-def test_clocks_of_connections_and_turns_cannot_be_frozen() -> None:
+def test_net_modules_keep_no_reference_to_perf_counter() -> None:
     for module in (protocol, turns):
         assert not [name for name, value in vars(module).items() if value is time.perf_counter]
 
@@ -71,6 +71,6 @@ def test_pause_is_subtracted_from_clock_of_test_server(monkeypatch: pytest.Monke
     clock = RealTimeClock()
     monkeypatch.setattr(REAL, "monotonic_ns", lambda: 70_000_000_000)
 
-    clock.forgive(60_000)
+    clock.subtract_pause(60_000)
 
     assert clock.read() == ((REAL.started_ns + 70_000_000_000) // 1_000_000, 10_000)

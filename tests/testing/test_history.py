@@ -190,7 +190,7 @@ def test_restore_removes_later_quota() -> None:
         assert [wire.create(f"/q/{i}") for i in range(3)] == [0, 0, 0]
 
 
-def test_failed_transaction_leaves_no_trace_with_snapshots(server: Server, wire: Wire) -> None:
+def test_failed_multi_leaves_no_trace_with_snapshots(server: Server, wire: Wire) -> None:
     server.populate({"/a": {"b": "1"}})
     first = server.snapshot()
     before = everything(server)
@@ -250,7 +250,7 @@ def test_invalid_snapshot_is_refused(server: Server, nonsense: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_restore_of_10_000_nodes_after_100_writes_takes_1_ms() -> None:
+async def test_restore_after_100_writes_takes_1_ms() -> None:
     async with Server() as server:  # in this thread, because the switch of threads must not be measured
         server.populate({f"/d{i}": {f"n{j}": "x" for j in range(99)} for i in range(100)})
         assert len(server.tree()) == 10_000

@@ -24,7 +24,7 @@ Dial = Callable[..., KazooClient]
 # --- connections ---
 
 
-def test_connections_may_be_dropped_while_they_are_made(server: Server, kazoo: Dial) -> None:
+def test_connect_request_can_be_dropped(server: Server, kazoo: Dial) -> None:
     with server.fault(drop_request(), "connect", times=2) as fault:
         client = kazoo(server)
 

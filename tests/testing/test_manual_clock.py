@@ -134,7 +134,7 @@ def test_kazoo_sessions_expire_in_order_of_deadlines(server: Server, wires: Exit
         client.close()
 
 
-def test_all_kinds_end_in_one_order(server: Server, wires: ExitStack) -> None:
+def test_sessions_and_ttl_nodes_expire_by_deadline(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     for timeout in (7, 3, 5):
         wires.enter_context(Wire(server, timeout)).welcomed().create(f"/session{timeout}", EPHEMERAL)
@@ -146,7 +146,7 @@ def test_all_kinds_end_in_one_order(server: Server, wires: ExitStack) -> None:
     assert set(server.tree()) == {"/stays"}
 
 
-def test_each_expires_at_its_own_time(server: Server, wires: ExitStack) -> None:
+def test_ttl_node_and_session_expire_at_own_time(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     server.populate({"/first": Znode(ttl=1)})
     wires.enter_context(Wire(server, 2)).welcomed().create("/second", EPHEMERAL)
@@ -271,7 +271,7 @@ def test_days_pass_quickly(server: Server, wires: ExitStack) -> None:
     assert dict(server.tree()) == {}
 
 
-def test_many_sessions_end_quickly(server: Server) -> None:
+def test_expiry_of_200_sessions_takes_under_a_second(server: Server) -> None:
     with ExitStack() as wires:
         for i in range(200):
             wires.enter_context(Wire(server, 10 + i / 100)).welcomed()
@@ -290,7 +290,7 @@ def test_nodes_have_manual_time(server: Server) -> None:
     assert tree["/b"].ctime - tree["/a"].ctime == pytest.approx(12.5)
 
 
-def test_no_time_at_all_is_fine(server: Server, wires: ExitStack) -> None:
+def test_advance_by_zero_changes_nothing(server: Server, wires: ExitStack) -> None:
     session = wires.enter_context(Wire(server, 10)).welcomed()
 
     server.advance(0)
@@ -315,7 +315,7 @@ def test_time_does_not_run_backwards(server: Server, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["x", None, float("inf")])
-def test_invalid_time_is_named(server: Server, seconds: Any) -> None:
+def test_invalid_time_raises_value_error(server: Server, seconds: Any) -> None:
     with pytest.raises(ValueError, match=str(seconds)):
         server.advance(seconds)
 
@@ -325,7 +325,7 @@ def test_real_clock_cannot_be_advanced() -> None:
         server.advance(1)
 
 
-async def test_advance_takes_effect_immediately_in_server_loop() -> None:
+async def test_advance_in_server_loop_is_immediate() -> None:
     async with Server(clock="manual") as server:
         server.populate({"/t": Znode(ttl=5)})
         server.advance(5)
@@ -349,7 +349,7 @@ def test_delay_lasts_until_clock_is_advanced(server: Server, wires: ExitStack) -
     assert set(server.tree()) == {"/a"}
 
 
-def test_delay_ending_during_advance_precedes_later_events(server: Server, wires: ExitStack) -> None:
+def test_delay_ends_in_order_during_advance(server: Server, wires: ExitStack) -> None:
     observer = witness(server, wires)
     slow = wires.enter_context(Wire(server)).welcomed()
     server.populate({"/before": Znode(ttl=4), "/after": Znode(ttl=6)})

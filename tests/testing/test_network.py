@@ -41,7 +41,7 @@ def test_pieces_arrive_in_order_and_complete(seed: int, messages: list[tuple[int
     assert sent.startswith(back)
 
 
-def test_data_comes_in_pieces_now_and_then() -> None:
+def test_data_is_sometimes_split() -> None:
     async def main(sim: Simulation) -> int:
         client, served = await pair()
         for _ in range(50):
@@ -127,7 +127,7 @@ def test_drop_resets_both_sides() -> None:
     run_simulation(main)
 
 
-def test_connections_are_counted_until_both_sides_close() -> None:
+def test_connection_counts_until_both_sides_close() -> None:
     async def main(sim: Simulation) -> list[int]:
         counts = [sim.network.connections]
         client, served = await pair()
@@ -191,7 +191,7 @@ def test_free_port_has_no_listener() -> None:
     run_simulation(main)
 
 
-def test_connections_are_refused_and_accepted_here_too() -> None:
+def test_connections_can_be_refused_in_simulation() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             server.refuse_connections()
@@ -225,7 +225,7 @@ def test_occupied_port_is_os_error() -> None:
     run_simulation(main)
 
 
-def test_duplicate_connection_delivers_no_data() -> None:
+def test_duplicate_connection_repeats_only_handshake() -> None:
     async def main(sim: Simulation) -> tuple[int, int]:
         sim.network.duplicates = 1.0
         async with sim.server() as server:
@@ -241,7 +241,7 @@ def test_duplicate_connection_delivers_no_data() -> None:
     assert sessions == 2
 
 
-def test_without_duplicates_there_are_none() -> None:
+def test_connections_are_not_duplicated_by_default() -> None:
     async def main(sim: Simulation) -> int:
         async with sim.server() as server:
             for _ in range(20):

@@ -113,7 +113,7 @@ def test_paused_client_keeps_no_session_alive(manual: Server, wires: ExitStack) 
 
 
 @pytest.mark.parametrize("who", ["by id", "all"])
-def test_client_expired_by_timeout_in_pause_is_disconnected(manual: Server, wires: ExitStack, who: str) -> None:
+def test_resume_disconnects_client_expired_by_timeout(manual: Server, wires: ExitStack, who: str) -> None:
     victim = wires.enter_context(Wire(manual, 10)).welcomed()
     manual.pause(victim.id)
     manual.advance(10)
@@ -123,7 +123,7 @@ def test_client_expired_by_timeout_in_pause_is_disconnected(manual: Server, wire
     assert victim.ended()
 
 
-def test_client_expired_in_pause_is_disconnected_at_resume(server: Server, wires: ExitStack) -> None:
+def test_resume_disconnects_client_expired_by_call(server: Server, wires: ExitStack) -> None:
     victim = wires.enter_context(Wire(server)).welcomed()
     server.pause(victim.id)
     server.expire(victim.id)
@@ -142,7 +142,7 @@ def test_paused_client_is_disconnected_by_drop(server: Server, wires: ExitStack)
     assert victim.ended()
 
 
-def test_dead_session_is_paused_by_id(server: Server, wires: ExitStack) -> None:
+def test_expired_session_can_be_paused_by_id(server: Server, wires: ExitStack) -> None:
     victim, other = (wires.enter_context(Wire(server)).welcomed() for _ in range(2))
     server.expire(victim.id)
 

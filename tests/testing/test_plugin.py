@@ -22,7 +22,7 @@ HEAVY: Final = ("asyncio", "kazoo", "msgpack", "uvloop", "zoolet.protocol", "zoo
 # --- fixtures ---
 
 
-def test_every_fixture_works_with_no_option(project: pytest.Pytester) -> None:
+def test_fixtures_work_without_options(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         def test_server(zoolet, zoolet_server):
@@ -73,7 +73,7 @@ def test_each_test_has_fresh_state(project: pytest.Pytester) -> None:
     project.runpytest_inprocess().assert_outcomes(passed=3)
 
 
-def test_nodes_of_factory_and_kazoo_are_gone_after_test(project: pytest.Pytester) -> None:
+def test_factory_fixtures_end_with_their_test(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         made = []
@@ -250,7 +250,7 @@ def test_plugin_imports_nothing_heavy_until_used(project: pytest.Pytester) -> No
     assert len(extra) <= 6, extra
 
 
-def test_pytest_inside_test_does_not_take_its_report(project: pytest.Pytester) -> None:
+def test_inner_pytest_does_not_take_report_of_outer(project: pytest.Pytester) -> None:
     project.makeconftest("pytest_plugins = ['pytester']")
     project.makepyfile(
         """

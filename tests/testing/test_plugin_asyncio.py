@@ -46,7 +46,7 @@ def test_strict_mode_works_and_leaves_no_session(pytester: pytest.Pytester) -> N
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-def test_missing_pytest_asyncio_is_named(pytester: pytest.Pytester) -> None:
+def test_error_names_missing_pytest_asyncio(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(zoolet_client): pass")
 
     result = pytester.runpytest_subprocess("-p", "no:asyncio", "-p", "no:anyio")
@@ -83,7 +83,7 @@ def test_fixtures_work_with_anyio_plugin(pytester: pytest.Pytester, plugins: tup
 
 
 @needs_anyio
-def test_other_backend_is_refused_with_reason(pytester: pytest.Pytester) -> None:
+def test_trio_backend_is_refused_with_reason(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest

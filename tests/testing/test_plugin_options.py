@@ -166,7 +166,7 @@ def test_marker_with_run_wide_server_is_usage_error(project: pytest.Pytester) ->
     result.assert_outcomes(errors=1)
 
 
-def test_function_outside_class_may_have_class_scope_marker(project: pytest.Pytester) -> None:
+def test_class_scope_allows_marker_on_plain_function(project: pytest.Pytester) -> None:
     ini(project, "zoolet_scope = class").makepyfile(
         """
         import pytest
@@ -189,7 +189,7 @@ def test_function_outside_class_may_have_class_scope_marker(project: pytest.Pyte
     project.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
 
 
-def test_environment_names_server_while_it_runs(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_has_hosts_of_running_server(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOSTS", "before")
     monkeypatch.delenv("ZOOLET_HOSTS", raising=False)
     project.makepyfile(
@@ -208,7 +208,7 @@ def test_environment_names_server_while_it_runs(project: pytest.Pytester, monkey
     project.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_monkeypatch_does_not_keep_address_of_stopped_server(project: pytest.Pytester) -> None:
+def test_monkeypatch_does_not_restore_stale_address(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import os
@@ -240,7 +240,7 @@ def test_report_is_written_below_first_folder(project: pytest.Pytester) -> None:
     assert len(list((project.path / "reports").iterdir())) == 1
 
 
-def test_additional_fixture_names_missing_plugin(project: pytest.Pytester) -> None:
+def test_additional_fixture_without_plugin_raises(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         from zoolet.testing import zoolet_fixture
@@ -348,7 +348,7 @@ def test_marker_applies_to_factory_and_tls_clients(project: pytest.Pytester) -> 
 # --- an additional server, and recordings ---
 
 
-def test_additional_fixture_has_its_own_scope_and_options(project: pytest.Pytester) -> None:
+def test_additional_fixture_has_own_scope_and_options(project: pytest.Pytester) -> None:
     ini(project, "zoolet_config = tickTime=100")
     project.makepyfile(
         """
@@ -433,7 +433,7 @@ def test_random_lock_names_are_replayed(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(("test", "message"), [("zoolet.tree()", "replays a recording has no 'tree'"), ("", "")])
-def test_replaying_server_names_missing_calls(project: pytest.Pytester, test: str, message: str) -> None:
+def test_replaying_server_reports_missing_methods(project: pytest.Pytester, test: str, message: str) -> None:
     marked = "import pytest\n@pytest.mark.zoolet(recording=True)\ndef test_it(zoolet):\n    "
     project.makepyfile(test_it=marked + "pass")
     project.runpytest_inprocess().assert_outcomes(passed=1)
@@ -454,7 +454,7 @@ def test_failing_run_is_not_recorded(project: pytest.Pytester) -> None:
     assert not (project.path / "session.zoolet").exists()
 
 
-def test_unread_marker_causes_warning(project: pytest.Pytester) -> None:
+def test_marker_without_fixture_causes_warning(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest

@@ -115,7 +115,7 @@ def test_it(zoolet_kazoo): ...
     result.stdout.fnmatch_lines(["*recording=True, but with zoolet_scope = module its server is shared*"])
 
 
-def test_equal_test_in_other_folder_has_other_recording(project: pytest.Pytester) -> None:
+def test_recording_of_same_test_in_other_folder_raises(project: pytest.Pytester) -> None:
     for folder in ("one", "two"):
         (project.path / folder).mkdir()
         (project.path / folder / "__init__.py").touch()
@@ -154,7 +154,7 @@ def test_second(zoolet_kazoo): ...
     assert [path.name for path in (project.path / "new" / "folder").iterdir()] == ["session.zoolet"]
 
 
-def test_later_attempt_is_recorded_and_its_leaks_found(project: pytest.Pytester) -> None:
+def test_rerun_of_failed_test_is_recorded_and_checked(project: pytest.Pytester) -> None:
     project.makeconftest(
         """
         from _pytest.runner import runtestprotocol

@@ -19,7 +19,7 @@ from zoolet.testing.state.populate import flatten
 NO_NODE, NO_AUTH, QUOTA_EXCEEDED = -101, -102, -125
 
 
-def test_values_are_bytes_text_none_dicts_and_znodes(server: Server) -> None:
+def test_populate_accepts_every_type_of_value(server: Server) -> None:
     server.populate(
         {
             "/bytes": b"\x00\xff",
@@ -59,14 +59,14 @@ def test_znodes_have_acls_and_kinds(server: Server, wire: Wire) -> None:
     assert wire.set_data("/locked", b"") == NO_AUTH
 
 
-def test_parent_has_its_acl_though_its_child_comes_first(server: Server) -> None:
+def test_parent_after_child_gets_its_acl(server: Server) -> None:
     server.populate({"/a/b/c": "1", "/a": Znode("2", acl=READ_ACL_UNSAFE), "/a/b": Znode(container=True)})
 
     tree = server.tree()
     assert (tree["/a"].data, tree["/a"].acl, tree["/a/b"].container) == (b"2", READ_ACL_UNSAFE, True)
 
 
-def test_order_is_kept_where_parents_precede_children() -> None:
+def test_order_is_kept_except_for_late_parents() -> None:
     nodes = dict.fromkeys(["/b", "/a/x/y", "/a-b", "/a/x", "/c", "/a", "/d/e", "/"], "")
 
     assert list(flatten(nodes)) == ["/", "/b", "/a", "/a/x", "/a/x/y", "/a-b", "/c", "/d/e"]
@@ -109,19 +109,19 @@ def test_populate_fires_watches(server: Server, wire: Wire) -> None:
     assert wire.events == [(1, "/a")]
 
 
-def test_node_may_have_had_children_before(server: Server, wire: Wire) -> None:
+def test_children_created_sets_next_sequence_number(server: Server, wire: Wire) -> None:
     server.populate({"/a": Znode(children_created=41, children={"first": ""})})
 
     assert wire.sequential("/a/n-") == "/a/n-0000000042"
 
 
-def test_sequence_numbers_may_be_about_to_turn_negative(server: Server, wire: Wire) -> None:
+def test_sequence_number_may_overflow_after_populate(server: Server, wire: Wire) -> None:
     server.populate({"/a": Znode(children_created=2**31 - 1)})
 
     assert [wire.sequential("/a/n-") for _ in range(2)] == ["/a/n-2147483647", "/a/n--2147483648"]
 
 
-def test_nodes_are_created_below_parent_with_negative_sequence(server: Server, wire: Wire) -> None:
+def test_overflowing_sequence_counts_initial_children(server: Server, wire: Wire) -> None:
     server.populate({"/a": Znode(children_created=2**31 - 1, children={"last": ""})})
 
     assert wire.sequential("/a/n-") == "/a/n--2147483648"
@@ -193,7 +193,7 @@ def test_populate_rejects_invalid_node_atomically(server: Server, nodes: Any, na
     ],
     ids=str,
 )
-def test_more_invalid_nodes_are_named(server: Server, nodes: Any, named: str) -> None:
+def test_error_names_invalid_node(server: Server, nodes: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         server.populate(nodes)
 

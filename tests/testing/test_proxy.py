@@ -131,7 +131,7 @@ def test_pause_holds_both_directions_and_drop_closes(server: Server, endpoint: A
 
 
 @pytest.mark.parametrize("who", ["this client", "all"])
-def test_pause_of_replies_executes_and_of_requests_sends_events(server: Server, endpoint: Any, who: str) -> None:
+def test_pause_can_stop_one_direction(server: Server, endpoint: Any, who: str) -> None:
     with Wire(endpoint).welcomed() as wire:
         whom = wire.id if who == "this client" else "all"
         wire.watch("/b")
@@ -259,7 +259,7 @@ async def test_requests_for_unavailable_server_are_bounded(monkeypatch: pytest.M
     assert waiting.closing
 
 
-def test_replies_belong_to_their_xids_and_sessions_have_no_sign() -> None:
+def test_replies_are_matched_by_xid() -> None:
     create = frame(r.RequestHeader(1, OpCode.CREATE).encode() + creating("/a").encode())
     exists = frame(r.RequestHeader(2, OpCode.EXISTS).encode() + r.ExistsRequest("/b", False).encode())
 
@@ -277,7 +277,7 @@ def test_replies_belong_to_their_xids_and_sessions_have_no_sign() -> None:
             proxy.drop(0xFFFFFFFFFFFFFFFB)
 
 
-def test_unanswered_requests_of_lost_server_are_recorded() -> None:
+def test_unanswered_request_of_lost_server_is_recorded() -> None:
     with closing(Script(lambda connection: connection.recv(1000))) as script, Proxy(script.hosts) as proxy:
         with Wire(proxy).welcomed() as wire:  # type: ignore[arg-type]
             wire.send(OpCode.CREATE, creating("/a"))

@@ -115,7 +115,7 @@ def test_session_is_expired_by_id(real: RealServer) -> None:
         assert "/e" not in real.tree()
 
 
-def test_closed_session_is_not_a_leak_of_open_connection(real: RealServer) -> None:
+def test_closed_session_is_not_a_leak(real: RealServer) -> None:
     with Wire(real.port).welcomed() as wire:
         assert len(real.leaks()) == 1
         last = real._interceptor.last
@@ -123,14 +123,14 @@ def test_closed_session_is_not_a_leak_of_open_connection(real: RealServer) -> No
         assert real.leaks() == []
 
 
-def test_client_is_back_once_resumed_through_proxy(real: RealServer) -> None:
+def test_wait_for_client_works_through_proxy(real: RealServer) -> None:
     with Client(real.hosts, 10) as zk:
         real.drop(zk)
         real.wait_for_client(zk)
         assert zk.exists("/") is not None
 
 
-def test_call_of_embedded_server_only_raises(real: RealServer) -> None:
+def test_call_requiring_embedded_server_raises(real: RealServer) -> None:
     with pytest.raises(UnsupportedError, match="skew_clock needs the embedded server, not a real one"):
         real.skew_clock(5)
     with pytest.raises(AttributeError, match="nonsense"):
@@ -219,7 +219,7 @@ CASES = """
 """
 
 
-def test_test_cases_run_on_a_real_server_with_pytest(upstream: Server, project: pytest.Pytester) -> None:
+def test_pytest_runs_test_cases_on_real_server(upstream: Server, project: pytest.Pytester) -> None:
     project.makepyfile(CASES)
 
     result = project.runpytest_inprocess("--zoolet-hosts", upstream.hosts, "-rs")
@@ -231,7 +231,7 @@ def test_test_cases_run_on_a_real_server_with_pytest(upstream: Server, project: 
     assert not upstream.tree()
 
 
-def test_test_cases_run_on_a_real_server_without_pytest(
+def test_unittest_cases_run_on_real_server(
     upstream: Server, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     namespace: dict[str, Any] = {"__name__": "cases"}

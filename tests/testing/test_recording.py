@@ -86,7 +86,7 @@ def test_times_are_of_server_clock(manual: Server, kazoo: Dial) -> None:
     assert ops[1].time - ops[0].time == 7
 
 
-def test_more_requests_than_are_kept_otherwise(server: Server, wire: Wire) -> None:
+def test_recording_may_exceed_limit_of_ops(server: Server, wire: Wire) -> None:
     with server.recording() as ops:
         for number in range(1200):
             wire.exists(f"/{number}")
@@ -140,7 +140,7 @@ def test_expected_requests_may_have_wildcards(server: Server, wire: Wire) -> Non
     ops.assert_ops("create /a", "create /locks/* -> NO_NODE", "exists /?")
 
 
-def test_other_requests_are_a_diff(server: Server, wire: Wire) -> None:
+def test_unexpected_requests_are_shown_as_diff(server: Server, wire: Wire) -> None:
     ops = recorded(server, wire)
 
     with pytest.raises(AssertionError) as failure:
@@ -178,7 +178,7 @@ def test_transaction_is_expected_with_its_parts(server: Server, client: KazooCli
         ops.assert_ops("multi [create /a]")
 
 
-def test_some_can_be_selected(server: Server, wire: Wire) -> None:
+def test_select_filters_by_operation_and_path(server: Server, wire: Wire) -> None:
     ops = recorded(server, wire)
 
     assert [op.path for op in ops.select("create")] == ["/a", "/locks/x"]
@@ -198,7 +198,7 @@ def test_saved_recording_is_equal(server: Server, wire: Wire, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"\xc1", b"\x80", b"hello", b"\x82\xb0zoolet recording\x09\xa7entries\x90"])
-def test_foreign_file_is_refused_with_reason(tmp_path: Path, content: bytes) -> None:
+def test_non_recording_file_is_refused_with_reason(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "other").write_bytes(content)
 
     with pytest.raises(ValueError, match="other is not a zoolet recording"):
@@ -206,7 +206,7 @@ def test_foreign_file_is_refused_with_reason(tmp_path: Path, content: bytes) -> 
 
 
 @pytest.mark.parametrize(("errors", "is_valid"), [(2, True), (3, False), (1_000_000, False)])
-def test_errors_of_parts_are_limited_by_size_of_transaction(tmp_path: Path, errors: int, is_valid: bool) -> None:
+def test_part_errors_are_limited_by_size_of_multi(tmp_path: Path, errors: int, is_valid: bool) -> None:
     entry = [False, *RecordedRequest(1, 1, 14, bytes(26), 1, 0, (0,) * errors, "", 0.0)]
     (tmp_path / "ops").write_bytes(msgpack.packb({FORMAT: VERSION, "entries": [entry]}))
 
@@ -271,7 +271,7 @@ def test_unrecorded_request_is_error(server: Server, kazoo: Dial) -> None:
     assert lenient.unexpected[0] == "getData /b"
 
 
-def test_unrecorded_request_is_note_of_other_error() -> None:
+def test_unrecorded_request_is_added_as_note() -> None:
     with Server() as server, server.recording() as ops:
         with Wire(server).welcomed() as wire:
             wire.exists("/a")
@@ -303,7 +303,7 @@ def test_recording_is_replayed_at_other_server(server: Server, kazoo: Dial) -> N
         ops.assert_same(other_outcome)
 
 
-def test_lost_reply_is_lost_again(server: Server, kazoo: Dial) -> None:
+def test_replay_loses_recorded_lost_reply_again(server: Server, kazoo: Dial) -> None:
     with server.recording() as ops, server.fault(lose_reply(), "create", times=1):
         client = kazoo(server)
         client.create_async("/a").wait(DEADLINE_S)

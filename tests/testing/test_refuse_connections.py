@@ -18,7 +18,7 @@ from support.wire import Wire
 from zoolet.testing import Server
 
 
-def test_connections_are_refused_until_they_are_accepted_again(server: Server, wires: ExitStack) -> None:
+def test_connections_are_refused_until_accepted_again(server: Server, wires: ExitStack) -> None:
     before = wires.enter_context(Wire(server)).welcomed()
     port = server.port
 
@@ -32,7 +32,7 @@ def test_connections_are_refused_until_they_are_accepted_again(server: Server, w
     assert wires.enter_context(Wire(server)).welcomed().create("/b") == 0
 
 
-async def test_connections_are_refused_in_a_loop_too() -> None:
+async def test_connections_are_refused_by_server_in_loop() -> None:
     async with Server() as server:
         server.refuse_connections()
         with pytest.raises(ConnectionRefusedError):
@@ -43,7 +43,7 @@ async def test_connections_are_refused_in_a_loop_too() -> None:
         await writer.wait_closed()
 
 
-def test_repeated_refusing_and_accepting_is_harmless(server: Server, wires: ExitStack) -> None:
+def test_repeated_calls_are_harmless(server: Server, wires: ExitStack) -> None:
     server.accept_connections()
     server.refuse_connections()
     server.refuse_connections()
@@ -105,7 +105,7 @@ def refused(port: int) -> bool:
 
 
 @pytest.mark.parametrize("rounds", range(4))
-async def test_connections_are_refused_immediately_at_any_loop_step(rounds: int) -> None:
+async def test_connections_are_refused_at_any_loop_step(rounds: int) -> None:
     async with Server() as server:
         for _ in range(3):
             server.accept_connections()

@@ -92,7 +92,7 @@ def test_failing_test_shows_state_of_server(project: pytest.Pytester) -> None:
     )
 
 
-def test_report_shows_last_20_operations_and_applied_faults(project: pytest.Pytester) -> None:
+def test_report_shows_last_operations_and_faults(project: pytest.Pytester) -> None:
     output = report_of(
         project,
         """
@@ -146,7 +146,7 @@ def test_empty_parts_are_reported_as_none(project: pytest.Pytester) -> None:
     assert output.count("none") == 4
 
 
-def test_long_value_is_cut(project: pytest.Pytester) -> None:
+def test_long_data_is_truncated_in_report(project: pytest.Pytester) -> None:
     output = report_of(project, "def test_it(zoolet):\n    zoolet.populate({'/a': b'x' * 5000})\n    assert False")
 
     assert f"  /a b'{'x' * 40}'... (5000 bytes)\n" in output
@@ -177,7 +177,7 @@ def test_passing_or_serverless_test_shows_nothing(project: pytest.Pytester) -> N
     result.stdout.no_fnmatch_line("*- zoolet*")
 
 
-def test_test_that_stopped_its_server_is_still_reported(project: pytest.Pytester) -> None:
+def test_failure_with_stopped_server_is_reported(project: pytest.Pytester) -> None:
     project.makepyfile("def test_it(zoolet):\n    zoolet.stop()\n    assert False")
 
     result = project.runpytest_inprocess()
@@ -201,7 +201,7 @@ def test_leaks_are_ignored_if_configured(project: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize("leaks", ["", "warn"])
-def test_leaks_are_a_warning(project: pytest.Pytester, leaks: str) -> None:
+def test_leaks_cause_warning_by_default(project: pytest.Pytester, leaks: str) -> None:
     if leaks:
         configured(project, leaks)
     project.makepyfile(LEAVES_ALL_KINDS)
@@ -220,7 +220,7 @@ def test_leaks_are_a_warning(project: pytest.Pytester, leaks: str) -> None:
     )
 
 
-def test_leak_is_error_of_causing_test(project: pytest.Pytester) -> None:
+def test_leak_fails_causing_test_if_configured(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(LEAVES_ALL_KINDS)
 
     result = project.runpytest_inprocess()
@@ -243,7 +243,7 @@ def test_clean_test_has_no_leaks(project: pytest.Pytester) -> None:
     project.runpytest_inprocess().assert_outcomes(passed=1)
 
 
-def test_session_of_client_stopped_by_fixture_is_not_a_leak(project: pytest.Pytester) -> None:
+def test_client_stopped_by_fixture_is_not_a_leak(project: pytest.Pytester) -> None:
     configured(project, "error").makepyfile(
         """
         def test_it(zoolet, zoolet_kazoo_factory):
@@ -256,7 +256,7 @@ def test_session_of_client_stopped_by_fixture_is_not_a_leak(project: pytest.Pyte
     project.runpytest_inprocess().assert_outcomes(passed=1)
 
 
-def test_unknown_value_is_named(project: pytest.Pytester) -> None:
+def test_invalid_value_of_zoolet_leaks_is_refused(project: pytest.Pytester) -> None:
     configured(project, "loud").makepyfile("def test_it(zoolet): pass")
 
     result = project.runpytest_inprocess()
@@ -313,7 +313,7 @@ def test_failing_test_shows_every_server_of_process(project: pytest.Pytester) ->
     ]
 
 
-def test_report_shows_held_active_paused_and_lock_waiters(project: pytest.Pytester) -> None:
+def test_report_shows_held_requests_and_paused_clients(project: pytest.Pytester) -> None:
     output = report_of(
         project,
         """
@@ -337,7 +337,7 @@ def test_report_shows_held_active_paused_and_lock_waiters(project: pytest.Pytest
     assert "paused clients:\n  0xSESSION\n" in output
 
 
-def test_contenders_are_in_order_where_numbers_turn_negative(server: Server, wire: Wire) -> None:
+def test_contenders_are_sorted_around_overflow(server: Server, wire: Wire) -> None:
     server.populate({"/lock": b""})
     for number in ("-2147483648", "2147483647", "-2147483647", "2147483646"):
         wire.create(f"/lock/a__lock__{number}", EPHEMERAL)
@@ -347,7 +347,7 @@ def test_contenders_are_in_order_where_numbers_turn_negative(server: Server, wir
     assert re.findall("lock__(.*)", text)[:4] == ["2147483646", "2147483647", "-2147483648", "-2147483647"]
 
 
-def test_page_is_written_for_each_failing_test_on_request(project: pytest.Pytester) -> None:
+def test_option_writes_page_for_each_failing_test(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest

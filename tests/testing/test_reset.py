@@ -103,7 +103,7 @@ def test_reset_server_counts_sequences_from_0(server: Server, wires: ExitStack) 
     assert second.sequential("/n-") == "/n-0000000000"
 
 
-def test_refusing_server_accepts_connections_after_reset(server: Server, wires: ExitStack) -> None:
+def test_reset_ends_refusal_of_connections(server: Server, wires: ExitStack) -> None:
     server.refuse_connections()
 
     server.reset()

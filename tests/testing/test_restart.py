@@ -17,7 +17,7 @@ from zoolet.testing import Server, Simulation, delay, withhold_event
 Dial = Callable[..., KazooClient]
 
 
-def test_tree_and_sessions_survive_and_connections_do_not(server: Server, kazoo: Dial) -> None:
+def test_restart_keeps_tree_and_sessions(server: Server, kazoo: Dial) -> None:
     client = kazoo(server)
     client.create("/e", b"1", ephemeral=True)
     session, hosts = client.client_id[0], server.hosts
@@ -70,7 +70,7 @@ def test_restart_with_nothing_kept_forgets_quotas(server: Server) -> None:
         assert [wire.create(f"/a/{number}") for number in range(3)] == [0, 0, 0]
 
 
-def test_sessions_outlive_downtime_with_refused_connections(manual: Server) -> None:
+def test_sessions_do_not_expire_during_downtime(manual: Server) -> None:
     with Wire(manual, timeout=2.0).welcomed() as wire:
         manual.restart(downtime=10.0)
         with pytest.raises(ConnectionRefusedError):

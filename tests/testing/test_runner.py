@@ -126,7 +126,7 @@ def test_second_start_raises_with_address() -> None:
         assert ruok(server.port) == b"imok"
 
 
-async def test_starting_twice_is_an_error_in_a_loop_too() -> None:
+async def test_second_start_in_loop_raises_with_address() -> None:
     async with Server() as server:
         with pytest.raises(RuntimeError, match=re.escape(server.hosts)):
             async with server:

@@ -183,7 +183,7 @@ async def test_attempt_is_cancelled_with_its_awaiter() -> None:
     assert ended == ["it"]
 
 
-def test_everything_works_again_after_chaos_stops() -> None:
+def test_requests_succeed_after_chaos_stops() -> None:
     @zoolet_schedules(20, pause_sessions=0.3, outages=0.1, lose_replies=0.2, expire_sessions=0.05)
     async def check(server: Server, connect: Any, chaos: Chaos) -> None:
         zk = await connect(timeout=4.0)
@@ -198,7 +198,7 @@ def test_everything_works_again_after_chaos_stops() -> None:
     check()
 
 
-def test_fixtures_marks_and_names_stay(pytester: pytest.Pytester) -> None:
+def test_decorator_keeps_fixtures_marks_and_names(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -259,12 +259,12 @@ def test_invalid_numbers_are_refused(options: dict[str, Any]) -> None:
         zoolet_schedules(**options)
 
 
-def test_must_be_asynchronous() -> None:
+def test_synchronous_function_is_refused() -> None:
     with pytest.raises(TypeError, match="needs an async test"):
         zoolet_schedules(1)(lambda: None)  # type: ignore[arg-type, return-value]
 
 
-def test_slow_run_fails() -> None:
+def test_run_above_time_limit_raises() -> None:
     @zoolet_schedules(1, limit=10.0)
     async def check() -> None:
         await asyncio.sleep(11)
@@ -273,7 +273,7 @@ def test_slow_run_fails() -> None:
         check()
 
 
-def test_different_error_is_not_same_failure() -> None:
+def test_reduction_keeps_error_of_failure() -> None:
     runs = 0
 
     @zoolet_schedules(1, seed=3, lose_replies=1.0)
@@ -381,7 +381,7 @@ def test_all_members_are_in_order_after_chaos_stops() -> None:
         ({"members": 0}, "members must be the number of members of a cluster, or None, not 0"),
     ],
 )
-def test_arguments_of_a_cluster_are_checked(options: dict[str, Any], message: str) -> None:
+def test_invalid_cluster_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         zoolet_schedules(1, **options)
 

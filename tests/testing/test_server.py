@@ -48,7 +48,7 @@ async def test_asyncio_code_gets_server_in_its_loop() -> None:
         assert set(server.tree()) == {"/made-0000000000"}
 
 
-def test_uvloop_will_do() -> None:
+def test_server_runs_on_uvloop() -> None:
     async def main() -> bytes:
         async with Server() as server:
             return await ruok_from_here(server.port)
@@ -57,7 +57,7 @@ def test_uvloop_will_do() -> None:
         assert runner.run(main()) == b"imok"
 
 
-async def test_asyncio_code_may_have_one_in_a_thread() -> None:
+async def test_asyncio_code_may_use_server_in_thread() -> None:
     with Server() as server:
         server.populate({"/a": "x"})
         assert await ruok_from_here(server.port) == b"imok"
@@ -128,7 +128,7 @@ def test_error_in_block_propagates_and_server_stops() -> None:
     assert "stopped" in repr(server)
 
 
-async def test_error_in_async_block_is_raised_and_server_stops() -> None:
+async def test_error_in_async_block_stops_server() -> None:
     server = Server()
 
     with pytest.raises(ZeroDivisionError):
@@ -147,7 +147,7 @@ def test_server_restarts_with_fresh_state() -> None:
         assert dict(server.tree()) == {}
 
 
-def test_read_only_server_disconnects_clients_until_writable() -> None:
+def test_read_only_server_disconnects_clients() -> None:
     with Server() as server, session(server.port) as link:
         server.set_read_only(True)
         assert link.recv(1) == b""
@@ -287,7 +287,7 @@ def test_read_only_mode_must_be_a_bool() -> None:
         server.set_read_only("x")  # type: ignore[arg-type]
 
 
-def test_missing_config_is_named(tmp_path: Path) -> None:
+def test_error_names_missing_config_file(tmp_path: Path) -> None:
     with pytest.raises((ValueError, OSError), match=r"missing\.cfg"):
         Server(config=tmp_path / "missing.cfg")
 
@@ -342,7 +342,7 @@ def test_zxids_continue_from_initial_one() -> None:
 
 async def test_blocked_loop_is_logged_with_advice(caplog: pytest.LogCaptureFixture) -> None:
     async with Server() as server, Client(server.hosts):
-        server._runner.daemon.ticked(1.5)
+        server._runner.daemon.on_tick(1.5)
 
     assert "the server's event loop was blocked for 1.5 s; is a blocking client running in it?" in caplog.text
 
@@ -402,7 +402,7 @@ async def test_log_of_server_with_files_has_every_zxid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [Server, Cluster])
-def test_server_sent_to_other_process_names_its_address(make: type[Server]) -> None:
+def test_pickling_server_raises_with_advice(make: type[Server]) -> None:
     name = make.__name__
     message = f"a {name} cannot be copied or sent to another process; pass its address, {name.lower()}.hosts"
     with make() as server, pytest.raises(TypeError, match=re.escape(message)):

@@ -81,7 +81,7 @@ def test_server_options_equal_arguments_of_server() -> None:
     assert options == {each.name: each.annotation for each in arguments if each.kind is each.KEYWORD_ONLY}
 
 
-def test_unknown_argument_of_fixture_is_named() -> None:
+def test_unknown_argument_of_fixture_raises() -> None:
     with pytest.raises(TypeError, match="unknown argument 'clok'"):
         zoolet_fixture(clok="manual")  # type: ignore[call-arg]
 

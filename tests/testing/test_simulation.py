@@ -74,7 +74,7 @@ def test_random_numbers_of_test_come_from_seed() -> None:
 # --- virtual time ---
 
 
-def test_time_jumps() -> None:
+def test_sleep_of_a_day_needs_no_real_time() -> None:
     async def main(sim: Simulation) -> tuple[float, float]:
         began = sim.time()
         await asyncio.sleep(DAY - 1)
@@ -261,7 +261,7 @@ def test_faults_happen_in_virtual_time() -> None:
     run_simulation(main)
 
 
-def test_pauses_expiries_and_drops_happen_here_too() -> None:
+def test_clients_are_paused_dropped_and_expired() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client, other = await dial(server, 10), await dial(server, 1000)
@@ -294,7 +294,7 @@ def test_waiting_is_done_in_virtual_time() -> None:
     run_simulation(main)
 
 
-def test_snapshots_work_here_too() -> None:
+def test_snapshot_is_restored_in_virtual_time() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             server.populate({"/a": "1"})
@@ -307,7 +307,7 @@ def test_snapshots_work_here_too() -> None:
     run_simulation(main)
 
 
-def test_large_replies_come_whole() -> None:
+def test_large_reply_arrives_complete() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server)

@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from zoolet.testing import ZooletTestCase, registry
-from zoolet.testing.unittest import KazooTestCase, KazooTestHarness, _shared
+from zoolet.testing.unittest import KazooTestCase, KazooTestHarness, _shared_cluster
 
 OURS = "zoolet.testing.unittest"
 
@@ -47,7 +47,7 @@ def ported(source: str) -> type[unittest.TestCase]:
 # --- ZooletTestCase ---
 
 
-def test_each_test_of_a_class_has_fresh_state_on_one_server() -> None:
+def test_tests_of_class_share_server_with_fresh_state() -> None:
     seen = []
 
     class Some(ZooletTestCase):
@@ -141,7 +141,7 @@ def test_server_failing_to_start_is_reported_as_error() -> None:
 # --- written for kazoo.testing ---
 
 
-def test_kazoos_documented_example_runs() -> None:
+def test_documented_example_of_kazoo_runs() -> None:
     example = ported(
         """
         from kazoo.testing import KazooTestHarness
@@ -295,7 +295,7 @@ def test_stopped_cluster_suspends_client_until_restart() -> None:
     assert passed(run(case)) == 1
 
 
-def test_unstoppable_client_does_not_keep_others_running() -> None:
+def test_other_clients_stop_despite_error_of_one() -> None:
     case = ported(
         """
         from kazoo.exceptions import WriterNotClosedException
@@ -346,7 +346,7 @@ def test_case_works_with_warnings_as_errors() -> None:
 
 
 def test_failing_test_shows_state_and_leak_is_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "test", None)  # like without pytest
+    monkeypatch.setattr(registry, "test", None)  # as in a run without pytest
 
     class Failing(ZooletTestCase):
         def test_fails(self) -> None:
@@ -382,7 +382,7 @@ def test_failing_test_shows_state_before_cleanups() -> None:
             self.addCleanup(self.zoolet.reset)
             raise AssertionError
 
-    before, registry.test = registry.test, None  # which pytest has started
+    before, registry.test = registry.test, None  # as in a run without pytest
     try:
         [(_, trace)] = run(Some).failures
     finally:
@@ -392,7 +392,7 @@ def test_failing_test_shows_state_before_cleanups() -> None:
     assert "/seen" in trace.partition("tree:")[2]
 
 
-def test_leftover_of_test_is_warning() -> None:
+def test_leak_of_test_causes_resource_warning() -> None:
     class Some(ZooletTestCase):
         def test_one(self) -> None:
             self.zoolet.wait_for_sessions(0)
@@ -414,7 +414,7 @@ def test_invalid_size_of_cluster_is_refused(size: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("ZOOKEEPER_CLUSTER_SIZE", size)
 
     with pytest.raises(ValueError, match=f"ZOOKEEPER_CLUSTER_SIZE must be a number from 1 to 15, not '{size}'"):
-        _shared.__wrapped__()
+        _shared_cluster.__wrapped__()
 
 
 @pytest.mark.parametrize("port", ["1000000000", "0", "-1", "65530", "many", ""])
@@ -422,4 +422,4 @@ def test_invalid_port_of_cluster_is_refused(port: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("ZOOKEEPER_PORT_OFFSET", port)
 
     with pytest.raises(ValueError, match=f"ZOOKEEPER_PORT_OFFSET must be a port from 1 to 65515, not '{port}'"):
-        _shared.__wrapped__()
+        _shared_cluster.__wrapped__()

@@ -119,7 +119,7 @@ def test_last_1000_operations_are_shown_oldest_first(server: Server, wire: Wire)
     assert [op.op for op in server.ops()] == ["ping"] * 1000
 
 
-def test_operations_since_count_are_later_ones(server: Server, wire: Wire) -> None:
+def test_ops_since_count_returns_later_operations(server: Server, wire: Wire) -> None:
     wire.create("/a")
     before = server.op_count()
     wire.create("/b")
@@ -132,7 +132,7 @@ def test_operations_since_count_are_later_ones(server: Server, wire: Wire) -> No
     assert server.ops(since=server.op_count()) == ()
 
 
-def test_operations_since_a_count_from_before_a_reset_are_none(server: Server, wire: Wire) -> None:
+def test_ops_since_count_before_reset_is_empty(server: Server, wire: Wire) -> None:
     wire.create("/a")
     before = server.op_count()
     server.reset()
@@ -140,7 +140,7 @@ def test_operations_since_a_count_from_before_a_reset_are_none(server: Server, w
     assert (server.op_count(), server.ops(since=before)) == (0, ())
 
 
-def test_operations_are_counted_though_only_1000_are_kept(server: Server, wire: Wire) -> None:
+def test_op_count_includes_discarded_operations(server: Server, wire: Wire) -> None:
     before = server.op_count()
     for _ in range(1010):
         wire.send(OpCode.PING)
@@ -153,18 +153,18 @@ def test_operations_are_counted_though_only_1000_are_kept(server: Server, wire: 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "x"])
 @pytest.mark.parametrize("name", ["last", "since"])
-def test_invalid_number_of_operations_is_named(server: Server, name: str, wrong: Any) -> None:
+def test_invalid_number_of_ops_raises_value_error(server: Server, name: str, wrong: Any) -> None:
     with pytest.raises(ValueError, match=f"{name} must be 0 or more, or None for all, not {wrong!r}"):
         server.ops(**{name: wrong})
 
 
-def test_zxid_is_of_last_transaction(server: Server, wire: Wire) -> None:
+def test_zxid_returns_last_transaction(server: Server, wire: Wire) -> None:
     wire.create("/a")
 
     assert server.zxid() == server.tree()["/a"].czxid
 
 
-def test_zero_last_operations_are_none(server: Server, wire: Wire) -> None:
+def test_ops_zero_returns_nothing(server: Server, wire: Wire) -> None:
     wire.create("/a")
 
     assert server.ops(0) == ()
@@ -173,7 +173,7 @@ def test_zero_last_operations_are_none(server: Server, wire: Wire) -> None:
 # --- failed requests ---
 
 
-def test_rolled_back_transaction_has_error_of_failing_part(server: Server, wire: Wire) -> None:
+def test_failed_multi_has_error_of_failing_part(server: Server, wire: Wire) -> None:
     parts = [
         (OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)),
         (OpCode.DELETE, r.DeleteRequest("/b", -1)),

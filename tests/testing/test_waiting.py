@@ -127,7 +127,7 @@ def test_node_is_waited_for_with_its_data(server: Server, wire: Wire) -> None:
     later.join()
 
 
-def test_missing_condition_is_named(server: Server, wire: Wire) -> None:
+def test_timeout_message_names_missing_condition(server: Server, wire: Wire) -> None:
     server.populate({"/a": b"1"})
     port = wire.link.getsockname()[1]
 
@@ -244,7 +244,7 @@ def test_curator_contenders_count_but_not_nodes_below(server: Server, wire: Wire
     server.wait_for_contenders("/lock", 2)
 
 
-def test_idle_is_for_a_while(server: Server, wire: Wire) -> None:
+def test_idle_lasts_at_least_50_ms(server: Server, wire: Wire) -> None:
     began = time.monotonic()
     wire.exists("/a")
     server.wait_for_idle()
@@ -262,7 +262,7 @@ def test_invalid_timeout_is_refused(server: Server, timeout: Any) -> None:
 # --- a reconnected client ---
 
 
-def test_dropped_client_is_back_once_session_is_resumed(server: Server, wire: Wire) -> None:
+def test_dropped_client_is_back_after_resume(server: Server, wire: Wire) -> None:
     server.wait_for_client(wire.id, 0.0)
 
     server.drop(wire.id)
@@ -292,7 +292,7 @@ def test_client_is_not_back_while_replies_are_paused(server: Server, wire: Wire)
 
 
 @pytest.mark.parametrize("who", ["all", None, "zk"])
-def test_only_one_client_can_be_back(server: Server, who: Any) -> None:
+def test_wait_for_client_refuses_other_arguments(server: Server, who: Any) -> None:
     with pytest.raises(ValueError, match=r"^who must be a KazooClient, a zoolet Client"):
         server.wait_for_client(who)
 
@@ -309,7 +309,7 @@ def test_requests_of_kazoo_succeed_after_return(
         assert zk.exists("/") is not None
 
 
-async def test_requests_of_asyncio_client_succeed_after_return() -> None:
+async def test_asyncio_requests_succeed_after_until_client() -> None:
     async with Server() as server, Client(server.hosts) as zk:
         server.drop(zk)
         await server.until_client(zk)

@@ -15,7 +15,7 @@ from support.effort import effort
 from support.shells import TREE, ShellAtHand, shell_on
 from support.waiting import PROMPT_S, until
 
-from zoolet.cli.shell.command import listed
+from zoolet.cli.shell.command import sorted_commands
 from zoolet.cli.shell.completion import completions
 from zoolet.client import Client
 from zoolet.testing import Server
@@ -70,7 +70,7 @@ async def test_version_and_help(shell: ShellAtHand) -> None:
 
     assert (await shell("version")).out == f"ZooKeeper CLI version: zoolet {__version__}\n"
     text = (await shell("help")).out
-    assert all(f"{row.name} " in text for row in listed())
+    assert all(f"{row.name} " in text for row in sorted_commands())
     assert " -w   Watch for changes on the znode" in (await shell("help get")).out
     assert (await shell("help nothing")).code == 1
 
@@ -109,7 +109,7 @@ async def test_version_and_help(shell: ShellAtHand) -> None:
         ("setAcl /app digest:\udcff:x:r", "not UTF-8: '\\udcff:x'\n"),
     ],
 )
-async def test_bad_input(shell: ShellAtHand, server: Server, line: str, message: str) -> None:
+async def test_invalid_input_is_reported(shell: ShellAtHand, server: Server, line: str, message: str) -> None:
     before = server.zxid()
     assert await shell(line) == ("", message, 1)
     assert server.zxid() == before
@@ -171,19 +171,19 @@ async def test_du(shell: ShellAtHand) -> None:
 
 async def test_cp(shell: ShellAtHand, server: Server) -> None:
     await shell("setAcl /app/c world:anyone:r")
-    assert (await shell("cp -n /app /copy")).out == "would be 4 created, 0 changed, 0 the same\n"
+    assert (await shell("cp -n /app /copy")).out == "would be 4 created, 0 changed, 0 unchanged\n"
     assert "/copy" not in server.tree()
-    assert (await shell("cp /app /copy")).out == "4 created, 0 changed, 0 the same\n"
+    assert (await shell("cp /app /copy")).out == "4 created, 0 changed, 0 unchanged\n"
     assert server.tree()["/copy/a/b"].data == b"two\nlines"
     assert (await shell("getAcl /copy/c")).out == "'world,'anyone\n: r\n"
     await shell("set /app/a changed")
-    assert (await shell("cp /app /copy")).out == "0 created, 1 changed, 3 the same\n"
+    assert (await shell("cp /app /copy")).out == "0 created, 1 changed, 3 unchanged\n"
 
 
 async def test_cp_below_a_chroot(server: Server) -> None:
     server.populate(TREE)
     async with shell_on(f"{server.hosts}/app") as shell:
-        assert (await shell("cp /a /copy")).out == "2 created, 0 changed, 0 the same\n"
+        assert (await shell("cp /a /copy")).out == "2 created, 0 changed, 0 unchanged\n"
     assert server.tree()["/app/copy/b"].data == b"two\nlines"
 
 
@@ -265,11 +265,11 @@ async def test_edit_keeps_text_after_conflicting_change(
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Server], object],
 ) -> None:
-    flag, go_on = tmp_path / "open", tmp_path / "go-on"
+    flag, start_in_loop = tmp_path / "open", tmp_path / "go-on"
     code = f"""
 import time
 pathlib.Path({str(flag)!r}).touch()
-while not pathlib.Path({str(go_on)!r}).exists():
+while not pathlib.Path({str(start_in_loop)!r}).exists():
     time.sleep(0.01)
 file.write_text("mine")"""
     monkeypatch.setenv("VISUAL", editor(tmp_path, code))
@@ -278,7 +278,7 @@ file.write_text("mine")"""
     try:
         change(server)
     finally:
-        go_on.touch()
+        start_in_loop.touch()
     error = (await editing).err
     assert "was changed by another client in the meantime; your text is saved in " in error
     kept = Path(error.strip().partition("saved in ")[2])

@@ -14,7 +14,7 @@ from zoolet.cli.shell.matcher import Matcher
 from zoolet.testing import Server
 
 
-async def test_empty_word_is_not_a_path_after_cd(shell: ShellAtHand, server: Server) -> None:
+async def test_empty_path_is_refused_after_cd(shell: ShellAtHand, server: Server) -> None:
     await shell("cd /app")
     assert (await shell('deleteall ""')).err == "Path length must be > 0\n"
     assert (await shell("deleteall ../../..")).err == "../../.. leads above /\n"
@@ -75,7 +75,7 @@ async def test_tree_of_thousand_levels_is_printed(shell: ShellAtHand, server: Se
     assert (await shell("deleteall /d")).code == 0
 
 
-async def test_command_on_system_nodes_is_refused_below_chroot(server: Server) -> None:
+async def test_system_node_command_is_refused_below_chroot(server: Server) -> None:
     server.populate(TREE)
     async with shell_on(f"{server.hosts}/app") as shell:
         for line in ("setquota -n 5 /a", "listquota /a", "delquota /a", "config -w"):
@@ -94,7 +94,7 @@ async def test_unexpected_error_does_not_close_shell(shell: ShellAtHand, monkeyp
     assert (await shell("get /app")).code == 0
 
 
-async def test_colours_of_grep_are_colours(server: Server) -> None:
+async def test_grep_colours_reach_terminal(server: Server) -> None:
     server.populate(TREE)
     async with shell_on(server.hosts, terminal=True, colour=True) as shell:
         assert (await shell("grep one /app")).out == "\x1b[1m/app/a\x1b[0m: one\n"
@@ -144,7 +144,7 @@ async def test_numbers_of_64_bits_are_text_in_json(server: Server) -> None:
     assert stat["ephemeralOwner"] == "0x0"
 
 
-async def test_json_of_one_command_is_of_no_other(shell: ShellAtHand) -> None:
+async def test_json_flag_applies_to_one_command(shell: ShellAtHand) -> None:
     assert (await shell("get /app --json")).out == '{"path": "/app", "data": "root"}\n'
     assert (await shell("get /app")).out == "root\n"
 

@@ -216,7 +216,7 @@ def test_ctrl_c_stops_script_with_open_input() -> None:
             assert process.wait(DEADLINE_S) == 130
 
 
-def test_script_continues_after_error_and_exits_with_last_code() -> None:
+def test_script_exits_with_last_code_after_error() -> None:
     with Server() as server:
         script = "get /missing\ncreate /a one\n\nget /a\nbogus\nget /missing\nquit\ncreate /never\n"
         done = zoolet("shell", "-server", server.hosts, stdin=script)
@@ -230,7 +230,7 @@ def test_first_word_may_be_server(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().out == "[zookeeper]\n"
 
 
-def test_ctrl_c_while_modules_are_imported_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_import_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
 
     def imports(words: object) -> object:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from support.shells import Screen
 
 from zoolet.cli.shell.nodes_text import shown_data
-from zoolet.cli.shell.output import Output
+from zoolet.cli.shell.output import ShellOutput
 from zoolet.cli.shell.texts import date, hexdump, printable
 from zoolet.protocol.hexadecimal import hexadecimal
 
 
 @given(st.binary())
-def test_no_data_controls_a_terminal(data: bytes) -> None:
+def test_printable_text_cannot_control_terminal(data: bytes) -> None:
     shown = printable(data.decode("utf-8", "surrogateescape"))
     assert all(character.isprintable() or character in "\n\t\xa0\u3000" for character in shown)
 
@@ -42,29 +42,29 @@ def test_unprintable_text_is_replaced(text: str, shown: str) -> None:
 def test_pipe_gets_raw_data_and_terminal_escaped() -> None:
     pipe, terminal = Screen(), Screen(terminal=True)
     for screen in (pipe, terminal):
-        Output(screen, screen).show(None, ["\x1b[2J"])
+        ShellOutput(screen, screen).show(None, ["\x1b[2J"])
     assert (pipe.pop(), terminal.pop()) == ("\x1b[2J\n", "\\x1b[2J\n")
 
 
 def test_errors_and_events_are_harmless_on_a_terminal() -> None:
     screen = Screen(terminal=True)
-    out = Output(screen, screen, colour=True)
+    out = ShellOutput(screen, screen, colour=True)
     out.error("\x1b]0;x\x07")
     out.event("\x1b]0;x\x07", {})
     assert screen.getvalue() == "\x1b[31m\\x1b]0;x\\x07\x1b[0m\n\nWATCHER::\n\n\x1b[36m\\x1b]0;x\\x07\x1b[0m\n"
 
 
-def test_colours_only_where_they_are_wanted() -> None:
+def test_errors_are_coloured_only_on_terminals() -> None:
     plain, coloured, pipe = Screen(terminal=True), Screen(terminal=True), Screen()
-    Output(plain, plain).error("no")
-    Output(coloured, coloured, colour=True).error("no")
-    Output(pipe, pipe, colour=True).error("no")
+    ShellOutput(plain, plain).error("no")
+    ShellOutput(coloured, coloured, colour=True).error("no")
+    ShellOutput(pipe, pipe, colour=True).error("no")
     assert (plain.pop(), coloured.pop(), pipe.pop()) == ("no\n", "\x1b[31mno\x1b[0m\n", "no\n")
 
 
-def test_json_is_a_line_each() -> None:
+def test_json_output_has_one_object_per_line() -> None:
     screen = Screen()
-    out = Output(screen, screen, as_json=True)
+    out = ShellOutput(screen, screen, as_json=True)
     out.show({"a": "\u2028\n"}, ["text"])
     out.remark("text")
     out.remark("text", {"b": 1})
@@ -72,7 +72,7 @@ def test_json_is_a_line_each() -> None:
     assert [json.loads(line) for line in screen.pop().splitlines()] == [{"a": "\u2028\n"}, {"b": 1}, {"c": 1}]
 
 
-def test_numbers_as_java_prints_them() -> None:
+def test_numbers_are_printed_like_java() -> None:
     assert (hexadecimal(26), hexadecimal(-1)) == ("0x1a", "0xffffffffffffffff")
 
 

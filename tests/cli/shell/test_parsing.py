@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from zoolet.cli.shell.acl_text import parse_acl
 from zoolet.cli.shell.editing.history import is_kept
-from zoolet.cli.shell.errors import CommandError, checked_path
+from zoolet.cli.shell.errors import ShellCommandError, checked_path
 from zoolet.cli.shell.flags import Flag, FlagError, parse
-from zoolet.cli.shell.output import Output
+from zoolet.cli.shell.output import ShellOutput
 from zoolet.cli.shell.words import last_word, lines, quote, split
 from zoolet.protocol import paths
 from zoolet.protocol.node_json import acl_text
@@ -89,7 +89,7 @@ def test_flags_may_stand_anywhere(words: list[str], flags: dict[str, str], other
         (["-5"], "UnrecognizedOptionException: Unrecognized option: -5"),
     ],
 )
-def test_wrong_flags(words: list[str], message: str) -> None:
+def test_wrong_flags_are_refused(words: list[str], message: str) -> None:
     with pytest.raises(FlagError) as caught:
         parse(FLAGS, words)
     assert str(caught.value) == f"org.apache.commons.cli.{message}"
@@ -111,7 +111,7 @@ def test_path_is_refused_as_by_protocol(path: str) -> None:
     try:
         checked_path(path)
         accepted = True
-    except CommandError:
+    except ShellCommandError:
         accepted = False
     assert accepted == (paths.path_error(path) is None)
 
@@ -125,7 +125,7 @@ def test_path_is_refused_as_by_protocol(path: str) -> None:
     ],
 )
 def test_path_problem_is_named(path: str, message: str) -> None:
-    with pytest.raises(CommandError) as caught:
+    with pytest.raises(ShellCommandError) as caught:
         checked_path(path)
     assert str(caught.value) == message
 
@@ -142,7 +142,7 @@ def test_path_problem_is_named(path: str, message: str) -> None:
 )
 def test_acl_lists(text: str, entries: list[str], complaint: str) -> None:
     err = io.StringIO()
-    assert [acl_text(entry) for entry in parse_acl(text, Output(io.StringIO(), err))] == entries
+    assert [acl_text(entry) for entry in parse_acl(text, ShellOutput(io.StringIO(), err))] == entries
     assert err.getvalue() == complaint
 
 

@@ -60,13 +60,13 @@ def test_line_is_executed_and_quit_exits(terminal: Terminal, server: Server) -> 
     assert server.tree()["/a"].data == b"one"
 
 
-def test_mistyped_command_suggests_nearest_in_one_line(terminal: Terminal) -> None:
+def test_mistyped_command_at_prompt_gets_suggestion(terminal: Terminal) -> None:
     terminal.type("gte /a" + ENTER)
     terminal.expect(r"\nCommand not found: gte; did you mean get\?\n")
     terminal.expect(PROMPT)
 
 
-def test_mistyped_command_line_suggests_closest_command(server: Server, tmp_path: Path) -> None:
+def test_mistyped_command_line_gets_suggestion(server: Server, tmp_path: Path) -> None:
     with terminal_of(["shell", server.hosts, "gte", "/a"], tmp_path, toolkit=False) as terminal:
         terminal.expect(r"^Command not found: gte; did you mean get\?\n$")
         assert terminal.wait() == 127
@@ -187,7 +187,7 @@ def test_bad_connect_string_stops_shell(tmp_path: Path, toolkit: bool) -> None:
         assert terminal.wait() == 2
 
 
-def test_lines_of_a_paste_come_back_too(terminal: Terminal, tmp_path: Path) -> None:
+def test_pasted_lines_are_in_history(terminal: Terminal, tmp_path: Path) -> None:
     terminal.type("ls /\rpwd\rget /missing\r")
     terminal.expect("Node does not exist: /missing")
     terminal.expect(PROMPT)

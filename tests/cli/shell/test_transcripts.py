@@ -17,7 +17,7 @@ from support.shells import shell_on
 from support.waiting import DEADLINE_S
 from support.zkcli import Step, java_command, load, normalised, record
 
-from zoolet.cli.shell.command import all_commands, listed
+from zoolet.cli.shell.command import all_commands, sorted_commands
 from zoolet.testing import Server
 
 FOLDER: Final = Path(__file__).parent
@@ -52,11 +52,11 @@ def recorded(release: str) -> list[Step]:
     return steps
 
 
-def test_there_are_enough_of_them() -> None:
+def test_transcripts_cover_all_commands() -> None:
     assert len(recorded("3.8")) >= 350
     verbs = {step.command.split()[0] for step in recorded("3.9")}
     without = {"connect", "close", "quit", "version"}  # see below
-    assert {row.name for row in listed() if not row.ours} - verbs <= without
+    assert {row.name for row in sorted_commands() if not row.ours} - verbs <= without
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def session_verbs(argv: list[str], hosts: str) -> tuple[int, list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("release", RELEASES)
-def test_version_close_connect_and_quit(release: str) -> None:
+def test_unrecordable_commands_print_same(release: str) -> None:
     require_apache(release)
     expected = ["[zookeeper]", "Not connected", "[zookeeper]", "Node does not exist: /missing"]
     with Server(compat=release) as server, ApacheZooKeeper(release) as apache:

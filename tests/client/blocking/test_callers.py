@@ -45,14 +45,14 @@ async def in_wait_for(*jobs: Callable[[], Awaitable[None]]) -> None:
     await asyncio.gather(*[asyncio.wait_for(job(), DEADLINE_S) for job in jobs])
 
 
-async def beside_the_caller(*jobs: Callable[[], Awaitable[None]]) -> None:
-    """Run one job in the task of the call, and the others in other tasks."""
+async def in_task_of_caller(*jobs: Callable[[], Awaitable[None]]) -> None:
+    """Run the first job in the task of the call, and each other job in its own task."""
     tasks = [asyncio.create_task(job()) for job in jobs[1:]]
     await jobs[0]()
     await asyncio.gather(*tasks)
 
 
-@pytest.mark.parametrize("run", [in_task_group, in_gather, in_wait_for, beside_the_caller])
+@pytest.mark.parametrize("run", [in_task_group, in_gather, in_wait_for, in_task_of_caller])
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_of_one_call_exclude_each_other(server: Server, zk: Client, kind: str, run: Any) -> None:
     inside, first = 0, asyncio.Event()
@@ -112,7 +112,7 @@ def test_block_gives_back_its_own_lease(zk: Client, first: int, in_pool: bool) -
     assert leases[1 - first].released
 
 
-def test_thread_holds_lock_again_within_its_call(zk: Client) -> None:
+def test_coroutine_of_thread_reenters_its_lock(zk: Client) -> None:
     async def again(client: Any) -> int:
         async with recipes.Lock(client, "/l", reentrant=True) as lease:
             return lease.token
@@ -123,7 +123,7 @@ def test_thread_holds_lock_again_within_its_call(zk: Client) -> None:
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_task_whose_thread_holds_lock_gets_deadlock_error(zk: Client, reentrant: bool) -> None:
+def test_task_of_holding_thread_gets_deadlock_error(zk: Client, reentrant: bool) -> None:
     async def main() -> None:  # in an event loop of the program, which the calls block
         entered = asyncio.Event()
 
@@ -147,7 +147,7 @@ def test_task_whose_thread_holds_lock_gets_deadlock_error(zk: Client, reentrant:
         asyncio.run(acquire())
 
 
-def test_handler_is_another_caller_than_its_thread(zk: Client) -> None:
+def test_handler_does_not_share_locks_of_its_thread(zk: Client) -> None:
     held = threading.Event()
 
     def lead() -> None:
@@ -161,7 +161,7 @@ def test_handler_is_another_caller_than_its_thread(zk: Client) -> None:
     assert held.is_set()
 
 
-def test_lock_looked_up_without_block_is_not_taken_for_one(server: Server, zk: Client) -> None:
+def test_attribute_access_does_not_count_as_block(server: Server, zk: Client) -> None:
     one, two = zk.lock("/one"), zk.lock("/two")
     one.__enter__()
     one.__exit__(None, None, None)

@@ -213,7 +213,7 @@ def test_one_shot_watch_iterates_one_event(zk: Client) -> None:
         assert missing.next().type is EventType.NODE_CREATED
 
 
-def test_waiting_for_an_event_can_have_an_end(zk: Client) -> None:
+def test_waiting_for_event_can_have_timeout(zk: Client) -> None:
     with zk.watch("/a") as events:
         with pytest.raises(TimeoutError):
             events.next(timeout=0.01)
@@ -222,7 +222,7 @@ def test_waiting_for_an_event_can_have_an_end(zk: Client) -> None:
         assert events.next(timeout=DEADLINE_S).path == "/a"
 
 
-def test_other_thread_waiting_for_events_is_notified_of_end(server: Server) -> None:
+def test_end_of_block_wakes_thread_waiting_for_events(server: Server) -> None:
     zk = Client(server.hosts)
     zk.start()
     events = zk.watch("/a").__enter__()
@@ -282,9 +282,7 @@ def test_call_in_thread_of_client_is_refused(zk: Client) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
-def test_interrupted_call_is_cancelled_and_client_continues(
-    server: Server, zk: Client, error: type[BaseException]
-) -> None:
+def test_client_continues_after_interrupted_call(server: Server, zk: Client, error: type[BaseException]) -> None:
     def interrupt(number: int, frame: object) -> None:
         raise error
 

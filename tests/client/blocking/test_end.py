@@ -121,7 +121,7 @@ def test_start_without_file_descriptors_raises(server: Server, left: int) -> Non
 
 @pytest.fixture
 def interrupt() -> Iterator[Callable[[], object]]:
-    """A function that interrupts the main thread soon, as by Ctrl-C."""
+    """A function that raises KeyboardInterrupt in the main thread after 0.1 s, like Ctrl-C."""
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.1)
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -159,7 +159,7 @@ def test_ctrl_c_ends_entry_to_block(server: Server, kind: Any, interrupt: Callab
         assert zk.children("/") == ["zookeeper"]
 
 
-def test_entry_to_block_takes_limit(server: Server) -> None:
+def test_operation_timeout_limits_entry_to_block(server: Server) -> None:
     with blocking.Client(server.hosts) as zk:
         server.refuse_connections()
         server.drop("all")
@@ -169,7 +169,7 @@ def test_entry_to_block_takes_limit(server: Server) -> None:
             cache.__enter__()
 
 
-def test_thread_ends_although_a_task_raises_system_exit(server: Server) -> None:
+def test_thread_ends_despite_system_exit_in_task(server: Server) -> None:
     zk = blocking.Client(server.hosts)
     zk.start()
     tasks = []
@@ -208,10 +208,10 @@ def test_start_can_be_repeated_after_failure(server: Server, monkeypatch: pytest
 
 
 class FromHandler(RuntimeError):
-    """An error of a signal handler that looks like one of Python."""
+    """A signal handler's error of the same type as the errors that Python raises when no thread can start."""
 
 
-def test_runtime_error_of_handler_is_raised_as_it_is(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runtime_error_of_handler_is_raised_unchanged(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     threads, zk = threading.active_count(), blocking.Client(server.hosts)
     start = loop_thread._thread.start_new_thread
 
@@ -230,7 +230,7 @@ def test_runtime_error_of_handler_is_raised_as_it_is(server: Server, monkeypatch
     server.wait_for(lambda: threading.active_count() == threads)
 
 
-def test_interrupt_before_the_end_of_block_starts_limits_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_interrupt_limits_end_of_block(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with blocking.Client(server.hosts) as zk:
         result, calls = loop_thread.LoopThread._result, []
 
@@ -243,7 +243,7 @@ def test_interrupt_before_the_end_of_block_starts_limits_it(server: Server, monk
         monkeypatch.setattr(loop_thread.LoopThread, "_result", interrupted)
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            zk.loop_thread.run_to_the_end(lambda: asyncio.sleep(DEADLINE_S))
+            zk.loop_thread.run_to_completion(lambda: asyncio.sleep(DEADLINE_S))
         assert time.monotonic() - began < 2 * PROMPT_S
 
 
@@ -309,7 +309,7 @@ def test_unstarted_client_can_be_started_in_a_child(server: Server, monkeypatch:
         monkeypatch.setattr(loop_thread.os, "getpid", lambda: 1)
 
 
-def test_fork_during_start_leaves_no_hanging_child(server: Server) -> None:
+def test_child_forked_during_start_does_not_hang(server: Server) -> None:
     zk = blocking.Client(server.hosts)
     zk.loop_thread.start()  # the first half of start()
 

@@ -137,7 +137,7 @@ def test_filter_applies_to_records_of_loop(
     assert [record.getMessage() for record in caplog.records if record.funcName == "log_in_loop"] == ["a text"]
 
 
-def test_records_that_a_stopped_handler_delays_are_bounded(
+def test_backlog_of_blocked_log_handler_is_bounded(
     server: Server, zk: Client, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "MAX_WAITING", 3)

@@ -172,7 +172,7 @@ def test_interrupted_call_leaves_nothing(server: Server, kind: str, handler: str
         assert not zk.loop_thread._calls
 
 
-def test_interrupted_client_leaves_no_thread_and_no_session(server: Server) -> None:
+def test_interrupted_block_leaves_no_thread_or_session(server: Server) -> None:
     threads = threading.active_count()
 
     def open_and_close() -> None:
@@ -204,7 +204,7 @@ def test_interrupted_iterator_skips_no_item(server: Server) -> None:
 @pytest.mark.parametrize("kind", ["Lock", "acquire", "acquire in block", "NodeCache"])
 @pytest.mark.parametrize("number", range(1, 4))
 def test_second_signal_leaves_nothing(server: Server, number: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first is raised in a wait, the second when the thread is about to give the interrupted call up."""
+    """The first signal interrupts a wait, the second the cancellation of the interrupted call."""
     wait, in_loop = thread_call.ThreadCall.wait, loop_thread.LoopThread._in_loop
     waits, ends = [0], [0]
 
@@ -265,12 +265,12 @@ def test_finalizer_can_call_the_client(server: Server, kind: str) -> None:
 # --- blocks that are dropped ---
 
 
-def test_lock_is_free_while_interrupt_of_its_end_is_handled(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_free_while_interrupt_is_handled(zk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise Interrupted
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted) as caught, zk.lock("/lock"):
-        patch.setattr(loop_thread.LoopThread, "run_to_the_end", interrupted)
+        patch.setattr(loop_thread.LoopThread, "run_to_completion", interrupted)
 
     assert caught.value.__traceback__ is not None  # it refers to the block
     with zk.lock("/lock", timeout=DEADLINE_S):

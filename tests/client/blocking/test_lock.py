@@ -75,7 +75,7 @@ def test_thread_acquiring_its_own_lock_gets_error(zoolet: Server) -> None:
             pass
 
 
-def test_reentrant_lock_is_reentered_by_thread_through_object(zoolet: Server) -> None:
+def test_lock_object_is_reentered_by_its_thread(zoolet: Server) -> None:
     with BlockingClient(zoolet.hosts) as zk:
         with zk.lock("/lock", reentrant=True) as outer, zk.lock("/lock", reentrant=True) as inner:
             assert inner == outer

@@ -62,7 +62,7 @@ MAKE: Final[dict[str, Callable[[Client], Any]]] = {
 }
 
 
-def test_each_is_made_below() -> None:
+def test_make_covers_every_recipe() -> None:
     assert set(MAKE) == set(blocking.RECIPES)
 
 
@@ -184,7 +184,7 @@ def test_caches_are_read_while_they_change(zk: Client) -> None:
         changes.close()
 
 
-def test_others_are_observed(zk: Client, server: Server) -> None:
+def test_party_reports_other_members(zk: Client, server: Server) -> None:
     with Client(server.hosts) as other, blocking.Party(zk, "/p", b"me") as party:
         changes = party.changes()
         assert next(changes) == [b"me"]
@@ -305,7 +305,7 @@ def test_lock_granted_during_interruption_is_released(zk: Client, monkeypatch: p
     other.acquire(timeout=DEADLINE_S).release()
 
 
-def test_handlers_run_concurrently_and_block_no_connection(server: Server) -> None:
+def test_concurrent_handlers_block_no_connection(server: Server) -> None:
     count, release = 12, threading.Event()
     together = threading.Barrier(count + 1)
 
@@ -328,7 +328,7 @@ def test_handlers_run_concurrently_and_block_no_connection(server: Server) -> No
 
 
 @pytest.mark.parametrize("kind", ["election", "node election"])
-def test_threads_leading_in_turn_leave_their_own_leadership(server: Server, kind: str) -> None:
+def test_each_leading_thread_leaves_own_leadership(server: Server, kind: str) -> None:
     with Client(server.hosts) as zk:
         make = {"election": blocking.Election, "node election": blocking.NodeElection}[kind]
         election = make(zk, "/e", b"me")

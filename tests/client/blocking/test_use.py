@@ -119,7 +119,7 @@ def test_signatures_are_for_threads() -> None:
     assert not [name for name in dir(Client) if name.isupper()]
 
 
-def test_transactions_and_watches_are_made_before_start() -> None:
+def test_transactions_and_watches_precede_start() -> None:
     zk = Client("127.0.0.1:1")
     zk.transaction().create("/a")
     zk.watch("/a")
@@ -140,7 +140,7 @@ def test_lease_and_states_are_readable_after_close(server: Server) -> None:
     assert list(states) == [State.CONNECTING, State.CONNECTED, State.CLOSED]
 
 
-def test_iterator_gives_each_item_to_one_thread_and_end_to_all(zk: Client) -> None:
+def test_iterator_gives_each_item_to_only_one_thread(zk: Client) -> None:
     found: list[object] = []
 
     def consume() -> None:
@@ -262,8 +262,8 @@ class Stopped(BaseException):
     """Raised by a signal handler."""
 
 
-def test_item_is_not_lost_after_the_call(zk: Client) -> None:
-    """No function is called between the end of the call and the return: a signal handler could run there."""
+def test_interrupt_after_call_loses_no_item(zk: Client) -> None:
+    """After the call, no function may run before the item is returned, because a signal handler could interrupt it."""
 
     def trace(frame: Any, event: str, _: object) -> None:
         if event == "return" and frame.f_code is loop_thread.LoopThread.run.__code__:

@@ -176,22 +176,22 @@ def test_undecodable_value_is_left_out_until_readable() -> None:
 # --- TreeCache ---
 
 
-def what(cache: TreeCache) -> dict[str, Any]:
-    """Return the values in a cache, by path."""
+def values_by_path(cache: TreeCache) -> dict[str, Any]:
+    """Return the values of a cache by path."""
     return {path: cached.value for path, cached in cache.nodes.items()}
 
 
 def test_tree_cache_follows_changes() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other, TreeCache(zk, "/a") as cache:
-            assert what(cache) == {}
+            assert values_by_path(cache) == {}
             await other.create("/a/b/c", b"1", parents=True)
-            await eventually(lambda: what(cache) == {"/a": b"", "/a/b": b"", "/a/b/c": b"1"})
+            await eventually(lambda: values_by_path(cache) == {"/a": b"", "/a/b": b"", "/a/b/c": b"1"})
             await other.set("/a/b", b"2")
             await other.create("/ab", b"outside")
-            await eventually(lambda: what(cache) == {"/a": b"", "/a/b": b"2", "/a/b/c": b"1"})
+            await eventually(lambda: values_by_path(cache) == {"/a": b"", "/a/b": b"2", "/a/b/c": b"1"})
             await other.delete("/a", recursive=True)
-            await eventually(lambda: what(cache) == {})
+            await eventually(lambda: values_by_path(cache) == {})
         assert not leftovers(server, zk)
 
     with_client(main)

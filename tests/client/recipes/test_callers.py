@@ -84,7 +84,7 @@ async def with_generator(lock: Any) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def with_test_case(lock: Any) -> AsyncIterator[Any]:
-    """Enter as an ``IsolatedAsyncioTestCase`` does it."""
+    """Enter as ``IsolatedAsyncioTestCase.enterAsyncContext`` does."""
     case = unittest.IsolatedAsyncioTestCase()
     kind = type(lock)
     leave = kind.__aexit__
@@ -96,14 +96,14 @@ async def with_test_case(lock: Any) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def by_hand(lock: Any) -> AsyncIterator[Any]:
-    """Call the two methods."""
+async def with_direct_calls(lock: Any) -> AsyncIterator[Any]:
+    """Call ``__aenter__`` and ``__aexit__``."""
     lease = await lock.__aenter__()
     yield lease
     await lock.__aexit__(None, None, None)
 
 
-OF_ONE_TASK: Final = [in_the_task, with_stack, by_hand, with_test_case]
+OF_ONE_TASK: Final = [in_the_task, with_stack, with_direct_calls, with_test_case]
 OF_TWO_TASKS: Final = [with_create_task, with_gather, with_task_group, with_generator]
 WAYS: Final = [*OF_ONE_TASK, with_wait_for, *OF_TWO_TASKS]
 
@@ -135,7 +135,7 @@ def test_tasks_are_never_inside_together(kind: str, hold: Hold) -> None:
     simulate_clients(main)
 
 
-@pytest.mark.parametrize("hold", [way for way in WAYS if way is not by_hand])
+@pytest.mark.parametrize("hold", [way for way in WAYS if way is not with_direct_calls])
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("kind", ["Semaphore", "ReadWriteLock"])
 def test_block_gives_back_its_own_lease(kind: str, first: int, hold: Hold) -> None:
@@ -186,7 +186,7 @@ def test_log_names_block_that_loss_cannot_cancel(kind: str, hold: Hold, caplog: 
     simulate_clients(main)
 
 
-def test_lock_looked_up_without_block_is_not_taken_for_one() -> None:
+def test_attribute_access_does_not_count_as_block() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         one, two = zk.lock("/one"), zk.lock("/two")
@@ -244,7 +244,7 @@ class Traced:
         await self._lock.__aexit__(*error)
 
 
-@pytest.mark.parametrize("hold", [way for way in WAYS if way is not by_hand])
+@pytest.mark.parametrize("hold", [way for way in WAYS if way is not with_direct_calls])
 def test_wrapper_leaves_its_own_block(hold: Hold) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lock = Semaphore(await connect(), "/l", 2)
@@ -273,7 +273,7 @@ async def in_a_task(job: Any) -> Any:
     return await asyncio.create_task(job)
 
 
-def test_method_inside_a_block_leaves_the_block_of_a_method() -> None:
+def test_direct_aexit_leaves_block_of_direct_aenter() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lock = Semaphore(await connect(), "/l", 2)
         one = await lock.__aenter__()
@@ -284,7 +284,7 @@ def test_method_inside_a_block_leaves_the_block_of_a_method() -> None:
     simulate_clients(main)
 
 
-def test_method_leaves_no_block_of_several_other_tasks() -> None:
+def test_direct_aexit_refuses_entries_of_several_tasks() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lock, left = Semaphore(await connect(), "/l", 2), asyncio.Event()
 
@@ -306,13 +306,13 @@ def test_method_leaves_no_block_of_several_other_tasks() -> None:
 
 
 async def lose(server: Server, lease: Any) -> None:
-    """Wait until a block is cancelled, because its lock was lost."""
+    """Delete the node of a lease after 0.2 s, and wait until the loss cancels the block."""
     asyncio.get_running_loop().call_later(0.2, server.delete, lease.nodes[0][0])
     await asyncio.sleep(1000)
 
 
 @pytest.mark.parametrize("second", ["block of the lock", "block of the lease", "block of a reader"])
-def test_loss_cancels_block_that_outlives_the_first(second: str) -> None:
+def test_loss_cancels_second_block_after_first_ended(second: str) -> None:
     """The holder enters the lock twice, and leaves the first block before the second."""
 
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
@@ -383,7 +383,7 @@ def test_loss_found_by_eager_task_raises_only_once() -> None:
 
 
 class Late:
-    """A base of locks that wait before they are entered."""
+    """Base class of locks that wait before they are entered."""
 
     async def __aenter__(self) -> Any:
         await asyncio.sleep(0.01)
@@ -391,15 +391,15 @@ class Late:
 
 
 class LateLock(Late, Lock):
-    """A lock."""
+    """A lock that waits before it is entered."""
 
 
 class LateSemaphore(Late, Semaphore):
-    """A semaphore."""
+    """A semaphore that waits before it is entered."""
 
 
 @pytest.mark.parametrize("kind", [LateLock, LateSemaphore])
-def test_look_up_of_a_different_task_is_not_taken(kind: Any) -> None:
+def test_tasks_sharing_late_lock_keep_own_lease(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, leases = await connect(), []
         lock = kind(zk, "/l", 2) if kind is LateSemaphore else kind(zk, "/l")
@@ -419,7 +419,7 @@ def test_look_up_of_a_different_task_is_not_taken(kind: Any) -> None:
     simulate_clients(main)
 
 
-def test_tasks_in_blocks_of_one_lease_both_get_its_loss() -> None:
+def test_all_tasks_in_blocks_of_lease_get_its_loss() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         lease, got = await (await connect()).lock("/l").acquire(), []
 
@@ -452,7 +452,7 @@ def test_block_of_lease_after_downgrade_ends() -> None:
     simulate_clients(main)
 
 
-def test_block_of_closed_client_is_left_in_a_later_loop(zoolet: Server) -> None:
+def test_closed_client_block_can_be_left_in_new_loop(zoolet: Server) -> None:
     stack = AsyncExitStack()
 
     async def enter() -> None:

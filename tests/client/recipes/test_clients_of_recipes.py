@@ -41,7 +41,7 @@ def test_text_name_is_refused_with_bytes_hint(name: str) -> None:
         getattr(recipes, name)(Client("127.0.0.1:1"), "/a", "me")
 
 
-def test_election_for_threads_calls_function_with_blocking_lease(zoolet: Server) -> None:
+def test_election_for_threads_passes_blocking_lease(zoolet: Server) -> None:
     with blocking.Client(zoolet.hosts) as zk:
         election, paths = blocking_recipes.Election(zk, "/leader"), []
 

@@ -67,7 +67,7 @@ def test_command_right_before_close_is_awaited() -> None:
 
 
 @pytest.mark.parametrize("governed", [True, pytest.param(False)])
-def test_command_without_workers_has_no_acknowledgement(governed: bool) -> None:
+def test_command_without_workers_returns_no_answers(governed: bool) -> None:
     async def main(crew: Crew) -> None:
         if governed:
             await crew.master()

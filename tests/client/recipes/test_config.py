@@ -104,7 +104,7 @@ def test_changes_have_default_for_missing_node() -> None:
     with_client(main)
 
 
-def test_value_published_during_absence_is_known_on_return() -> None:
+def test_value_published_in_absence_is_read_on_return() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with client_of(server, seed=6) as other, Config(zk, "/c") as config:
             for number, how in enumerate((server.drop, server.expire)):
@@ -131,7 +131,7 @@ def test_undecodable_value_does_not_hide_next_value() -> None:
     with_client(main)
 
 
-def test_publication_without_reply_raises_and_is_followed() -> None:
+def test_publication_without_reply_raises() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Config(zk, "/c") as config:
             await config.publish(1)

@@ -219,7 +219,7 @@ def test_sticky_choice_changes_when_instance_leaves() -> None:
     with_client(main)
 
 
-def test_missing_instance_and_unknown_choice_are_errors() -> None:
+def test_missing_instance_or_unknown_strategy_raises() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Discovery(zk, "/s") as discovery:
             with pytest.raises(LookupError, match="no instance of 'web' is registered at "):

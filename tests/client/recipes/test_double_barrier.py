@@ -66,7 +66,7 @@ def test_members_enter_and_leave_together() -> None:
     with_client(main)
 
 
-def test_too_few_in_time_is_a_timeout_and_one_has_left_again() -> None:
+def test_timeout_of_entry_leaves_no_node() -> None:
     async def main(server: Server, zk: Client) -> None:
         with pytest.raises(TimeoutError):
             await DoubleBarrier(zk, "/b", 2, timeout=5).enter()
@@ -219,7 +219,7 @@ def test_rounds_at_one_path_start_and_end_together(seed: int, op: str) -> None:
     simulate_clients(main, seed)
 
 
-def test_single_member_does_not_pass_after_crashed_round() -> None:
+def test_crashed_round_does_not_admit_single_member() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, three, four = [await connect() for _ in range(4)]
         await asyncio.gather(DoubleBarrier(one, "/b", 2).enter(), DoubleBarrier(two, "/b", 2).enter())
@@ -314,7 +314,7 @@ def test_number_of_members_follows_data_of_node() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_number_changed_during_round_does_not_disturb_it(size: int) -> None:
+def test_resize_during_round_does_not_disturb_it(size: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(2)]
         barriers = [DoubleBarrier(zk, "/b", timeout=10.0) for zk in clients]
@@ -329,7 +329,7 @@ def test_number_changed_during_round_does_not_disturb_it(size: int) -> None:
     simulate_clients(main)
 
 
-def test_slow_member_keeps_ready_node_in_same_container() -> None:
+def test_slow_leave_keeps_ready_node_in_same_container() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         clients = [await connect() for _ in range(4)]
         slow, *others = [DoubleBarrier(zk, "/b", 2, timeout=30.0) for zk in clients]
@@ -353,13 +353,13 @@ def test_slow_member_keeps_ready_node_of_next_round() -> None:
         clients = [await connect() for _ in range(4)]
         slow, quitter, *others = [DoubleBarrier(zk, "/b", 2, timeout=30.0) for zk in clients]
 
-        async def quit_at_once() -> None:
+        async def fail_inside() -> None:
             async with quitter:
                 raise KeyError
 
-        quitting = asyncio.create_task(quit_at_once())
+        quitting = asyncio.create_task(fail_inside())
         await asyncio.sleep(0.5)
-        with server.fault(delay(3.0), "getData", client=clients[0], nth=3, strict=True):  # the round's version
+        with server.fault(delay(3.0), "getData", client=clients[0], nth=3, strict=True):  # reads the version
             entering = asyncio.create_task(slow.enter())
             with pytest.raises(KeyError):
                 await quitting

@@ -19,7 +19,7 @@ from zoolet.testing import Server, Simulation, drop_request, lose_reply
 # --- one holder at a time ---
 
 
-def test_next_owner_waits_for_release_and_has_higher_token() -> None:
+def test_next_owner_has_higher_token_after_release() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with DurableLock(one, "/up/job", "one", ttl=10) as first:
@@ -52,7 +52,7 @@ def test_durable_lock_outlives_session() -> None:
     simulate_clients(main)
 
 
-def test_program_with_saved_token_resumes_after_restart() -> None:
+def test_saved_token_resumes_hold_after_restart() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first = await DurableLock(one, "/job", "host-1", ttl=1000).acquire()

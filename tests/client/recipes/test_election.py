@@ -94,7 +94,7 @@ def test_leader_stops_leading_after_session_end(kind: Any) -> None:
 
 
 @BOTH
-def test_observer_sees_each_leader_despite_session_loss(kind: Any) -> None:
+def test_observer_sees_leaders_despite_session_loss(kind: Any) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, watcher = await connect(), await connect(), await connect()
         seen: list[bytes | None] = []

@@ -79,7 +79,7 @@ WITHOUT_SERVER = ("Discovery", "Master")
 
 
 async def _go_away(server: Server, zk: Client, state: State) -> None:
-    """Take the server away, until the session is lost or only the connection."""
+    """Refuse and drop connections, and wait until the client is in *state*, SUSPENDED or LOST."""
     server.refuse_connections()
     server.drop(zk)
     await zk.wait_for(state)

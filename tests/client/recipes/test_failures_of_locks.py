@@ -120,7 +120,7 @@ async def forked(scene: Scene) -> None:
     core.invalidate_after_fork()
     with pytest.raises(RuntimeError, match="forked"):
         scene.zk.get("/")
-    core._forked, core.session.terminal_error = False, error  # the parent
+    core._forked, core.session.terminal_error = False, error  # back to the state of the parent process
     await scene.held()
     assert not scene.lease.lost.is_set()
 
@@ -185,7 +185,7 @@ ROWS: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
 }
 
 
-def test_every_row_of_the_page_is_checked() -> None:
+def test_every_row_of_table_has_check() -> None:
     table = PAGE.read_text(encoding="utf-8").partition("## What happens on failures")[2].partition("**Choose")[0]
 
     rows = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)[1:]
@@ -194,7 +194,7 @@ def test_every_row_of_the_page_is_checked() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_row_is_true(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_failure_has_documented_effect(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     away = 0.0
     monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: away)
 

@@ -159,7 +159,7 @@ class Tally:
         self._guard = threading.Lock()
 
     def more(self) -> bool:
-        """Return whether there are rounds left. They end when each side has a fair share: a thread may start late."""
+        """Return whether to continue, until ROUNDS turns and until each side has had a quarter of its fair share."""
         assert time.monotonic() < self.deadline, f"{self.turns} in {TIMEOUT} s"
         with self._guard:
             turns = list(self.turns.values())
@@ -218,7 +218,7 @@ class Tally:
         pytest.param(lambda zk: ReadWriteLock(zk, "/rw").write(), lambda zk: zk.WriteLock("/rw"), id="writer"),
     ],
 )
-async def test_recipe_excludes_that_of_kazoo(
+async def test_recipe_excludes_kazoo_recipe(
     server: Server, zk: Client, kazoo: KazooClient, make: Make, other_make: KazooMake
 ) -> None:
     tally = Tally(server)
@@ -244,14 +244,14 @@ async def test_recipe_excludes_that_of_kazoo(
         ),
     ],
 )
-async def test_recipe_excludes_that_of_curator(server: Server, zk: Client, make: Make, other_make: Make) -> None:
+async def test_recipe_excludes_curator_recipe(server: Server, zk: Client, make: Make, other_make: Make) -> None:
     tally = Tally(server)
     async with Client(server.hosts) as other:
         await asyncio.gather(tally.run("zoolet", zk, make), tally.run("curator", other, other_make))
         tally.check()
 
 
-async def test_readers_share_with_kazoo_and_exclude_writers(server: Server, zk: Client, kazoo: KazooClient) -> None:
+async def test_readers_share_with_kazoo_but_not_writers(server: Server, zk: Client, kazoo: KazooClient) -> None:
     rw = ReadWriteLock(zk, "/rw", timeout=0.05)
     reader, writer = kazoo.ReadLock("/rw"), kazoo.WriteLock("/rw")
     await asyncio.to_thread(reader.acquire)
@@ -270,7 +270,7 @@ async def test_readers_share_with_kazoo_and_exclude_writers(server: Server, zk: 
     await asyncio.to_thread(writer.release)
 
 
-async def test_readers_share_with_curator_and_exclude_writers(server: Server, zk: Client) -> None:
+async def test_readers_share_with_curator_but_not_writers(server: Server, zk: Client) -> None:
     rw = ReadWriteLock(zk, "/rw", naming="curator", timeout=0.05)
     async with Client(server.hosts) as other:
         async with CuratorReadWrite(other, "/rw", write=False), rw.read():
@@ -304,9 +304,7 @@ async def test_kazoo_semaphore_of_other_size_is_error(server: Server, zk: Client
     assert await asyncio.to_thread(kazoo.Semaphore("/pool", max_leases=3).acquire, timeout=DEADLINE_S)
 
 
-async def test_kazoo_election_and_ours_share_leader_and_candidates(
-    server: Server, zk: Client, kazoo: KazooClient
-) -> None:
+async def test_kazoo_and_zoolet_elections_share_leader(server: Server, zk: Client, kazoo: KazooClient) -> None:
     election = Election(zk, "/leader", b"zoolet")
     entered, leave = threading.Event(), threading.Event()
 

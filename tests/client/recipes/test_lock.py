@@ -167,7 +167,7 @@ def test_naming_both_holds_a_node_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-def test_children_of_others_do_not_stand_in_line(naming: str) -> None:
+def test_foreign_children_do_not_wait_in_line(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         names = ("a", "0000000000", "x-0000000000", "__lock__", "lock-", "__lock__12", "n__LOCK__0000000000", "0lock")
@@ -182,7 +182,7 @@ def test_children_of_others_do_not_stand_in_line(naming: str) -> None:
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
 @pytest.mark.parametrize("first", [kazoo_bugs.LAST_NUMBER - 2, kazoo_bugs.LAST_NUMBER - 1, kazoo_bugs.LAST_NUMBER])
-def test_lock_order_holds_with_negative_sequence_numbers(naming: str, first: int) -> None:
+def test_lock_order_survives_negative_numbers(naming: str, first: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         kazoo_bugs.count_from(server, "/lock", first)
         order: list[int] = []

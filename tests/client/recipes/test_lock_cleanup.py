@@ -45,7 +45,7 @@ def test_timeout_leaves_nothing_and_next_attempt_works() -> None:
 
 @pytest.mark.parametrize("naming", ["kazoo", "both"])
 @pytest.mark.parametrize("taken", [False, True])
-def test_waiter_cancelled_anytime_leaves_no_node_or_watch(naming: str, taken: bool) -> None:
+def test_waiter_cancelled_anytime_leaves_nothing(naming: str, taken: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         server.populate({"/lock": b""})
@@ -233,7 +233,7 @@ def test_client_closed_after_release_logs_no_warning() -> None:
 
 
 @pytest.mark.parametrize("op", ["getChildren", "exists", "sync"])
-def test_contender_with_failed_second_request_leaves_no_node(op: str) -> None:
+def test_contender_failing_midway_leaves_no_node(op: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         await zk.ensure_path("/l")

@@ -25,7 +25,7 @@ LOOP: Final = re.compile(r"/(asyncio/\w+|selectors|test_lock_cost)\.py$")
 
 
 class CallCounter:
-    """Counts calls of Python functions, and of C functions by them."""
+    """Counts calls of Python functions, and the C functions that they call, outside asyncio and this module."""
 
     def __init__(self) -> None:
         self.count = 0

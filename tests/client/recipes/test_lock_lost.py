@@ -1,4 +1,4 @@
-"""Loss of a lock: notification of the holder, its delay, and operations that the holder can no longer do."""
+"""Loss of a lock: how soon the holder is notified, and the operations that are refused afterwards."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_deleted_node_is_reported_with_both_reasons() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("how", ["stall", "refuse", "pause"])
-def test_loss_is_reported_before_server_grants_lock_again(how: str, seed: int) -> None:
+def test_loss_is_reported_before_next_grant(how: str, seed: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one = await connect()
         two = await connect(timeout=1000.0)
@@ -194,7 +194,7 @@ def test_transaction_after_loss_is_refused() -> None:
     simulate_clients(main)
 
 
-def test_transaction_of_expired_session_is_refused_in_next() -> None:
+def test_transaction_of_former_session_is_refused() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         server.populate({"/register": b"0"})
@@ -278,7 +278,7 @@ def test_deletion_right_after_acquire_is_noticed() -> None:
     simulate_clients(main)
 
 
-def test_deletion_during_disconnection_is_noticed_on_return() -> None:
+def test_deletion_while_offline_is_noticed_on_return() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         async with one.lock("/lock", on_lost="flag") as held:
@@ -293,7 +293,7 @@ def test_deletion_during_disconnection_is_noticed_on_return() -> None:
     simulate_clients(main)
 
 
-def test_deletion_of_either_node_of_both_namings_is_loss() -> None:
+def test_deletion_of_one_of_two_lock_nodes_is_loss() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         held = await one.lock("/lock", naming="both").acquire()
@@ -309,7 +309,7 @@ def test_deletion_of_either_node_of_both_namings_is_loss() -> None:
     simulate_clients(main)
 
 
-def test_closing_client_holds_nothing_before_server_replies() -> None:
+def test_closing_client_loses_leases_immediately() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         held = await Lock(zk, "/lock").acquire()
@@ -354,7 +354,7 @@ def test_read_only_server_keeps_no_lease_valid() -> None:
     simulate_clients(main)
 
 
-def test_suspension_of_machine_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suspension_shortens_validity_of_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     suspended = 0.0
     monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
 
@@ -373,7 +373,7 @@ def test_suspension_of_machine_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     simulate_clients(main)
 
 
-def test_lease_is_valid_again_after_survived_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_is_valid_after_survived_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
     suspended = 0.0
     monkeypatch.setattr("zoolet.client.aio.suspension.Suspensions.total", lambda self: suspended)
 
@@ -393,7 +393,7 @@ def test_lease_is_valid_again_after_survived_suspension(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("answer", [ErrorCode.THROTTLED_OP, ErrorCode.NO_AUTH, ErrorCode.SYSTEM_ERROR])
 @pytest.mark.parametrize("revocable", [False, True])
-def test_error_reply_to_lease_watch_keeps_lease_and_watch(answer: ErrorCode, revocable: bool) -> None:
+def test_error_reply_to_lease_watch_keeps_lease(answer: ErrorCode, revocable: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         lease = await Lock(zk, "/lock", revocable=revocable).acquire()

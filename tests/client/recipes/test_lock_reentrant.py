@@ -73,7 +73,7 @@ def test_self_waiting_task_gets_deadlock_error() -> None:
     simulate_clients(main)
 
 
-def test_task_acquiring_its_own_lock_gets_error_but_may_attempt() -> None:
+def test_acquiring_own_lock_raises_but_attempt_is_none() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         locks = [zk.lock("/l"), MultiLock(zk, ["/m"]), TryLock(zk, "/t"), DurableLock(zk, "/d", "me")]
@@ -134,7 +134,7 @@ def test_reentrant_lock_counts_releases_in_its_block() -> None:
     simulate_clients(main)
 
 
-def test_writer_reenters_both_sides_and_reader_only_reads() -> None:
+def test_writer_reenters_both_sides_of_lock() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         rw, other = ReadWriteLock(one, "/rw", reentrant=True), ReadWriteLock(two, "/rw")
@@ -201,7 +201,7 @@ def test_task_reacquires_reentrant_lock_without_block() -> None:
 
 
 @pytest.mark.parametrize("naming", ["kazoo", "curator", "both"])
-def test_task_waiting_for_itself_gets_error_from_any_object(naming: str) -> None:
+def test_self_waiting_task_gets_error_from_any_object(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", naming=naming):
@@ -218,7 +218,7 @@ def test_task_waiting_for_itself_gets_error_from_any_object(naming: str) -> None
     simulate_clients(main)
 
 
-def test_reentrant_lock_is_reentered_through_another_object() -> None:
+def test_reentrant_lock_is_reentered_by_second_object() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with zk.lock("/lock", reentrant=True) as outer, zk.lock("/lock", reentrant=True) as inner:
@@ -228,7 +228,7 @@ def test_reentrant_lock_is_reentered_through_another_object() -> None:
     simulate_clients(main)
 
 
-def test_sides_of_two_read_write_locks_of_path_are_linked() -> None:
+def test_read_write_locks_of_same_path_are_linked() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         async with ReadWriteLock(zk, "/rw").read():

@@ -16,7 +16,7 @@ from zoolet.testing import Server, Simulation, drop_request, error, lose_reply
 # --- releases ---
 
 
-def test_refused_release_raises_and_is_retried_with_backoff(
+def test_refused_release_is_retried_with_backoff(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:

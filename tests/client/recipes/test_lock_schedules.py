@@ -46,7 +46,7 @@ def exclusive(make: Make, seed: int, *, ordered: bool = True, **options: Any) ->
             async with make(client) as held:
                 await story.write(held, "/history")
 
-        await story.everybody(turn)
+        await story.all_clients(turn)
         tokens = story.written("/history")
         assert len(tokens) >= len(story.clients)
         assert contiguous(tokens), tokens
@@ -114,7 +114,7 @@ def test_writer_is_alone_under_faults(seed: int) -> None:
                 async with rw.read() as held:
                     await story.write(held, "/history")
 
-        await story.everybody(turn)
+        await story.all_clients(turn)
         tokens = story.written("/history")
         for writer in writers & set(tokens):
             first, last = tokens.index(writer), len(tokens) - tokens[::-1].index(writer)
@@ -139,7 +139,7 @@ def test_downgraded_writer_lets_no_writer_between(seed: int) -> None:
             finally:
                 await reader.release()
 
-        await story.everybody(turn)
+        await story.all_clients(turn)
         tokens = story.written("/history")
         assert contiguous(tokens), tokens
 
@@ -154,7 +154,7 @@ def test_semaphore_holders_never_exceed_leases(naming: str, seed: int) -> None:
         under = "/pool" if naming == "kazoo" else "/pool/leases"
 
         def few() -> bool:
-            """there are two leases at the most"""
+            """there are at most two leases"""
             return len(story.server.tree(under)) <= 3
 
         story.always(few)
@@ -163,7 +163,7 @@ def test_semaphore_holders_never_exceed_leases(naming: str, seed: int) -> None:
             async with Semaphore(client, "/pool", 2, naming=naming) as held:
                 await story.write(held, "/history")
 
-        await story.everybody(turn)
+        await story.all_clients(turn)
 
     play(scenario, seed, clients=4)
 
@@ -176,7 +176,7 @@ def test_multiple_lease_holders_never_exceed_leases(naming: str, seed: int) -> N
         under = "/pool" if naming == "kazoo" else "/pool/leases"
 
         def few() -> bool:
-            """there are three leases at the most"""
+            """there are at most three leases"""
             return len(story.server.tree(under)) <= 4
 
         story.always(few)
@@ -186,7 +186,7 @@ def test_multiple_lease_holders_never_exceed_leases(naming: str, seed: int) -> N
             async with await semaphore.acquire(count=1 + number % 3) as held:
                 await story.write(held, "/history")
 
-        await story.everybody(turn)
+        await story.all_clients(turn)
 
     play(scenario, seed, clients=4)
 
@@ -204,7 +204,7 @@ def test_multi_lock_has_all_or_nothing_under_faults(seed: int) -> None:
                         for name in names:
                             t.create(f"/history/{name}/w-", str(held.token).encode(), sequential=True)
 
-        await story.everybody(turn)
+        await story.all_clients(turn)
         for name in "abc":
             tokens = story.written(f"/history/{name}")
             assert contiguous(tokens), (name, tokens)

@@ -17,7 +17,7 @@ from zoolet.client import Client
 from zoolet.client.recipes import Election, Lock, LockTable, ReadWriteLock, Semaphore
 from zoolet.protocol import deadlocks
 from zoolet.protocol.acl import ACL, Id
-from zoolet.protocol.deadlocks import LockEntry, LockStatus, find_circles
+from zoolet.protocol.deadlocks import LockEntry, LockStatus, find_cycles
 from zoolet.testing import Server, Simulation, delay
 
 
@@ -43,7 +43,7 @@ def test_table_lists_holders_and_waiters_with_times() -> None:
     simulate_clients(main)
 
 
-def test_readers_share_lock_and_reader_waits_after_writer() -> None:
+def test_reader_waits_after_earlier_writer() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         first, second = await ReadWriteLock(zk, "/rw").read().acquire(), await ReadWriteLock(zk, "/rw").read().acquire()
@@ -66,7 +66,7 @@ def test_readers_share_lock_and_reader_waits_after_writer() -> None:
     simulate_clients(main)
 
 
-async def test_kazoo_locks_elections_and_semaphore_lines_are_listed() -> None:
+async def test_locks_of_other_kinds_are_listed() -> None:
     async with Server() as server, client_of(server) as zk, kazoo_of(server) as kazoo:
         theirs = kazoo.Lock("/a", "them")
         await asyncio.to_thread(theirs.acquire)
@@ -144,7 +144,7 @@ def test_clients_in_deadlock_are_found() -> None:
     deadlocking(script)
 
 
-def test_wait_at_other_lock_counts_with_two_namings() -> None:
+def test_two_namings_of_lock_count_as_one() -> None:
     def line(path: str, naming: str, *sessions: int) -> LockStatus:
         entries = [LockEntry(f"{path}/{id}", False, id, b"", 0.0, id == sessions[0]) for id in sessions]
         return LockStatus(path, naming, tuple(entries))
@@ -156,7 +156,7 @@ def test_wait_at_other_lock_counts_with_two_namings() -> None:
         line("/b", "kazoo", 2, 1),
     ]
 
-    (circle,) = find_circles(lines)
+    (circle,) = find_cycles(lines)
     assert {wait.lock for wait in circle} == {"/a", "/b"}
 
 
@@ -220,7 +220,7 @@ def test_deadlock_of_readers_and_writers_is_found() -> None:
     simulate_clients(main)
 
 
-def test_tasks_of_client_sharing_locks_form_no_deadlock() -> None:
+def test_tasks_of_one_client_form_no_deadlock() -> None:
     async def script(acquire: Acquire, table: LockTable) -> None:
         for path in ("/a", "/b", "/b", "/a"):
             await acquire(0, path)
@@ -264,7 +264,7 @@ def test_many_waiters_are_searched_quickly(shape: str) -> None:
             for number in range(1000)
         ]
     began = time.process_time()
-    assert find_circles(lines) == []
+    assert find_cycles(lines) == []
     assert time.process_time() - began < 1.0
 
 
@@ -273,17 +273,17 @@ def test_shortest_circle_is_found_among_several_waits() -> None:
         held = [LockEntry(f"{path}/{session}", True, session, b"", 0.0, True) for session in holders]
         return LockStatus(path, "kazoo", (*held, LockEntry(f"{path}/{waiter}", False, waiter, b"", 0.0, False)))
 
-    (circle,) = find_circles([line("/1", [2], 1), line("/2", [3, 1], 2), line("/3", [1], 3)])
+    (circle,) = find_cycles([line("/1", [2], 1), line("/2", [3, 1], 2), line("/3", [1], 3)])
 
     assert [(wait.entry.session_id, wait.holder.session_id) for wait in circle] == [(1, 2), (2, 1)]
 
 
-def test_search_in_a_tangle_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_in_dense_graph_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlocks, "MAX_WAITS", 1_000)
     everyone = [LockEntry(f"/{number}", False, number, b"", 0.0, number < 100) for number in range(200)]
     swapped = [entry._replace(session_id=(entry.session_id + 100) % 200) for entry in everyone]
     lines = [LockStatus("/a", "kazoo", tuple(everyone)), LockStatus("/b", "kazoo", tuple(swapped))]
 
-    assert find_circles(lines) == []  # the pairs of the second lock are not considered
+    assert find_cycles(lines) == []  # the pairs of the second lock are not considered
     monkeypatch.setattr(deadlocks, "MAX_WAITS", 20_000)
-    assert len(find_circles(lines)) == 100
+    assert len(find_cycles(lines)) == 100

@@ -32,7 +32,7 @@ KINDS: Final[dict[str, Callable[[Client], Any]]] = {
 
 @pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_acquire_with_timeout_returns_when_server_stalls(kind: str, held: bool) -> None:
+def test_acquire_with_timeout_returns_despite_stall(kind: str, held: bool) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(timeout=30.0), await connect(timeout=30.0)
         for milliseconds in range(0, 60, 3):
@@ -92,7 +92,7 @@ def test_concurrent_attempts_do_not_both_succeed() -> None:
     simulate_clients(main)
 
 
-def test_readers_attempts_succeed_together() -> None:
+def test_attempts_of_readers_succeed_together() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first, second = await KINDS["read"](one).attempt(), await KINDS["read"](two).attempt()
@@ -107,7 +107,7 @@ def test_readers_attempts_succeed_together() -> None:
 # --- messages of timeouts ---
 
 
-def test_timeout_names_holder_time_and_number_of_waiters() -> None:
+def test_timeout_names_holder_and_number_of_waiters() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, three = await connect(), await connect(), await connect()
         async with Lock(one, "/locks/p", data=b"host-1:4711"):
@@ -160,7 +160,7 @@ def test_default_data_of_lock_names_process() -> None:
     simulate_clients(main)
 
 
-def test_attempt_at_several_nodes_creates_none_if_one_held() -> None:
+def test_failed_attempt_at_several_nodes_creates_none() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         async with Lock(other, "/l", naming="curator"), Lock(other, "/m"):
@@ -185,7 +185,7 @@ def test_timeout_knows_time_after_lost_reply_to_create() -> None:
     simulate_clients(main)
 
 
-def test_timeout_without_node_does_not_mention_time() -> None:
+def test_timeout_before_create_omits_waiting_time() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk, other = await connect(), await connect()
         async with Lock(other, "/l", data=b"host-1"):

@@ -107,7 +107,7 @@ def test_entry_has_one_consumer_at_a_time() -> None:
     with_client(main)
 
 
-def test_entry_with_failing_block_goes_to_other_consumer() -> None:
+def test_entry_of_failed_block_goes_to_other_consumer() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk, "/q")
         await queue.put(b"x")
@@ -363,7 +363,7 @@ def test_entry_with_dying_consumers_is_given_up() -> None:
     with_client(main)
 
 
-def test_entry_on_last_attempt_is_kept_by_other_consumer() -> None:
+def test_other_consumer_spares_entry_on_last_attempt() -> None:
     async def main(server: Server, zk: Client) -> None:
         retry = Backoff(first=0.0, jitter=0.0, tries=1)
         queue = LockingQueue(zk, "/q", retry=retry)
@@ -377,7 +377,7 @@ def test_entry_on_last_attempt_is_kept_by_other_consumer() -> None:
     with_client(main)
 
 
-def test_cancelled_attempt_gives_up_nothing_twice() -> None:
+def test_cancelled_last_attempt_duplicates_no_entry() -> None:
     retry = Backoff(first=0.0, jitter=0.0, tries=1)
 
     async def work(zk: Client) -> None:
@@ -400,7 +400,7 @@ def test_cancelled_attempt_gives_up_nothing_twice() -> None:
 ONCE = Backoff(first=0.1, tries=1)
 
 
-def test_dead_entry_returns_with_priority_and_no_attempts() -> None:
+def test_requeued_entry_keeps_priority_not_attempts() -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = LockingQueue(zk.with_serializer(serializers.json), "/q", retry=ONCE)
         await queue.put({"n": 1}, 7)

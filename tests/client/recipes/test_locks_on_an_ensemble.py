@@ -70,7 +70,7 @@ async def kill_leaders(ensemble: Ensemble, seconds: float) -> int:
 
 
 @pytest.mark.slow
-async def test_locks_stay_exclusive_and_tokens_grow_over_leader_kills() -> None:
+async def test_locks_stay_exclusive_over_leader_kills() -> None:
     holds: list[Hold] = []
     stop = asyncio.Event()
     with Ensemble() as ensemble:

@@ -58,7 +58,7 @@ def test_session_given_up_is_closed_before_next(kind: str) -> None:
 
         await zk.wait_for(State.CONNECTED)
         await asyncio.sleep(0.1)
-        if kind == "DurableLock":  # its lease was lost after its TTL, and deletes its nodes too
+        if kind == "DurableLock":  # a durable lease is lost after its TTL, and also deletes its nodes
             await server.until(lambda: not server.tree("/l"))
             await lease.lost
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.crew import Crew, crewed, for_ever
+from support.crew import Crew, crewed, run_forever
 from support.leftovers import below
 from support.simulation import eventually
 
@@ -36,7 +36,7 @@ def test_task_is_done_and_result_delivered() -> None:
     crewed(main)
 
 
-def test_many_tasks_are_shared_out_and_each_is_done_once() -> None:
+def test_each_of_many_shared_tasks_is_done_once() -> None:
     async def main(crew: Crew) -> None:
         done: list[str] = []
 
@@ -55,7 +55,7 @@ def test_many_tasks_are_shared_out_and_each_is_done_once() -> None:
     crewed(main)
 
 
-def test_task_with_key_is_submitted_once_until_forgotten() -> None:
+def test_keyed_task_is_submitted_once_until_forgotten() -> None:
     async def main(crew: Crew) -> None:
         calls = []
 
@@ -82,13 +82,13 @@ def test_task_with_key_is_submitted_once_until_forgotten() -> None:
     crewed(main)
 
 
-def test_reused_key_is_assigned_while_master_is_stalled() -> None:
+def test_reused_key_is_assigned_despite_stalled_master() -> None:
     async def main(crew: Crew) -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        begun, start_in_loop = asyncio.Event(), asyncio.Event()
 
         async def do(task: str, value: int) -> int:
             begun.set()
-            await go_on.wait()
+            await start_in_loop.wait()
             return value * 2
 
         master, of_master = await crew.master()
@@ -99,7 +99,7 @@ def test_reused_key_is_assigned_while_master_is_stalled() -> None:
         await begun.wait()
         await asyncio.sleep(1)  # the master knows that the task is assigned
         crew.server.pause(of_master)
-        go_on.set()
+        start_in_loop.set()
         assert (await seeker.result("K", timeout=5))["result"] == 2
         await seeker.forget("K")
         await seeker.submit(1000, key="K")
@@ -179,12 +179,12 @@ def test_unwritable_task_is_refused() -> None:
 def test_task_is_assigned_to_one_worker() -> None:
     async def main(crew: Crew) -> None:
         master, zk = await crew.master()
-        await crew.worker("w-2", for_ever, heartbeat_interval=1000)
+        await crew.worker("w-2", run_forever, heartbeat_interval=1000)
         await asyncio.sleep(5)
         with crew.server.fault(hold(), "multi", client=zk, nth=1) as held:
             task = await master.submit("x")
             await eventually(lambda: held.hits)
-            await crew.worker("w-1", for_ever, heartbeat_interval=1000)
+            await crew.worker("w-1", run_forever, heartbeat_interval=1000)
             await asyncio.sleep(1)
             held.release()
             await asyncio.sleep(5)
@@ -217,7 +217,7 @@ def test_immediate_forget_does_not_block_worker() -> None:
 def test_task_of_dead_worker_is_reassigned(how: str) -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
-        _, dying = await crew.worker("w-1", for_ever)
+        _, dying = await crew.worker("w-1", run_forever)
         name = await master.submit(1)
         await eventually(lambda: f"assigned/w-1/{name}" in below(crew.server, "/jobs"))
         await crew.worker("w-2")
@@ -377,7 +377,7 @@ def test_task_withdrawn_while_assigned_harms_no_other(after: float, op: str) -> 
     crewed(main)
 
 
-def test_task_done_before_assignment_does_not_delay_next() -> None:
+def test_task_done_unassigned_does_not_delay_next() -> None:
     async def main(crew: Crew) -> None:
         zk = await crew.client()
         crew.server.populate({"/jobs/tasks/b": "", "/jobs/assigned/w": "", "/jobs/results": ""})

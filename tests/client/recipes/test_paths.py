@@ -1,4 +1,4 @@
-"""The path of every recipe."""
+"""Every recipe rejects invalid paths and accepts valid ones."""
 
 from __future__ import annotations
 

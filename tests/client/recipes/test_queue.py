@@ -36,7 +36,7 @@ def test_first_in_is_first_out(kind: type[Queue]) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_first_in_is_first_out_without_waiting_too(kind: type[Queue]) -> None:
+def test_get_nowait_returns_first_entry(kind: type[Queue]) -> None:
     async def main(server: Server, zk: Client) -> None:
         queue = kind(zk, "/q")
         for value in (b"1", b"2"):
@@ -188,7 +188,7 @@ def test_timeout_during_take_keeps_entry() -> None:
         with server.fault(delay(2), "delete", times=1, strict=True):
             try:
                 got = await queue.get(timeout=1)
-            except TimeoutError:  # "None came in time"
+            except TimeoutError:  # no entry arrived in time
                 got = None
             await asyncio.sleep(5)
         assert (got == b"x") != (await queue.size() == 1)
@@ -243,7 +243,7 @@ async def test_keys_are_kept_on_each_server(any_hosts: str) -> None:
         assert await queue.get(timeout=DEADLINE_S) == {"n": 1}
 
 
-async def test_keys_are_persistent_where_a_server_has_no_ttl_nodes() -> None:
+async def test_keys_are_persistent_without_ttl_nodes() -> None:
     async with Server(config={"zookeeper.extendedTypesEnabled": "false"}) as server, client_of(server) as zk:
         assert [bool(await Queue(zk, "/q").put(b"1", key="a")) for _ in range(2)] == [True, False]
 

@@ -49,10 +49,10 @@ Do = Callable[[Simulation, Server, list[Client], Chaos], Awaitable[None]]
 
 
 def run(seed: int, number: int, do: Do) -> None:
-    """Run with *number* clients; at the end nothing may be left of them."""
+    """Run *do* with *number* clients, and check that they leave nothing."""
 
     async def main(sim: Simulation, server: Server, chaos: Chaos) -> None:
-        chaos.stop()  # until the test starts the failures
+        chaos.stop()  # no failures until the test starts them
         async with clients_in(sim, server, number, timeout=SESSION_S, operation_timeout=60.0) as clients:
             await do(sim, server, clients, chaos)
             await asyncio.sleep(SESSION_S)  # time to reconnect, so closing can end all sessions
@@ -174,7 +174,7 @@ async def process(entry: QueueEntry, work: Callable[[bytes], Awaitable[None]], h
 
 @seeds
 @pytest.mark.parametrize("how", ["with", "by hand"])
-def test_locking_queue_processes_all_and_acknowledges_once(how: str, seed: int) -> None:
+def test_locking_queue_acknowledges_each_entry_once(how: str, seed: int) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client], chaos: Chaos) -> None:
         put: list[bytes] = []
         maybe: list[bytes] = []
@@ -218,7 +218,7 @@ def test_locking_queue_processes_all_and_acknowledges_once(how: str, seed: int) 
 
 @seeds
 @pytest.mark.parametrize("kind", [Queue, LockingQueue])
-def test_put_with_key_repeated_until_reply_is_done_once(kind: type[Queue], seed: int) -> None:
+def test_repeated_put_with_key_is_done_once(kind: type[Queue], seed: int) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client], chaos: Chaos) -> None:
         async def producer(zk: Client, who: int) -> None:
             for number in range(15):
@@ -262,7 +262,7 @@ def test_always_failing_entry_is_tried_then_dead(seed: int) -> None:
 
 
 @seeds
-def test_all_sites_of_a_two_phase_commit_see_one_outcome(seed: int) -> None:
+def test_sites_of_two_phase_commit_see_one_outcome(seed: int) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client], chaos: Chaos) -> None:
         names = ["a", "b", "c"]
         votes = {name: sim.rng.random() < 0.8 for name in names}
@@ -299,7 +299,7 @@ def test_all_sites_of_a_two_phase_commit_see_one_outcome(seed: int) -> None:
 
 @seeds
 @pytest.mark.parametrize("naming", ["text", "long"])
-def test_counters_lose_and_double_no_acknowledged_addition(seed: int, naming: str) -> None:
+def test_counters_apply_acknowledged_additions_once(seed: int, naming: str) -> None:
     async def do(sim: Simulation, server: Server, clients: list[Client], chaos: Chaos) -> None:
         sure = unsure = 0
         sums: list[int] = []

@@ -66,7 +66,7 @@ Main = Callable[[Restart, Client], Coroutine[Any, Any, None]]
 
 
 def restarting(main: Main) -> None:
-    """Run with a server that can be restarted, and a client."""
+    """Run *main* with a restartable server and a client."""
 
     async def run(sim: Simulation) -> None:
         it = Restart(sim)

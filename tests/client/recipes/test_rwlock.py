@@ -66,7 +66,7 @@ def test_end_of_reader_wakes_at_most_one_client(naming: str) -> None:
 
 @pytest.mark.parametrize("naming", NAMINGS)
 @pytest.mark.parametrize("first", [kazoo_bugs.LAST_NUMBER - 1, kazoo_bugs.LAST_NUMBER])
-def test_rwlock_order_holds_with_negative_sequence_numbers(naming: str, first: int) -> None:
+def test_rwlock_order_survives_negative_numbers(naming: str, first: int) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         kazoo_bugs.count_from(server, "/rw", first)
         log: list[str] = []
@@ -88,7 +88,7 @@ def test_rwlock_order_holds_with_negative_sequence_numbers(naming: str, first: i
 
 
 @pytest.mark.parametrize("naming", [*NAMINGS, "both"])
-def test_downgraded_writer_lets_readers_in_but_no_writer(naming: str) -> None:
+def test_downgraded_writer_admits_only_readers(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, three = await connect(), await connect(), await connect()
         rw = ReadWriteLock(one, "/rw", naming=naming)
@@ -118,7 +118,7 @@ def test_downgraded_writer_lets_readers_in_but_no_writer(naming: str) -> None:
 
 
 @pytest.mark.parametrize("naming", [*NAMINGS, "both"])
-def test_block_of_downgraded_writer_is_cancelled_with_reader(naming: str) -> None:
+def test_block_of_downgraded_writer_ends_with_reader(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         zk = await connect()
         rw = ReadWriteLock(zk, "/rw", naming=naming, data=b"me")
@@ -138,7 +138,7 @@ def test_block_of_downgraded_writer_is_cancelled_with_reader(naming: str) -> Non
     simulate_clients(main)
 
 
-def test_task_of_downgraded_writer_does_not_wait_for_itself() -> None:
+def test_downgraded_writer_does_not_wait_for_itself() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         rw = ReadWriteLock(await connect(), "/rw")
         async with rw.write() as writer:

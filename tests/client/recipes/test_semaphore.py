@@ -262,7 +262,7 @@ def test_children_of_others_take_no_lease() -> None:
 
 
 @pytest.mark.parametrize("naming", NAMINGS)
-def test_several_leases_are_acquired_together_and_end_together(naming: str) -> None:
+def test_several_leases_are_acquired_and_end_together(naming: str) -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         held = await Semaphore(one, "/pool", 4, naming=naming).acquire(count=3)
@@ -348,7 +348,7 @@ def test_growing_number_admits_waiters(naming: str) -> None:
     simulate_clients(main)
 
 
-def test_count_above_leases_raises_and_blocks_nobody() -> None:
+def test_count_above_leases_raises_without_effect() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         pool = Semaphore(await connect(), "/pool", None)
         await pool.resize(2)

@@ -137,7 +137,7 @@ def test_background_failure_is_logged_with_traceback(caplog: pytest.LogCaptureFi
     assert isinstance(record.exc_info[1], KeyError)
 
 
-def test_repeated_server_error_is_logged_once_until_success(
+def test_repeated_server_error_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(server: Server, zk: Client) -> None:
@@ -161,7 +161,7 @@ def test_repeated_server_error_is_logged_once_until_success(
 # --- blocks ---
 
 
-def test_failed_recreation_of_ephemeral_node_fails_block() -> None:
+def test_failed_recreation_of_ephemeral_fails_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def use() -> None:
             value: dict[str, object] = {}
@@ -192,7 +192,7 @@ def test_failed_recreation_of_party_node_fails_block() -> None:
     with_client(main)
 
 
-def test_failed_reregistration_of_instance_fails_discovery() -> None:
+def test_failed_reregistration_fails_discovery() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def use() -> None:
             async with Discovery(zk, "/s") as discovery:
@@ -209,7 +209,7 @@ def test_failed_reregistration_of_instance_fails_discovery() -> None:
     with_client(main)
 
 
-def test_first_failed_registration_does_not_fail_discovery() -> None:
+def test_failed_first_registration_spares_discovery() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Discovery(zk, "/s") as discovery:
             with pytest.raises(TypeError, match="not JSON serializable"):
@@ -252,7 +252,7 @@ def test_worker_without_write_permission_fails_block() -> None:
     with_client(main)
 
 
-def test_master_without_permission_fails_block_and_resigns() -> None:
+def test_master_without_permission_fails_and_resigns() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.ensure_path("/jobs/assigned/w")
         await zk.ensure_path("/jobs/workers/w")
@@ -284,7 +284,7 @@ async def _await_what_was_cancelled(*_: object) -> None:
     await future
 
 
-def test_handler_awaiting_cancelled_task_has_it_as_result() -> None:
+def test_cancelled_task_in_handler_is_its_result() -> None:
     async def main(server: Server, zk: Client) -> None:
         async with Master(zk, "/jobs", "m") as master, Worker(zk, "/jobs", "w", _await_what_was_cancelled):
             task = await master.submit("x")
@@ -305,7 +305,7 @@ def test_command_awaiting_cancelled_task_is_answered() -> None:
     with_client(main)
 
 
-def test_background_task_awaiting_cancelled_task_fails_owner() -> None:
+def test_cancelled_task_in_background_fails_owner() -> None:
     failures: list[Exception] = []
 
     async def main(server: Server, zk: Client) -> None:
@@ -319,7 +319,7 @@ def test_background_task_awaiting_cancelled_task_fails_owner() -> None:
 
 
 @pytest.mark.parametrize("kind", ["worker", "master", "ephemeral"])
-def test_block_is_cancelled_when_other_task_closes_client(kind: str) -> None:
+def test_close_by_other_task_cancels_block(kind: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         blocks: dict[str, Callable[[], Any]] = {
             "worker": lambda: Worker(zk, "/jobs", "w", double),
@@ -349,7 +349,7 @@ def test_block_may_close_its_client() -> None:
     with_client(main)
 
 
-def test_leaving_block_while_client_closes_cancels_no_task() -> None:
+def test_closing_client_does_not_cancel_leaving_task() -> None:
     async def main(server: Server, zk: Client) -> None:
         async def use() -> None:
             async with PersistentEphemeral(zk, "/a", b""):
@@ -491,7 +491,7 @@ def test_unentered_block_raises(what: str) -> None:
     with_client(main)
 
 
-def test_old_values_of_a_cache_are_not_shown_after_its_block() -> None:
+def test_cache_is_not_readable_after_its_block() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/a", b"1")
         async with TreeCache(zk, "/a") as tree, NodeCache(zk, "/a") as node:

@@ -73,7 +73,7 @@ async def queue_up(queue: Any) -> None:
 
 
 async def follow(cache: Any) -> None:
-    """Enter a cache."""
+    """Enter a cache, and leave it after a second."""
     async with cache:
         await asyncio.sleep(1)
 
@@ -87,7 +87,7 @@ async def propose(zk: Client) -> None:
 
 
 async def downgrade(zk: Client) -> None:
-    """Become a reader."""
+    """Acquire the write lock, and downgrade it to a read lock."""
     rw = ReadWriteLock(zk, "/rw")
     reader = await rw.downgrade(await rw.write().acquire())
     await reader.release()
@@ -117,7 +117,7 @@ RECIPES: Final[dict[str, Callable[[Client], Awaitable[Any]]]] = {
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipe_works_if_first_two_requests_are_refused(name: str) -> None:
+def test_recipe_works_after_two_refused_requests(name: str) -> None:
     async def main(server: Server, zk: Client) -> None:
         for operation in OPERATIONS:
             server.fault(throttled(), operation, client=zk, times=2).__enter__()
@@ -130,7 +130,7 @@ def test_recipe_works_if_first_two_requests_are_refused(name: str) -> None:
     with_client(main)
 
 
-def test_contender_created_after_listing_finds_its_place() -> None:
+def test_contender_created_late_finds_its_place() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(throttled(), "create2", client=zk, times=1):
             await hold(Lock(zk, "/a"))
@@ -138,7 +138,7 @@ def test_contender_created_after_listing_finds_its_place() -> None:
     with_client(main)
 
 
-def test_session_loss_fails_call_waiting_for_busy_server() -> None:
+def test_session_loss_fails_call_to_busy_server() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(throttled(), "getData", client=zk) as fault:
             waiting = zk._for_recipe().get("/")
@@ -164,7 +164,7 @@ def test_close_fails_call_waiting_for_busy_server() -> None:
     with_client(main)
 
 
-def test_busy_server_does_not_shorten_wait_for_connection() -> None:
+def test_throttling_does_not_shorten_connection_wait() -> None:
     async def main(server: Server, zk: Client) -> None:
         with server.fault(throttled(), "getData", client=zk):
             waiting = zk._for_recipe().get("/")
@@ -189,7 +189,7 @@ def test_throttling_is_raised_to_user_and_retried() -> None:
 
 
 @pytest.mark.parametrize("make", [TryLock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["try", "read"])
-def test_watch_reregistered_meanwhile_is_not_removed(make: Callable[..., Any]) -> None:
+def test_reregistered_watch_survives_late_removal(make: Callable[..., Any]) -> None:
     async def main(server: Server, holder: Client) -> None:
         async with client_of(server, seed=6) as zk:
             lease = await (TryLock if make is TryLock else Lock)(holder, "/l").acquire()
@@ -210,7 +210,7 @@ def test_watch_reregistered_meanwhile_is_not_removed(make: Callable[..., Any]) -
     with_client(main)
 
 
-def test_watches_not_registered_after_reconnect_are_retried() -> None:
+def test_failed_restore_of_watches_is_retried() -> None:
     async def main(server: Server, zk: Client) -> None:
         await zk.create("/n", b"1")
         async with NodeCache(zk, "/n") as cache:

@@ -64,7 +64,7 @@ async def hold_one_after_the_other(
             assert before < after
 
 
-def test_downgraded_writer_has_lower_token_than_successors() -> None:
+def test_token_of_downgraded_writer_stays_below_next() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         lock = ReadWriteLock(one, "/rw")

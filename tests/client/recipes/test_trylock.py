@@ -16,7 +16,7 @@ from zoolet.client.recipes._owned_node import delete_both
 from zoolet.testing import Server, Simulation, drop_request, lose_reply
 
 
-def test_attempt_takes_free_lock_and_returns_none_if_taken() -> None:
+def test_attempt_returns_none_if_lock_is_held() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         held = await TryLock(one, "/job", data=b"host").attempt()
@@ -96,7 +96,7 @@ def test_waiters_take_lock_in_turn() -> None:
     simulate_clients(main)
 
 
-def test_release_with_lost_reply_keeps_node_of_next_holder() -> None:
+def test_release_with_lost_reply_keeps_next_node() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two, three = await connect(), await connect(), await connect()
         first = await TryLock(one, "/job").acquire()

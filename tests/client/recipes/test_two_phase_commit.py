@@ -118,7 +118,7 @@ def test_action_is_recorded_despite_simultaneous_vote() -> None:
     simulate_clients(main)
 
 
-def test_repeated_finish_keeps_next_transaction_of_path() -> None:
+def test_repeated_finish_keeps_next_transaction() -> None:
     async def main(sim: Simulation, server: Server, connect: Connect) -> None:
         one, two = await connect(), await connect()
         first, second = TwoPhaseCommit(one, "/tx"), TwoPhaseCommit(two, "/tx")
@@ -181,7 +181,7 @@ def test_timeout_names_missing_step() -> None:
     with_client(main)
 
 
-def test_path_is_used_once_and_uninvited_site_cannot_vote() -> None:
+def test_used_path_and_uninvited_site_are_refused() -> None:
     async def main(server: Server, zk: Client) -> None:
         transaction = TwoPhaseCommit(zk, "/tx")
         await transaction.propose(1, ["a"])

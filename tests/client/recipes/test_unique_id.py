@@ -30,7 +30,7 @@ def test_block_below_one_is_refused(block: Any) -> None:
         UniqueId(Client("127.0.0.1:1"), "/ids", block=block)
 
 
-def test_blocks_do_not_overlap_and_cost_one_request_each() -> None:
+def test_blocks_do_not_overlap_and_cost_one_request() -> None:
     async def main(server: Server, zk: Client) -> None:
         one, two = UniqueId(zk, "/ids", block=10), UniqueId(zk, "/ids", block=10)
         numbers = [await (one if turn % 2 else two).next() for turn in range(60)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.cancellation import cancel_everywhere
-from support.crew import Crew, crewed, double, echo, for_ever
+from support.crew import Crew, crewed, double, echo, run_forever
 from support.leftovers import below
 from support.simulation import Connect, eventually, simulate_clients
 
@@ -114,7 +114,7 @@ def test_workers_are_known_with_their_heartbeat() -> None:
     async def main(crew: Crew) -> None:
         master, _ = await crew.master()
         assert await Master(await crew.client(), "/nothing").workers() == {}
-        await crew.worker("w-1", for_ever, heartbeat_interval=2.0)
+        await crew.worker("w-1", run_forever, heartbeat_interval=2.0)
         _, zk = await crew.worker("w-2")
         name = await master.submit(1)
         await asyncio.sleep(11)

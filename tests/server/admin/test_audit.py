@@ -11,7 +11,7 @@ from support.peer import Peer
 
 from zoolet.protocol.errors import BadArgumentsError, NodeExistsError, NoNodeError, NotReadOnlyError
 from zoolet.server.admin import audit as module
-from zoolet.server.admin.audit import EPHEMERAL_DELETED, audit_sessions, audited, server_line
+from zoolet.server.admin.audit import EPHEMERAL_DELETED, audit_sessions, audited_table, server_line
 from zoolet.server.core.engine import Engine
 
 
@@ -23,7 +23,7 @@ def audit(engine: Engine) -> list[dict[str, str]]:
         found = [[field.split("=", 1) for field in line.split("\t")] for line in text.split("\n")]
         lines.extend(map(dict, found))  # type: ignore[arg-type] # each has two parts
 
-    engine.wrap_dispatch(lambda table: audited(table, write))
+    engine.wrap_dispatch(lambda table: audited_table(table, write))
     audit_sessions(engine, write)
     return lines
 
@@ -87,7 +87,7 @@ def test_transaction_has_line_for_each_operation() -> None:
 
 def test_lines_of_one_request_are_written_together() -> None:
     engine, written = engine_with(), []
-    engine.wrap_dispatch(lambda table: audited(table, written.append))
+    engine.wrap_dispatch(lambda table: audited_table(table, written.append))
     audit_sessions(engine, written.append)
     peer = connected(engine)
 
@@ -161,7 +161,7 @@ def test_certificate_subject_is_named_whole() -> None:
 
 
 @pytest.mark.parametrize("expires", [False, True])
-def test_each_ephemeral_node_deleted_with_session_is_audited(monkeypatch: pytest.MonkeyPatch, expires: bool) -> None:
+def test_deletion_of_ephemeral_with_session_is_audited(monkeypatch: pytest.MonkeyPatch, expires: bool) -> None:
     monkeypatch.setattr(module, "_own_user", lambda: "zoolet")
     peer, lines = audited_peer()
     (session,) = peer.engine.sessions.alive.values()
@@ -192,7 +192,7 @@ def test_earlier_session_listener_still_gets_events() -> None:
     assert heard == ["opened", "closed"]
 
 
-def test_server_is_named_by_user_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_actions_name_uid_without_user_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless() -> str:
         raise OSError("no username set in the environment")
 
@@ -205,7 +205,7 @@ def test_server_is_named_by_user_of_its_process(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("operation", ["create", "delete", "setData", "multi"])
-def test_refusal_while_log_fails_has_its_path(operation: str) -> None:
+def test_write_refused_by_failing_log_has_path(operation: str) -> None:
     peer, lines = audited_peer()
     peer.engine.refuse_writes("the disk is full", frozen=False)
     do = {

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 
 
 @pytest.mark.parametrize("pieces", [(b"ru", b"ok"), (b"r", b"u", b"o", b"k"), (b"ruo", b"k\r\n")])
-async def test_word_may_come_in_pieces(server: LiveServer, pieces: tuple[bytes, ...]) -> None:
+async def test_command_may_arrive_in_pieces(server: LiveServer, pieces: tuple[bytes, ...]) -> None:
     assert await server.ask(*pieces) == "imok"
 
 
@@ -27,7 +27,7 @@ async def test_bytes_after_four_letter_word_are_ignored(server: LiveServer, rest
 
 
 @pytest.mark.parametrize("word", ["ruok", "mntr"])
-async def test_client_sending_too_much_gets_whole_answer(server: LiveServer, word: str) -> None:
+async def test_extra_megabyte_does_not_cut_answer(server: LiveServer, word: str) -> None:
     client = await server.dial()
 
     client.send(word.encode() + bytes(1_000_000))
@@ -46,7 +46,7 @@ async def test_half_closed_client_is_answered(server: LiveServer, word: str) -> 
     assert await client.rest()
 
 
-async def test_client_closing_its_side_mid_word_gets_nothing(server: LiveServer) -> None:
+async def test_half_close_within_command_gets_no_answer(server: LiveServer) -> None:
     client = await server.dial()
 
     client.send(b"ruo")
@@ -60,7 +60,7 @@ async def test_unknown_word_closes_connection(server: LiveServer, word: str) -> 
     assert await server.ask(word.encode()) == ""
 
 
-async def test_connection_answers_one_word(server: LiveServer) -> None:
+async def test_connection_answers_one_command(server: LiveServer) -> None:
     assert await server.ask(b"ruokruok") == "imok"
 
 
@@ -129,7 +129,7 @@ async def test_star_allows_every_word(server: LiveServer, word: str) -> None:
     ("word", "answer"),
     [("ruok", "imok"), ("isro", "rw"), ("dirs", "datadir_size: 0\nlogdir_size: 0\n")],
 )
-async def test_short_word_has_its_answer(server: LiveServer, word: str, answer: str) -> None:
+async def test_short_command_has_fixed_answer(server: LiveServer, word: str, answer: str) -> None:
     assert await server.ask(word.encode()) == answer
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("no_error_is_logged")
 # --- cons ---
 
 
-async def test_cons_has_line_for_each_connection_and_empty_line(server: LiveServer) -> None:
+async def test_cons_has_line_per_connection_and_empty_line(server: LiveServer) -> None:
     session = await server.session()
     await session.call(exists(7))
 
@@ -44,7 +44,7 @@ async def test_cons_has_line_for_each_connection_and_empty_line(server: LiveServ
 
 
 @pytest.mark.parametrize("answer", [dump, wchp, wchc])
-def test_session_id_of_server_with_high_number_has_no_sign(answer: Answer) -> None:
+def test_high_server_number_gives_unsigned_session_id(answer: Answer) -> None:
     engine = engine_with()
     engine.sessions.continue_after(-(2 << 56))  # like an ensemble with a server number of 254
     peer = connected(engine)
@@ -68,7 +68,7 @@ async def test_dump_of_a_fresh_server(server: LiveServer) -> None:
     )
 
 
-async def test_dump_lists_sessions_by_deadline_with_ephemeral_nodes(server: LiveServer) -> None:
+async def test_dump_lists_deadlines_and_ephemeral_nodes(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/e1", CreateMode.EPHEMERAL)
     await session.create("/e2", CreateMode.EPHEMERAL)
@@ -102,7 +102,7 @@ async def test_fresh_server_has_no_watches(server: LiveServer, word: str, answer
     assert await server.ask(word.encode()) == answer
 
 
-async def test_watches_are_listed_by_count_session_and_path(server: LiveServer) -> None:
+async def test_wchs_wchc_and_wchp_report_watches(server: LiveServer) -> None:
     first, second = await server.session(), await server.session()
     await first.watch("/a")
     await first.watch("/b")
@@ -114,7 +114,7 @@ async def test_watches_are_listed_by_count_session_and_path(server: LiveServer) 
     assert await server.ask(b"wchp") == f"/a\n\t0x{one:x}\n\t0x{two:x}\n/b\n\t0x{one:x}\n\n"
 
 
-async def test_child_watches_are_not_listed_and_persistent_ones_are(server: LiveServer) -> None:
+async def test_wchs_and_wchp_omit_only_child_watches(server: LiveServer) -> None:
     session = await server.session()
     await session.ask(OpCode.GET_CHILDREN, r.GetChildrenRequest("/", True))
     await session.ask(OpCode.ADD_WATCH, r.AddWatchRequest("/p", 0))
@@ -123,7 +123,7 @@ async def test_child_watches_are_not_listed_and_persistent_ones_are(server: Live
     assert await server.ask(b"wchp") == f"/p\n\t0x{session.id:x}\n\n"
 
 
-async def test_dump_keeps_session_after_its_ephemerals_are_gone(server: LiveServer) -> None:
+async def test_dump_keeps_session_without_ephemerals(server: LiveServer) -> None:
     session = await server.session()
     await session.create("/e1", CreateMode.EPHEMERAL)
     await session.ask(OpCode.DELETE, r.DeleteRequest("/e1", -1))

@@ -65,7 +65,7 @@ async def test_stat_lists_connections_after_version(server: LiveServer) -> None:
 
 
 @pytest.mark.parametrize("word", ["stat", "cons", "dump"])
-async def test_ipv6_address_is_written_in_full_and_brackets(serve: Serve, word: str) -> None:
+async def test_ipv6_address_is_unabbreviated_in_brackets(serve: Serve, word: str) -> None:
     try:
         server = await serve(whitelist=("*",), host="::1")
     except OSError as error:
@@ -153,7 +153,7 @@ async def test_mntr_sums_quotas_of_each_namespace(server: LiveServer) -> None:
     }
 
 
-async def test_quotas_of_scrape_are_limited(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mntr_limits_number_of_quotas(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.admin.figures.MAX_QUOTAS", 2)
     session = await server.session()
     for path in ("/zookeeper/quota/a", "/zookeeper/quota/b", "/zookeeper/quota/c"):

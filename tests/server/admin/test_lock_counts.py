@@ -57,7 +57,7 @@ async def test_lock_is_counted_by_naming_and_kind(naming: str, kind: str, names:
     assert await shown(engine, "zoolet_lock_waiters") == {}
 
 
-async def test_other_nodes_are_not_counted() -> None:
+async def test_nodes_without_lock_contenders_are_not_counted() -> None:
     engine = make_engine()
     add(engine, "/party", f"{HEX}__party__", "member-0000000001", f"{HEX}")
     add(engine, "/persistent", f"{HEX}__lock__0000000001", owner=0)
@@ -77,7 +77,7 @@ async def test_readers_ahead_of_writers_hold_and_others_wait() -> None:
     assert await shown(engine, "zoolet_lock_longest_wait_seconds") == {label: 58.0}
 
 
-async def test_semaphore_without_free_lease_has_only_waiters_in_line() -> None:
+async def test_waiters_for_full_semaphore_are_counted() -> None:
     engine = make_engine()
     add(engine, "/pool", HEX)
     add(engine, "/pool-__lock__", f"{HEX}__lock__0000000001", f"{HEX}__lock__0000000002")
@@ -97,7 +97,7 @@ async def test_deadlocks_are_counted(owner: int) -> None:
     assert await shown(engine, "zoolet_deadlocks") == ({"": 1} if owner == 2 else {})
 
 
-async def test_count_is_used_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lock_count_is_cached_for_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 0.5, 0.5, 5.4, 5.6, 5.6, 5.6])
     monkeypatch.setattr("zoolet.server.admin.lock_counts.monotonic", lambda: next(times))
     engine, counts, found = make_engine(), LockCounts(), []
@@ -110,7 +110,7 @@ async def test_count_is_used_again_for_a_while(monkeypatch: pytest.MonkeyPatch) 
     assert found == [0, 0, 2]
 
 
-async def test_other_callbacks_run_while_thousands_are_counted() -> None:
+async def test_counting_yields_to_other_callbacks() -> None:
     engine = make_engine()
     for number in range(1_000):
         names = [f"{HEX}__lock__{place:010d}" for place in range(20)]
@@ -129,7 +129,7 @@ async def test_other_callbacks_run_while_thousands_are_counted() -> None:
     assert min(longest) < STRETCH
 
 
-async def test_free_bytes_of_disk_are_shown_with_data_directory(tmp_path: Path) -> None:
+async def test_free_disk_bytes_need_data_directory(tmp_path: Path) -> None:
     assert await shown(make_engine(), "zoolet_disk_free_bytes") == {}
     assert (await shown(make_engine(), "zoolet_disk_free_bytes", data_dir=str(tmp_path)))[""] > 0
     assert await shown(make_engine(), "zoolet_disk_free_bytes", data_dir=str(tmp_path / "removed")) == {}

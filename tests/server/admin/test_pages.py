@@ -13,7 +13,7 @@ from support.calls import connected, engine_with, multi, setting
 from support.http import answer
 
 from zoolet.server.admin.commands import BY_NAME, COMMANDS
-from zoolet.server.admin.http import LOCAL, HttpError, Request, Response, check_browser
+from zoolet.server.admin.http import LOCAL, HttpError, HttpRequest, Response, check_browser
 from zoolet.server.admin.java import double
 from zoolet.server.admin.java_json import PIECE, pieces, pretty_json
 from zoolet.server.admin.observed import Observed
@@ -32,7 +32,7 @@ def pages(engine: Engine | None = None, **options: Any) -> AdminPages:
 
 def ask(of: AdminPages, target: str, method: str = "GET", **headers: str) -> Response:
     """Request a page."""
-    return asyncio.run(answer(of.router, Request(method, target, {"host": "127.0.0.1:8080", **headers})))
+    return asyncio.run(answer(of.router, HttpRequest(method, target, {"host": "127.0.0.1:8080", **headers})))
 
 
 def facts(of: AdminPages, name: str, **headers: str) -> dict[str, Any]:
@@ -72,11 +72,11 @@ KEYS: Final = {
     "watches_by_path": "path_to_session_ids",
     "zabstate": "voting zabstate",
 }
-"""The answers of a real server, in order."""
+"""The keys in a real server's answer to each command, in order."""
 
 
 @pytest.mark.parametrize("name", [name for name, command in BY_NAME.items() if command.name in KEYS])
-def test_each_command_answers_by_each_of_its_names(name: str) -> None:
+def test_each_command_name_and_alias_answers(name: str) -> None:
     command = BY_NAME[name].name
 
     assert list(facts(pages(), name)) == [*KEYS[command].split(), "command", "error"]
@@ -95,7 +95,7 @@ def test_unknown_command_is_answered_as_by_zookeeper() -> None:
     assert response.body == b'{\n  "command" : "ruok/x",\n  "error" : "Unknown command: ruok/x"\n}'
 
 
-def test_sessions_have_signed_numbers_and_watches_list_both_ways() -> None:
+def test_session_ids_are_signed_numbers_in_json() -> None:
     engine = engine_with()
     peer = connected(engine)
     peer.create("/a", b"", 1)
@@ -131,7 +131,7 @@ def test_change_needs_token(name: str, headers: dict[str, str]) -> None:
     assert engine.trace_mask == before
 
 
-def test_counters_are_set_back() -> None:
+def test_stat_reset_clears_counters() -> None:
     engine = engine_with(max_multi_operations=1)
     peer = connected(engine)
     peer.create("/a")
@@ -212,15 +212,15 @@ def test_addresses_and_own_pages_are_served(headers: dict[str, str]) -> None:
     assert ask(pages(), "/commands/ruok", **headers).status == 200
 
 
-def test_guarded_commands_are_audited_with_address_and_result(caplog: pytest.LogCaptureFixture) -> None:
+def test_guarded_commands_are_audited(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "zoolet.audit")
     headers = {"host": "127.0.0.1:8080", **BEARER}
     of = pages()
 
-    asyncio.run(answer(of.router, Request("GET", "/commands/stat_reset", headers, host="10.0.0.7")))
-    asyncio.run(answer(of.router, Request("GET", "/commands/stats", headers, host="10.0.0.7")))
+    asyncio.run(answer(of.router, HttpRequest("GET", "/commands/stat_reset", headers, host="10.0.0.7")))
+    asyncio.run(answer(of.router, HttpRequest("GET", "/commands/stats", headers, host="10.0.0.7")))
     with pytest.raises(HttpError):  # there is no command restore without a transfer
-        asyncio.run(answer(of.router, Request("POST", "/commands/restore", headers, b"x", "10.0.0.7")))
+        asyncio.run(answer(of.router, HttpRequest("POST", "/commands/restore", headers, b"x", "10.0.0.7")))
 
     known = "session=0x0\tuser=admin\tip=10.0.0.7\toperation="
     assert caplog.messages == [f"{known}stat_reset\tresult=success", f"{known}restore\tresult=failure"]
@@ -232,7 +232,9 @@ def test_log_level_change_is_logged_with_address(level: str, caplog: pytest.LogC
     caplog.handler.setLevel(logging.NOTSET)
     headers = {"host": "127.0.0.1:8080", **BEARER}
 
-    asyncio.run(answer(pages().router, Request("GET", f"/commands/log_level?level={level}", headers, host="10.0.0.7")))
+    asyncio.run(
+        answer(pages().router, HttpRequest("GET", f"/commands/log_level?level={level}", headers, host="10.0.0.7"))
+    )
 
     assert caplog.messages == [f"the log level was set to {level} on the admin port by 10.0.0.7"]
 
@@ -245,19 +247,19 @@ def test_page_of_other_site_cannot_embed_anything(target: str) -> None:
 def test_link_from_other_site_opens_only_console() -> None:
     link = {"host": "127.0.0.1", "sec-fetch-site": "cross-site", "sec-fetch-dest": "document"}
 
-    check_browser(Request("GET", "/?a=1", link), ())
+    check_browser(HttpRequest("GET", "/?a=1", link), ())
     with pytest.raises(HttpError):
-        check_browser(Request("GET", "/metrics", link), ())
+        check_browser(HttpRequest("GET", "/metrics", link), ())
 
 
-def test_list_of_commands_cannot_be_framed_and_loads_nothing() -> None:
+def test_command_list_has_strict_security_headers() -> None:
     headers = dict(ask(pages(), "/commands").headers)
 
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
     assert (headers["X-Frame-Options"], headers["Referrer-Policy"]) == ("DENY", "no-referrer")
 
 
-def test_server_on_all_addresses_accepts_only_safe_host_names() -> None:
+def test_wildcard_server_accepts_only_known_host_names() -> None:
     of = AdminPages(Observed(engine_with()), TOKEN, {"zk.example.org"}, is_local=False)
 
     for host in ("zookeeper-0.zookeeper.svc:8080", "zookeeper:8080", "zk.example.org", "10.0.0.7", ""):
@@ -267,7 +269,7 @@ def test_server_on_all_addresses_accepts_only_safe_host_names() -> None:
 
 
 @pytest.mark.parametrize("target", ["//[", "//x/commands/ruok", "http://[::1/nothing", "/%00", "//healthz"])
-def test_strange_targets_are_not_found(target: str) -> None:
+def test_malformed_targets_return_404(target: str) -> None:
     assert refusal(pages(), target).status == 404
 
 
@@ -359,7 +361,7 @@ def test_every_metric_has_description() -> None:
     assert not [name for name, description in shown.items() if name in description]
 
 
-def test_metrics_are_chosen_by_name() -> None:
+def test_name_parameter_filters_metrics() -> None:
     text = ask(pages(), "/metrics?name[]=znode_count&name[]=readlatency").body.decode()
 
     assert {line.split()[2] for line in text.splitlines() if line.startswith("#")} == {"znode_count", "readlatency"}
@@ -408,7 +410,7 @@ def test_json_is_formatted_as_by_jackson() -> None:
     )
 
 
-def test_answer_of_more_than_eight_megabytes_is_refused() -> None:
+def test_answer_above_eight_megabytes_returns_503() -> None:
     engine = engine_with()
     peer = connected(engine)
     for number in range(10):
@@ -422,7 +424,7 @@ def test_answer_of_more_than_eight_megabytes_is_refused() -> None:
     assert len(facts(pages(engine), "dump")["session_id_to_ephemeral_paths"].popitem()[1]) == 9
 
 
-def test_pieces_of_json_are_small() -> None:
+def test_large_json_is_encoded_in_small_pieces() -> None:
     value = {"a": [{"b": [str(number) for number in range(10_000)]}], "c": {"d": list(range(20_000))}, "e": []}
 
     parts = list(pieces(value["c"]))

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from support.http import answer
 
-from zoolet.server.admin.http import HttpError, Request, Response, Route, Router, Token, is_loopback, no_page
+from zoolet.server.admin.http import HttpError, HttpRequest, Response, Route, Router, Token, is_loopback, no_page
 
 HOST = {"host": "localhost"}
 
@@ -15,7 +15,7 @@ HOST = {"host": "localhost"}
 def row(path: str, name: str, methods: tuple[str, ...] = ()) -> Route:
     """Return a row that answers with its name."""
 
-    async def answered(request: Request) -> Response:
+    async def answered(request: HttpRequest) -> Response:
         return Response(f"{name} {request.trusted}".encode())
 
     return Route(methods, path, answered)
@@ -40,24 +40,24 @@ ROUTER = Router(
     ],
 )
 def test_most_specific_route_answers(path: str, name: str) -> None:
-    assert asyncio.run(answer(ROUTER, Request("GET", path, HOST))).body == f"{name} False".encode()
+    assert asyncio.run(answer(ROUTER, HttpRequest("GET", path, HOST))).body == f"{name} False".encode()
 
 
 @pytest.mark.parametrize("path", ["/ab", "/b", "*", "//a", "/b" * 8000])
-def test_other_paths_are_not_found(path: str) -> None:
+def test_unknown_paths_return_404(path: str) -> None:
     with pytest.raises(HttpError) as caught:
-        ROUTER.route_of(Request("GET", path, HOST))
+        ROUTER.route_of(HttpRequest("GET", path, HOST))
 
     assert caught.value.status == 404
 
 
-def test_row_guard_decides_if_request_is_trusted() -> None:
+def test_guard_of_route_decides_trust() -> None:
     token = Token("secret", is_open=True)
     router = Router([row("/a", "row")._replace(guard=token.reads)], no_page(""))
     bearer = {"authorization": "Bearer secret"}
 
     assert [
-        asyncio.run(answer(router, Request("GET", "/a", {**HOST, **headers}))).body for headers in ({}, bearer)
+        asyncio.run(answer(router, HttpRequest("GET", "/a", {**HOST, **headers}))).body for headers in ({}, bearer)
     ] == [b"row False", b"row True"]
 
 
@@ -68,7 +68,7 @@ def test_method_is_checked_before_token() -> None:
     refusals = []
     for method in ("GET", "POST"):
         with pytest.raises(HttpError) as caught:
-            router.route_of(Request(method, "/a", HOST))
+            router.route_of(HttpRequest(method, "/a", HOST))
         refusals.append((caught.value.status, *caught.value.headers))
 
     assert refusals == [(405, ("Allow", "POST")), (401, ("WWW-Authenticate", "Bearer"))]

@@ -8,11 +8,11 @@ import pytest
 from support.engine import make_engine
 
 from zoolet.server.admin.observed import Observed
-from zoolet.server.admin.samples import COLUMNS, DAY, HOUR, Rows, Samples
+from zoolet.server.admin.samples import COLUMNS, DAY, HOUR, SampleBuffer, Samples
 
 
-def test_day_has_highest_numbers_of_each_minute() -> None:
-    rows = Rows()
+def test_day_rows_are_maxima_per_minute() -> None:
+    rows = SampleBuffer()
     for second in range(180):
         rows.add((float(second), float(second % 60), 5.0))
 
@@ -20,8 +20,8 @@ def test_day_has_highest_numbers_of_each_minute() -> None:
     assert len(rows.hour) == 180
 
 
-def test_rows_are_bounded() -> None:
-    rows = Rows()
+def test_hour_and_day_rows_are_bounded() -> None:
+    rows = SampleBuffer()
     for minute in range(DAY + 10):
         rows.add((minute * 60.0,))
     for second in range(HOUR + 10):

@@ -11,7 +11,7 @@ import pytest
 from support.calls import engine_with
 from support.http import answer
 
-from zoolet.server.admin.http import LOCAL, HttpError, Request, Response
+from zoolet.server.admin.http import LOCAL, HttpError, HttpRequest, Response
 from zoolet.server.admin.observed import Observed
 from zoolet.server.admin.pages import AdminPages
 from zoolet.server.admin.state_pages import MAX_BODY
@@ -43,7 +43,7 @@ class BrokenEncoding(Encoding):
 
 
 class State:
-    """The state behind the commands, or their error."""
+    """A stand-in for the state of a server; *error*, if given, is raised by its methods."""
 
     def __init__(self, *, has_files: bool = True, error: Exception | None = None) -> None:
         self.has_files = has_files
@@ -71,7 +71,7 @@ def pages(state: State | None) -> AdminPages:
 
 
 async def ask(of: AdminPages, command: str, method: str = "GET", body: bytes = b"", **headers: str) -> Response:
-    return await answer(of.router, Request(method, f"/commands/{command}", {**HEADERS, **headers}, body))
+    return await answer(of.router, HttpRequest(method, f"/commands/{command}", {**HEADERS, **headers}, body))
 
 
 async def refusal(of: AdminPages, command: str, method: str = "GET", body: bytes = b"", **headers: str) -> HttpError:
@@ -107,7 +107,7 @@ async def test_only_one_snapshot_is_made_at_a_time() -> None:
     assert (await ask(of, "snapshot")).status == 200
 
 
-async def test_failed_snapshot_leaves_nothing() -> None:
+async def test_snapshot_is_possible_after_failed_one() -> None:
     state = State()
     state.encoding = BrokenEncoding()
     of = pages(state)
@@ -119,7 +119,7 @@ async def test_failed_snapshot_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", ["false", "FALSE", "no"])
-async def test_snapshot_without_streaming_is_in_data_directory(value: str) -> None:
+async def test_unstreamed_snapshot_returns_only_metadata(value: str) -> None:
     response = await ask(pages(State()), f"snapshot?streaming={value}")
 
     assert body_of(response) == {"command": "snapshot", "error": None}
@@ -162,7 +162,7 @@ async def test_invalid_request_is_refused_with_reason(
         assert (await ask(of, "restore", "POST", b"x")).status == 200  # the server does not consider itself busy
 
 
-async def test_restore_continues_alone_after_client_disconnects() -> None:
+async def test_restore_continues_after_client_disconnects() -> None:
     state = State()
     of = pages(state)
     goes_on = asyncio.Event()
@@ -194,7 +194,7 @@ def test_restore_is_refused_before_body_is_received() -> None:
     of = pages(State())
 
     def limit(method: str = "POST", target: str = "/commands/restore", **headers: str) -> int | None:
-        route, _ = of.router.route_of(Request(method, target, {**HEADERS, **headers}))
+        route, _ = of.router.route_of(HttpRequest(method, target, {**HEADERS, **headers}))
         return route.body
 
     assert limit() == limit(target="/commands/rest/") == MAX_BODY
@@ -209,7 +209,7 @@ def test_restore_is_refused_before_body_is_received() -> None:
 
 
 def test_only_one_restore_body_is_received_at_a_time() -> None:
-    route, _ = pages(State()).router.route_of(Request("POST", "/commands/restore", HEADERS))
+    route, _ = pages(State()).router.route_of(HttpRequest("POST", "/commands/restore", HEADERS))
 
     with route.hold(), pytest.raises(HttpError) as caught, route.hold():
         pass

@@ -46,14 +46,14 @@ def test_users_are_read(tmp_path: Path, inside: str, expected: dict[str, str]) -
     assert users(tmp_path, f"Server {{\n  {LOGIN_MODULE}\n  {inside};\n}};\n") == expected
 
 
-def test_only_section_of_server_counts(tmp_path: Path) -> None:
+def test_only_server_section_is_read(tmp_path: Path) -> None:
     client = f'Client {{ {LOGIN_MODULE} user_eve="x"; }};\n'
     server = f'Server {{ {LOGIN_MODULE} user_bob="y"; }};\n'
 
     assert users(tmp_path, client + server) == users(tmp_path, server + client) == {"bob": "y"}
 
 
-def test_password_equal_to_section_name_is_not_a_section(tmp_path: Path) -> None:
+def test_option_value_named_server_starts_no_section(tmp_path: Path) -> None:
     text = f'Client {{ {LOGIN_MODULE} username="Server"; }};\nServer {{ {LOGIN_MODULE} user_bob="y"; }};\n'
 
     assert users(tmp_path, text) == {"bob": "y"}
@@ -64,7 +64,7 @@ def test_file_without_section_has_no_users(tmp_path: Path, text: str) -> None:
     assert users(tmp_path, text) is None
 
 
-def test_other_section_is_readable(tmp_path: Path) -> None:
+def test_section_with_given_name_is_read(tmp_path: Path) -> None:
     (tmp_path / "jaas.conf").write_text(f'Other {{ {LOGIN_MODULE} user_bob="y"; }};\n')
 
     assert jaas.users(str(tmp_path / "jaas.conf"), "Other") == {"bob": "y"}

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from support.configuration import LOGIN_MODULE, configured, refusal
 from support.rows import for_each
 
-from zoolet.server.config import KEYS, Config, ConfigError, Key, Setting, Status, build, find, jaas
+from zoolet.server.config import KEYS, ConfigError, Key, KeyStatus, ServerConfig, Setting, build, find, jaas
 from zoolet.server.config.keys import nearest
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
-HONOURED: Final = [key for key in KEYS if key.status is Status.HONOURED]
+HONOURED: Final = [key for key in KEYS if key.status is KeyStatus.HONOURED]
 FILES: Final = {
     "jaas.conf": f"Server {{ {LOGIN_MODULE} user_bob=x; }};\nBroker {{ {LOGIN_MODULE} user_eve=y; }};\n",
     "zoo.cfg.dynamic": "server.1=localhost:2888:3888;2182\n",
@@ -65,7 +65,7 @@ def examples(key: Key, folder: Path) -> dict[str, Setting]:
     }
 
 
-def field_of(config: Config, key: Key) -> Any:
+def field_of(config: ServerConfig, key: Key) -> Any:
     """Return the value that a key has set."""
     return attrgetter(key.field)(config)
 
@@ -124,7 +124,7 @@ def test_undescribed_key_is_unknown(name: str) -> None:
 @for_each("key", KEYS, ids=name_of)
 def test_row_has_help(key: Key) -> None:
     assert key.help
-    assert key.help.endswith(".") is (key.status is not Status.REFUSED)  # a refusal's help ends a message
+    assert key.help.endswith(".") is (key.status is not KeyStatus.REFUSED)  # a refusal's help ends a message
 
 
 @for_each("key", KEYS, ids=name_of)
@@ -148,21 +148,21 @@ def test_explicit_default_changes_nothing(key: Key, tmp_path: Path) -> None:
     assert field_of(config, key) == field_of(build({}), key)
 
 
-def test_default_section_is_read() -> None:
+def test_only_jaas_section_has_fallback_default() -> None:
     assert [key.default for key in KEYS if key.fallback] == [jaas.SECTION]
 
 
-@for_each("key", [key for key in KEYS if key.status is Status.IGNORED], ids=name_of)
-def test_ignored_key_is_only_noted(key: Key) -> None:
+@for_each("key", [key for key in KEYS if key.status is KeyStatus.IGNORED], ids=name_of)
+def test_ignored_key_is_only_listed(key: Key) -> None:
     name = one_of_family(key)
 
     config = build({name: Setting("a:1:2", "zoo.cfg:1")}, strict=True)
 
-    assert config == Config(ignored=(name,))
+    assert config == ServerConfig(ignored=(name,))
 
 
-@for_each("key", [key for key in KEYS if key.status is Status.REFUSED], ids=name_of)
-def test_refused_key_with_other_value_is_error(key: Key) -> None:
+@for_each("key", [key for key in KEYS if key.status is KeyStatus.REFUSED], ids=name_of)
+def test_unsupported_value_of_refused_key_raises(key: Key) -> None:
     name, value = one_of_family(key), "true" if False in key.supported else "observer"
 
     with pytest.raises(ConfigError) as caught:
@@ -176,12 +176,12 @@ def test_refused_key_with_other_value_is_error(key: Key) -> None:
     [(key, key.converter.show(value)) for key in KEYS for value in key.supported],
     ids=lambda part: getattr(part, "name", None),
 )
-def test_refused_key_with_supported_value_changes_nothing(key: Key, value: str) -> None:
-    assert build({one_of_family(key): Setting(value, "zoo.cfg:1")}, strict=True) == Config()
+def test_supported_value_of_refused_key_is_ignored(key: Key, value: str) -> None:
+    assert build({one_of_family(key): Setting(value, "zoo.cfg:1")}, strict=True) == ServerConfig()
 
 
 @given(st.sampled_from(KEYS), st.text(max_size=20))
-def test_every_setting_is_configuration_or_one_line_error(key: Key, value: str) -> None:
+def test_any_value_is_accepted_or_raises_one_line(key: Key, value: str) -> None:
     message = message_of({one_of_family(key): Setting(value, "zoo.cfg:1")})
 
     assert message is None or re.fullmatch(r"zoo\.cfg:1: [^\n]+[^.\n]", message)
@@ -221,7 +221,7 @@ def test_page_has_type_limits_unit_and_example(key: Key) -> None:
     assert f"Option `{key.option}`." in row or key.option is None
 
 
-def test_page_has_no_terms_of_python() -> None:
+def test_page_has_no_python_terms() -> None:
     words = r"\b(None|True|False|bool|int|str|bytes\(|tuple|list\(|frozenset|dict|dataclass|hashlib|regex)\b"
 
     assert re.findall(words, PAGE) == []
@@ -270,13 +270,13 @@ def test_key_sets_its_field(prefix: str, key: str, value: str, target: str, expe
 
 @for_each("key", HONOURED, ids=name_of)
 def test_every_key_has_a_field(key: Key) -> None:
-    field_of(Config(), key)
+    field_of(ServerConfig(), key)
 
 
 def test_every_field_of_tls_has_a_key() -> None:
     fields = {key.field for key in HONOURED}
 
-    assert {f"tls.{name}" for name in vars(Config().tls)} <= fields
+    assert {f"tls.{name}" for name in vars(ServerConfig().tls)} <= fields
 
 
 @pytest.mark.parametrize(("text", "expected"), [("0x200000", 2097152), ("#ff", 255), ("4096", 4096)])
@@ -311,7 +311,7 @@ def test_digest_provider_can_be_switched_off() -> None:
     "line",
     ["electionAlg=2", "peerType=observer", "group.1=1:2", "weight.1=1", "oraclePath=/x"],
 )
-def test_unsupported_ensemble_key_is_refused_with_place(line: str) -> None:
+def test_refusal_of_ensemble_key_names_place(line: str) -> None:
     message = refusal(f"\n{line}\n")
 
     assert message.startswith("zoo.cfg:2: ")
@@ -342,7 +342,7 @@ BUILT_IN = "org.apache.zookeeper.server.auth"
         "requireKerberosConfig=true",
     ],
 )
-def test_unsupported_security_key_is_refused_with_remedy(line: str) -> None:
+def test_refusal_of_security_key_names_remedy(line: str) -> None:
     message = refusal(f"# comment\n{line}\n")
 
     assert message.startswith("zoo.cfg:2: ")
@@ -367,6 +367,6 @@ def test_supported_or_disabled_security_is_accepted(line: str) -> None:
     assert configured(f"{line}\n").unknown == ()
 
 
-def test_nearest_gives_closest_key_or_none() -> None:
+def test_nearest_returns_closest_key_or_none() -> None:
     assert nearest("initLimt") == "initLimit"
     assert nearest("colour") is None

@@ -11,13 +11,13 @@ import pytest
 from support.configuration import configured, refusal, write_jaas_file
 
 from zoolet.server.config import (
-    Config,
     ConfigError,
+    ServerConfig,
     Setting,
-    Source,
+    SettingSource,
     UnknownKey,
     build,
-    masked,
+    masked_lines,
     parse_definitions,
     parse_properties,
     read_environment,
@@ -59,7 +59,7 @@ def settings(**values: str) -> dict[str, Setting]:
 
 def option(key: str, value: str) -> dict[str, Setting]:
     """Return the setting of an option of the command line."""
-    return {key: Setting(value, "command line", Source.OPTION)}
+    return {key: Setting(value, "command line", SettingSource.OPTION)}
 
 
 def test_later_source_overrides_earlier() -> None:
@@ -88,7 +88,7 @@ def test_sources_are_merged() -> None:
 
 
 def test_empty_configuration_is_default() -> None:
-    assert build({}, {}, {}) == Config()
+    assert build({}, {}, {}) == ServerConfig()
 
 
 # --- addresses ---
@@ -130,7 +130,7 @@ def test_port_option_keeps_addresses_of_file() -> None:
     assert (build(file, option("clientPort", "0")).host, build(file, option("clientPort", "0")).port) == (None, 0)
 
 
-def test_port_option_keeps_address_in_line_of_only_server() -> None:
+def test_port_option_keeps_address_of_server_line() -> None:
     file = parse_properties("server.1=localhost:2888:3888;10.0.0.5:2182\n", "zoo.cfg")
 
     config = build(file, option("clientPort", "2183"))
@@ -167,7 +167,7 @@ def test_minimum_timeout_above_maximum_is_refused() -> None:
 @pytest.mark.parametrize(
     "lines", ["enforce.auth.enabled=true\n", "enforce.auth.enabled=true\nenforce.auth.schemes=,\n"]
 )
-def test_enforced_authentication_without_a_scheme_is_refused(lines: str) -> None:
+def test_enforced_auth_without_scheme_is_refused(lines: str) -> None:
     message = refusal(lines)
 
     assert "enforce.auth.enabled" in message
@@ -175,7 +175,7 @@ def test_enforced_authentication_without_a_scheme_is_refused(lines: str) -> None
     assert "zoo.cfg:" in message
 
 
-def test_enforced_authentication_with_unknown_scheme_is_refused() -> None:
+def test_enforced_auth_with_unknown_scheme_is_refused() -> None:
     message = refusal("enforce.auth.enabled=true\nenforce.auth.schemes=nonsense\n")
 
     assert "nonsense" in message
@@ -210,7 +210,7 @@ def test_users_of_jaas_file_may_log_in(tmp_path: Path) -> None:
     assert config.settings.sasl_users == {"bob": "y"}
 
 
-def test_jaas_file_with_invalid_utf_8_is_refused_by_name(tmp_path: Path) -> None:
+def test_non_utf_8_jaas_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "jaas.conf"
     path.write_bytes(b"Server { \xff };")
 
@@ -291,7 +291,7 @@ def test_observer_is_refused() -> None:
     assert "server.1" in refusal("server.1=a:2888:3888:observer\n")
 
 
-def test_server_lines_of_several_sources_count_together() -> None:
+def test_server_lines_of_all_sources_are_counted() -> None:
     with pytest.raises(ConfigError, match="2 servers"):
         build({}, parse_properties("server.1=a:1:2\n", "f"), parse_properties("server.2=b:1:2\n", "o"))
 
@@ -320,7 +320,7 @@ def test_unreadable_dynamic_file_is_refused_by_name() -> None:
     )
 
 
-def test_dynamic_file_with_other_key_is_refused(tmp_path: Path) -> None:
+def test_non_server_key_in_dynamic_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dynamic").write_text("skipACL=yes\n")
 
     with pytest.raises(
@@ -332,7 +332,7 @@ def test_dynamic_file_with_other_key_is_refused(tmp_path: Path) -> None:
 # --- ignored keys ---
 
 
-def test_ignored_key_is_noted() -> None:
+def test_ignored_keys_are_listed() -> None:
     assert configured("initLimit=10\nfsync.warningthresholdms=5\nno.such.key=1\n").ignored == (
         "fsync.warningthresholdms",
         "initLimit",
@@ -399,9 +399,7 @@ def test_unique_unknown_key_is_noted_without_guess() -> None:
         ("-Djava.io.tmpdir=/tmp", []),
     ],
 )
-def test_unknown_property_is_noted_unless_it_may_be_of_java(
-    definition: str, unknown: list[tuple[str, str | None]]
-) -> None:
+def test_unknown_property_is_reported_except_of_java(definition: str, unknown: list[tuple[str, str | None]]) -> None:
     config = build(parse_definitions([definition], "command line"))
 
     assert [(key.name, key.nearest) for key in config.unknown] == unknown
@@ -418,7 +416,7 @@ def test_empty_list_of_addresses_does_not_open_server(text: str) -> None:
         configured(f"clientPortAddress={text}\n")
 
 
-def test_unknown_zookeeper_property_is_noted_but_not_of_java() -> None:
+def test_property_of_java_is_not_reported_as_unknown() -> None:
     config = build(
         {}, {}, parse_definitions(["-Dzookeeper.skipAcl=yes", "-Djavax.net.ssl.trustStorePassword=b"], "command line")
     )
@@ -473,7 +471,7 @@ def test_embedded_server_refuses_file_with_unknown_key(tmp_path: Path) -> None:
     ],
 )
 def test_masked_file_hides_secrets(text: str) -> None:
-    assert "SECRET" not in masked(parse_properties(f"clientPort=1\n{text}\n", "zoo.cfg"))
+    assert "SECRET" not in masked_lines(parse_properties(f"clientPort=1\n{text}\n", "zoo.cfg"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 from support.configuration import configured, refusal
 
-from zoolet.server.config import Config, ConfigError, Setting, Source, build, parse_definitions, read_environment
+from zoolet.server.config import (
+    ConfigError,
+    ServerConfig,
+    Setting,
+    SettingSource,
+    build,
+    parse_definitions,
+    read_environment,
+)
 from zoolet.testing import Server
 
 STORE = "secureClientPort=0\nssl.keyStore.location=/k.pem\n"
@@ -60,7 +68,7 @@ def test_tls_without_a_secure_port_is_refused(line: str) -> None:
 
 
 @pytest.mark.parametrize("demand", ["need", "want", "NEED"])
-def test_certificates_of_clients_without_authorities_are_refused(demand: str) -> None:
+def test_client_auth_without_authorities_is_refused(demand: str) -> None:
     message = refusal(STORE + f"ssl.clientAuth={demand}\n")
 
     assert message.startswith("zoo.cfg:3: ")
@@ -165,17 +173,19 @@ def test_tls_address_is_read_from_keys(lines: str, expected: str | None) -> None
 def test_tls_address_follows_address_option(options: dict[str, str]) -> None:
     file = {"ssl.keyStore.location": Setting("/k.pem", "zoo.cfg:1")}
 
-    config = build(file, {name: Setting(value, "command line", Source.OPTION) for name, value in options.items()})
+    config = build(
+        file, {name: Setting(value, "command line", SettingSource.OPTION) for name, value in options.items()}
+    )
 
     assert config.secure_host == config.host == options.get("clientPortAddress", "127.0.0.1")
 
 
 @pytest.mark.parametrize("value", ["none", "NONE"])
-def test_no_demand_for_certificates_needs_no_secure_port(value: str) -> None:
+def test_disabled_client_auth_needs_no_secure_port(value: str) -> None:
     assert configured(f"ssl.clientAuth={value}\n").tls.client_auth == "none"
 
 
-def test_overruled_password_needs_secure_port(tmp_path: Path) -> None:
+def test_overridden_password_needs_secure_port(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("secret\n")
     environment = read_environment({"JVMFLAGS": shlex.quote(f"-Dssl.keyStore.passwordPath={tmp_path / 'pw'}")})
 
@@ -183,12 +193,12 @@ def test_overruled_password_needs_secure_port(tmp_path: Path) -> None:
         build(environment, {"ssl.keyStore.password": Setting("secret", "zoo.cfg:1")})
 
 
-def test_environment_may_have_keys_of_clients() -> None:
+def test_client_tls_keys_in_jvmflags_are_ignored() -> None:
     flags = "-Dzookeeper.ssl.keyStore.location=/k.pem -Dzookeeper.ssl.clientAuth=want -DsecureClientPortAddress=::1"
 
     config = build(read_environment({"JVMFLAGS": flags}))
 
-    assert (config.secure_host, config.secure_port) == (Config().secure_host, None)
+    assert (config.secure_host, config.secure_port) == (ServerConfig().secure_host, None)
 
 
 # --- an embedded server speaks no TLS ---

@@ -27,7 +27,7 @@ NO_TEXT = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
             "zoo.cfg:12: tickTime must be a whole number from 1 to 9 (milliseconds), not 'abc'",
         ),
         (
-            messages.unsupported("zoo.cfg:3", "electionAlg", "1", "only 3 is"),
+            messages.unsupported_value("zoo.cfg:3", "electionAlg", "1", "only 3 is"),
             "zoo.cfg:3: electionAlg=1 is not supported; only 3 is",
         ),
         (
@@ -47,10 +47,10 @@ NO_TEXT = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
             "zoo.cfg:1: ssl.keyStore.passwordPath: cannot read /nope: not valid UTF-8 text",
         ),
         (
-            messages.unknown("zoo.cfg:7", "maxClientCnxn", "maxClientCnxns"),
+            messages.unknown_key("zoo.cfg:7", "maxClientCnxn", "maxClientCnxns"),
             "zoo.cfg:7: unknown key maxClientCnxn; did you mean maxClientCnxns?",
         ),
-        (messages.unknown("zoo.cfg:7", "colour", None), "zoo.cfg:7: unknown key colour"),
+        (messages.unknown_key("zoo.cfg:7", "colour", None), "zoo.cfg:7: unknown key colour"),
     ],
     ids=[
         "invalid",
@@ -71,9 +71,9 @@ def test_message_names_place_key_and_remedy(error: ConfigError, expected: str) -
 def test_message_is_one_line_for_any_input(key: str, path: str, value: str) -> None:
     errors = [
         messages.invalid("zoo.cfg:1", "tickTime", value, "a whole number"),
-        messages.unsupported("zoo.cfg:1", key, value, "leave it out"),
+        messages.unsupported_value("zoo.cfg:1", key, value, "leave it out"),
         messages.unreadable("zoo.cfg:1", "dynamicConfigFile", path, NO_FILE),
-        messages.unknown("zoo.cfg:1", key, None),
+        messages.unknown_key("zoo.cfg:1", key, None),
     ]
 
     assert [error for error in errors if len(str(error).splitlines()) != 1] == []

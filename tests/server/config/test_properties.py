@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from zoolet.server.config import (
     ConfigError,
     Setting,
-    Source,
+    SettingSource,
     build,
     parse_definitions,
     parse_properties,
@@ -67,7 +67,7 @@ def test_comments_and_empty_lines_are_ignored(text: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_end_as_on_any_system(end: str) -> None:
+def test_any_line_ending_is_accepted(end: str) -> None:
     assert values(end.join(["a=1", "# c", "b=2", ""])) == {"a": "1", "b": "2"}
 
 
@@ -93,7 +93,7 @@ def test_backslash_continues_line(text: str, expected: dict[str, str]) -> None:
     assert values(text) == expected
 
 
-def test_setting_has_line_of_its_start() -> None:
+def test_continued_setting_reports_first_line() -> None:
     settings = parse_properties("# first\na=1\\\n2\n\nb=3\n", "zoo.cfg")
 
     assert (settings["a"].where, settings["b"].where) == ("zoo.cfg:2", "zoo.cfg:5")
@@ -154,10 +154,12 @@ def test_any_text_can_be_read(text: str) -> None:
     ],
 )
 def test_definition_is_parsed_into_name_and_value(argument: str, name: str, value: str) -> None:
-    assert parse_definitions([argument], "command line") == {name: Setting(value, "command line", Source.DEFINITION)}
+    assert parse_definitions([argument], "command line") == {
+        name: Setting(value, "command line", SettingSource.DEFINITION)
+    }
 
 
-def test_other_java_options_are_left_out() -> None:
+def test_other_java_options_are_ignored() -> None:
     assert parse_definitions(["-Xmx1g", "-server", "-Da=b", "--port"], "x").keys() == {"a"}
 
 

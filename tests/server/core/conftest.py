@@ -11,7 +11,7 @@ from support.private_nodes import stranger
 
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def private(engine: Engine) -> Peer:
 @pytest.fixture
 def old() -> Peer:
     """A client of a server that answers like 3.8."""
-    return connected(make_engine(Settings(compat=V3_8), now=NOW))
+    return connected(make_engine(EngineSettings(compat=V3_8), now=NOW))
 
 
 @pytest.fixture

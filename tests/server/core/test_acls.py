@@ -24,7 +24,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.acls import Acls, _without_duplicates
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.metrics import Metrics
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.core.warnings import Warnings
 
 moderate = settings(max_examples=60, deadline=None)
@@ -140,7 +140,7 @@ identities = st.lists(st.one_of(proved, proved, st.just(Id("super", ""))), max_s
 @example((ACL(1, Id(None, "a")), ACL(1, Id(None, "a"))))
 @example((ACL(1, Id("digest", None)), ACL(31, Id("digest", None))))
 @example((ACL(1, Id("digest", "a:b")), ACL(1, Id("digest", None))))
-def test_first_duplicate_entry_is_kept_and_null_fails_on_compare(acl: AclList) -> None:
+def test_deduplication_matches_zookeeper(acl: AclList) -> None:
     kept = once_or_none(acl)
 
     assert kept == each_once(acl)
@@ -169,7 +169,7 @@ def test_long_list_is_deduplicated_in_linear_time() -> None:
 @example((ACL(1, Id("ip", "::/0")),), "127.0.0.1", [], 1)
 @example((ACL(1, Id("auth", "")),), "127.0.0.1", [Id("digest", "u:1")], 1)
 def test_list_allows_union_of_entries_for_identities(acl: AclList, host: str, proved: list[Id], wanted: int) -> None:
-    acls = Acls(Settings(), Metrics(), Warnings())
+    acls = Acls(EngineSettings(), Metrics(), Warnings())
     client = caller_with(proved, host)
 
     key = acls.intern(acl)
@@ -179,8 +179,8 @@ def test_list_allows_union_of_entries_for_identities(acl: AclList, host: str, pr
 
 @moderate
 @given(lists.filter(bool), hosts, identities)
-def test_list_without_permissions_allows_only_super_user(acl: AclList, host: str, proved: list[Id]) -> None:
-    acls = Acls(Settings(), Metrics(), Warnings())
+def test_acl_without_permissions_allows_only_super(acl: AclList, host: str, proved: list[Id]) -> None:
+    acls = Acls(EngineSettings(), Metrics(), Warnings())
     client = caller_with(proved, host)
 
     key = acls.intern(tuple(ACL(0, entry.id) for entry in acl))
@@ -189,7 +189,7 @@ def test_list_without_permissions_allows_only_super_user(acl: AclList, host: str
 
 
 def test_check_time_is_independent_of_list_length() -> None:
-    acls = Acls(Settings(), Metrics(), Warnings())
+    acls = Acls(EngineSettings(), Metrics(), Warnings())
     key = acls.intern(tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(50_000)))
     client = caller_with([Id("digest", f"v{number}:x") for number in range(100)], "127.0.0.1")
 
@@ -202,7 +202,7 @@ def test_check_time_is_independent_of_list_length() -> None:
 
 
 def test_networks_are_found_in_long_lists() -> None:
-    acls = Acls(Settings(), Metrics(), Warnings())
+    acls = Acls(EngineSettings(), Metrics(), Warnings())
     key = acls.intern(tuple(ACL(READ, Id("ip", f"10.{a}.{b}.0/24")) for a in range(100) for b in range(100)))
 
     inside, outside = ClientConnection("10.99.99.7"), ClientConnection("10.100.0.7")
@@ -211,7 +211,7 @@ def test_networks_are_found_in_long_lists() -> None:
 
 
 def test_invalid_network_does_not_affect_other_entries() -> None:
-    acls = Acls(Settings(), Metrics(), Warnings())
+    acls = Acls(EngineSettings(), Metrics(), Warnings())
 
     key = acls.intern((ACL(READ, Id("ip", "nonsense")), ACL(READ, Id("ip", None)), ACL(READ, Id("ip", "127.0.0.0/8"))))
 
@@ -250,7 +250,7 @@ def test_auth_does_not_stand_for_an_address() -> None:
 
 
 def test_list_at_limit_is_stored() -> None:
-    peer = connected(make_engine(Settings(max_acl_entries=3)))
+    peer = connected(make_engine(EngineSettings(max_acl_entries=3)))
     acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(3))
 
     peer.create("/a", acl=acl)
@@ -259,7 +259,7 @@ def test_list_at_limit_is_stored() -> None:
 
 
 def test_list_above_limit_is_invalid() -> None:
-    peer = connected(make_engine(Settings(max_acl_entries=3)))
+    peer = connected(make_engine(EngineSettings(max_acl_entries=3)))
     acl = tuple(ACL(READ, Id("digest", f"u{number}:x")) for number in range(4))
 
     with pytest.raises(InvalidACLError):
@@ -267,7 +267,7 @@ def test_list_above_limit_is_invalid() -> None:
 
 
 def test_duplicate_entries_count_once() -> None:
-    peer = connected(make_engine(Settings(max_acl_entries=1)))
+    peer = connected(make_engine(EngineSettings(max_acl_entries=1)))
 
     peer.create("/a", acl=(ACL(READ, ANYONE),) * 50)
 
@@ -275,7 +275,7 @@ def test_duplicate_entries_count_once() -> None:
 
 
 def test_auth_scheme_expands_entry_by_entry() -> None:
-    peer = connected(make_engine(Settings(max_acl_entries=3)))
+    peer = connected(make_engine(EngineSettings(max_acl_entries=3)))
     peer.auth("digest", b"u:p")
     peer.auth("digest", b"v:p")
 
@@ -283,8 +283,8 @@ def test_auth_scheme_expands_entry_by_entry() -> None:
         peer.create("/a", acl=(ACL(READ, Id("auth", "")), ACL(ADMIN, Id("auth", ""))))
 
 
-def test_oversized_set_acl_is_invalid_and_changes_nothing() -> None:
-    peer = connected(make_engine(Settings(max_acl_entries=1)))
+def test_oversized_set_acl_changes_nothing() -> None:
+    peer = connected(make_engine(EngineSettings(max_acl_entries=1)))
     peer.create("/a")
 
     with pytest.raises(InvalidACLError):
@@ -294,7 +294,7 @@ def test_oversized_set_acl_is_invalid_and_changes_nothing() -> None:
 
 
 def test_expanding_list_costs_no_more_than_storable() -> None:
-    engine = make_engine(Settings(max_acl_entries=1000))
+    engine = make_engine(EngineSettings(max_acl_entries=1000))
     peer = connected(engine)
     for number in range(100):
         peer.auth("digest", f"u{number}:p".encode())
@@ -309,7 +309,7 @@ def test_expanding_list_costs_no_more_than_storable() -> None:
     assert len(engine.acls._lists) == len(make_engine().acls._lists)
 
 
-def test_lists_of_any_permissions_have_different_hashes(peer: Peer) -> None:
+def test_acls_of_any_permissions_have_distinct_hashes(peer: Peer) -> None:
     for number in range(256):
         acl = [ACL(-1 - (number >> bit & 1), Id("ip", f"10.0.0.{bit}")) for bit in range(8)]
         peer.create(f"/{number}", acl=tuple(acl))
@@ -329,7 +329,7 @@ def test_list_above_limit_is_counted_and_logged() -> None:
     assert log == ["refusing an ACL list from 127.0.0.1:40000 with more than 1 entries (zoolet.maxAclEntries)"]
 
 
-def test_stranger_is_refused_by_whole_server() -> None:
+def test_stranger_cannot_read_node_with_auth_acl() -> None:
     engine = make_engine()
     owner, stranger = connected(engine), connected(engine)
     owner.auth("digest", b"u:p")
@@ -343,10 +343,10 @@ def test_stranger_is_refused_by_whole_server() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "name", "identities", "entries"),
-    [(Settings(), "u", 101, 9), (Settings(max_frame=10_000), "u" * 400, 10, 2)],
+    [(EngineSettings(), "u", 101, 9), (EngineSettings(max_frame=10_000), "u" * 400, 10, 2)],
     ids=["a thousand entries", "as many bytes as a request may have"],
 )
-def test_auth_cannot_stand_for_more_than(settings: Settings, name: str, identities: int, entries: int) -> None:
+def test_expansion_of_auth_is_limited(settings: EngineSettings, name: str, identities: int, entries: int) -> None:
     peer = connected(make_engine(settings))
     for number in range(identities):
         peer.auth("digest", f"{number}{name}:p".encode())
@@ -357,7 +357,7 @@ def test_auth_cannot_stand_for_more_than(settings: Settings, name: str, identiti
         peer.create("/b", acl=acl)
 
 
-def test_multi_with_long_lists_is_refused_and_rolled_back() -> None:
+def test_multi_above_total_acl_limit_is_rolled_back() -> None:
     peer = connected(make_engine())
     for number in range(100):
         peer.auth("digest", f"u{number}:p".encode())

@@ -18,12 +18,12 @@ from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import InvalidACLError, MarshallingError, NoAuthError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- validity ---
 
 
-def test_scheme_auth_without_identity_is_an_invalid_acl(peer):
+def test_auth_entry_without_identity_is_invalid_acl(peer):
     assert create(peer, "/a", acl=only(Perm.ALL, "auth", "anything")).err == INVALID_ACL
 
 
@@ -41,7 +41,7 @@ def test_scheme_auth_stands_for_all_identities(peer, name):
     assert len(acl_of(peer, "/a")) == 2
 
 
-def test_null_id_of_world_is_marshalling_error_with_zxid(peer):
+def test_null_world_id_is_marshalling_error_with_zxid(peer):
     before = last_zxid(peer)
 
     reply = create(peer, "/a", acl=only(Perm.ALL, "world", None))
@@ -92,7 +92,7 @@ def test_acl_id_must_match_its_scheme(peer, scheme, name, err):
     assert create(peer, "/a", acl=only(Perm.ALL, scheme, name)).err == err
 
 
-def test_exact_duplicates_are_dropped_and_order_is_kept(peer):
+def test_exact_duplicates_are_dropped_in_order(peer):
     ip = only(Perm.READ, "ip", "10.0.0.1")
 
     peer.create("/a", acl=OPEN_ACL_UNSAFE + ip + OPEN_ACL_UNSAFE + only(Perm.WRITE, "ip", "10.0.0.1") + ip)
@@ -100,14 +100,14 @@ def test_exact_duplicates_are_dropped_and_order_is_kept(peer):
     assert acl_of(peer, "/a") == OPEN_ACL_UNSAFE + ip + only(Perm.WRITE, "ip", "10.0.0.1")
 
 
-def test_perms_are_kept_as_they_came(peer):
+def test_perms_are_stored_unchanged(peer):
     peer.create("/a", acl=only(-1))
 
     assert acl_of(peer, "/a") == only(-1)
 
 
 def test_skipping_acls_still_validates_them():
-    peer = connected(make_engine(Settings(skip_acl=True)))
+    peer = connected(make_engine(EngineSettings(skip_acl=True)))
     peer.create("/a", b"secret", acl=only(0))
 
     assert peer.get("/a")[0] == b"secret"
@@ -138,7 +138,7 @@ def test_unprovable_acl_is_refused(engine: Engine, identity: Id) -> None:
         peer.create("/a", acl=(ACL(Perm.ALL, identity),))
 
 
-def test_null_scheme_compared_with_entry_does_not_decode(new: Peer) -> None:
+def test_compared_null_scheme_is_marshalling_error(new: Peer) -> None:
     same_perms = (ACL(16, Id("ip", "127.0.0.1/")), ACL(16, Id(None, "x")))
 
     with pytest.raises(MarshallingError):
@@ -188,7 +188,7 @@ def test_masked_digest_does_not_log_in_as_owner(engine: Engine) -> None:
         thief.get("/a")
 
 
-def test_acl_list_of_long_identities_has_bounded_answer(engine: Engine) -> None:
+def test_answer_with_expanded_auth_acl_is_bounded(engine: Engine) -> None:
     # each entry of scheme "auth" stands for all identities, so the list is much longer than the sent list
     owner = connected(engine)
     owner.auth("digest", b"1" + b"A" * 4_000)

@@ -23,13 +23,13 @@ from zoolet.protocol.enums import Perm
 from zoolet.protocol.errors import NoAuthError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- permissions ---
 
 
 def test_super_passes_every_acl():
-    engine = make_engine(Settings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs="))
+    engine = make_engine(EngineSettings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs="))
     peer = connected(engine)
     peer.create("/a", b"secret", acl=only(0))
     denied = error(peer, OpCode.GET_DATA, r.GetDataRequest("/a", False))
@@ -162,7 +162,7 @@ def test_in_3_8_exists_needs_no_right(old, perm):
     ],
     ids=lambda value: getattr(value, "name", None) or None,
 )
-def test_operation_on_private_node_is_refused_without_details(private: Peer, op: OpCode, request_: r.Stat) -> None:
+def test_refusal_on_private_node_reveals_nothing(private: Peer, op: OpCode, request_: r.Stat) -> None:
     (reply,) = private.send(op, request_.encode())
 
     assert (reply.err, reply.body) == (NO_AUTH, b"")
@@ -183,14 +183,14 @@ def test_operation_on_private_node_is_refused_without_details(private: Peer, op:
     ],
 )
 @pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_CHILDREN, OpCode.GET_ACL])
-def test_other_spelling_of_path_opens_no_private_node(private: Peer, op: OpCode, alias: str) -> None:
+def test_path_alias_does_not_open_private_node(private: Peer, op: OpCode, alias: str) -> None:
     (reply,) = private.send(op, r.GetDataRequest(alias, False).encode())
 
     assert reply.err != 0
     assert reply.body == b""
 
 
-def test_identity_with_colon_in_password_is_not_other_user(engine: Engine) -> None:
+def test_password_hash_does_not_log_in_as_owner(engine: Engine) -> None:
     connected(engine).create("/a", acl=PRIVATE)
     hashed = base64.b64encode(hashlib.sha1(OWNER).digest()).decode()
     thief = connected(engine)
@@ -207,8 +207,8 @@ def test_address_with_same_prefix_is_refused(engine: Engine) -> None:
         connected(engine, host="127.0.0.20").get("/a")
 
 
-def test_sasl_user_super_does_not_stand_for_everybody() -> None:
-    engine = make_engine(Settings(sasl_users=USERS))
+def test_sasl_user_cannot_read_node_of_sasl_user() -> None:
+    engine = make_engine(EngineSettings(sasl_users=USERS))
     bob = connected(engine)
     sasl(bob, "bob", "secret")
     bob.create("/a", acl=(ACL(Perm.ALL, Id("sasl", "bob")),))
@@ -219,8 +219,8 @@ def test_sasl_user_super_does_not_stand_for_everybody() -> None:
         eve.get("/a")
 
 
-def test_digest_user_with_name_of_sasl_user_is_other_user() -> None:
-    engine = make_engine(Settings(sasl_users=USERS))
+def test_digest_user_cannot_impersonate_sasl_user() -> None:
+    engine = make_engine(EngineSettings(sasl_users=USERS))
     connected(engine).create("/a", acl=(ACL(Perm.ALL, Id("sasl", "bob")),))
     thief = connected(engine)
     thief.auth("digest", b"bob:secret")

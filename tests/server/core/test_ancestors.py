@@ -36,7 +36,7 @@ def index_of(stored: list[str]) -> AncestorIndex[str]:
 @example(["/", "//", "/a", "/a/", "/a//", "/a//b", "/ab"], "/a//b")
 @example(["/a", "/ab", "/abc"], "/ab")
 @example(["a", "", NULL_PATH], "/a")
-def test_index_finds_same_as_full_walk(stored: list[str], path: str) -> None:
+def test_index_matches_full_walk(stored: list[str], path: str) -> None:
     index = index_of(stored)
 
     found = list(index.along(path))
@@ -70,14 +70,14 @@ def test_emptied_index_keeps_no_entry(stored: list[str]) -> None:
 
 @moderate
 @given(st.lists(texts, max_size=10), texts)
-def test_every_text_is_found_by_itself(stored: list[str], path: str) -> None:
+def test_get_finds_exactly_stored_paths(stored: list[str], path: str) -> None:
     index = index_of(stored)
 
     assert index.get(path) == (path if path in stored else None)
     assert (path in index) == (path in stored)
 
 
-def test_path_put_again_has_new_value_once() -> None:
+def test_put_replaces_value_of_stored_path() -> None:
     index = index_of(["/a"])
 
     index.put("/a", "new")

@@ -20,7 +20,7 @@ from zoolet.protocol.codec import put_bytes
 from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 
 def requests(*parts: tuple[int, int, bytes]) -> bytes:
@@ -33,7 +33,7 @@ CREATE = (1, int(OpCode.CREATE), r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).
 
 
 def test_request_after_login_in_segment_is_done() -> None:
-    engine = make_engine(Settings(require_auth=frozenset({"digest"})))
+    engine = make_engine(EngineSettings(require_auth=frozenset({"digest"})))
 
     connected(engine).feed(requests(LOGIN, CREATE))
 
@@ -41,7 +41,7 @@ def test_request_after_login_in_segment_is_done() -> None:
 
 
 def test_request_before_login_in_segment_is_not_done() -> None:
-    engine = make_engine(Settings(require_auth=frozenset({"digest"})))
+    engine = make_engine(EngineSettings(require_auth=frozenset({"digest"})))
 
     connected(engine).feed(requests(CREATE, LOGIN, CREATE))
 
@@ -51,7 +51,7 @@ def test_request_before_login_in_segment_is_not_done() -> None:
 BAD_LOGIN = (-4, int(OpCode.AUTH), r.AuthPacket(0, "nonsense", b"a:b").encode())
 
 
-def test_request_after_failed_login_in_segment_is_not_done() -> None:
+def test_request_after_bad_login_in_segment_is_ignored() -> None:
     engine = make_engine()
 
     connected(engine).feed(requests(BAD_LOGIN, CREATE))
@@ -61,7 +61,7 @@ def test_request_after_failed_login_in_segment_is_not_done() -> None:
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_request_before_login_is_not_done_at_any_split(cut: int) -> None:
-    engine = make_engine(Settings(require_auth=frozenset({"digest"})))
+    engine = make_engine(EngineSettings(require_auth=frozenset({"digest"})))
     peer, segment = connected(engine), requests(CREATE, LOGIN, CREATE)
 
     peer.feed(segment[:cut])
@@ -72,7 +72,7 @@ def test_request_before_login_is_not_done_at_any_split(cut: int) -> None:
 
 @pytest.mark.parametrize("op", [op for op in OpCode if op not in (OpCode.AUTH, OpCode.SASL)])
 def test_operation_without_login_closes_connection(op: OpCode) -> None:
-    engine = make_engine(Settings(require_auth=frozenset({"sasl"})))
+    engine = make_engine(EngineSettings(require_auth=frozenset({"sasl"})))
     peer = connected(engine)
 
     (reply,) = peer.send(op, bytes(40))
@@ -80,8 +80,8 @@ def test_operation_without_login_closes_connection(op: OpCode) -> None:
     assert (reply.err, reply.body, peer.closed) == (ErrorCode.SESSION_CLOSED_REQUIRE_AUTH, b"", True)
 
 
-def test_login_of_other_scheme_is_not_enough() -> None:
-    engine = make_engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
+def test_digest_login_does_not_satisfy_required_sasl() -> None:
+    engine = make_engine(EngineSettings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
     peer = connected(engine)
     peer.auth("digest", b"a:b")
 
@@ -91,7 +91,7 @@ def test_login_of_other_scheme_is_not_enough() -> None:
 
 
 def test_unfinished_sasl_login_is_not_enough() -> None:
-    engine = make_engine(Settings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
+    engine = make_engine(EngineSettings(sasl_users=USERS, require_auth=frozenset({"sasl"})))
     peer = connected(engine)
     begin_sasl(peer)
 
@@ -101,7 +101,7 @@ def test_unfinished_sasl_login_is_not_enough() -> None:
 
 
 def test_moved_session_must_log_in_again() -> None:
-    engine = make_engine(Settings(require_auth=frozenset({"digest"})))
+    engine = make_engine(EngineSettings(require_auth=frozenset({"digest"})))
     first = connected(engine)
     first.auth("digest", b"a:b")
     assert first.welcome is not None
@@ -113,7 +113,7 @@ def test_moved_session_must_log_in_again() -> None:
     assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
 
 
-def test_sasl_without_users_does_not_satisfy_required_sasl() -> None:
+def test_null_sasl_login_does_not_satisfy_requirement() -> None:
     engine = make_engine(settings_of("sessionRequireClientSASLAuth=true\n"))
     peer = connected(engine)
     peer.send(OpCode.SASL, put_bytes(b""))
@@ -123,7 +123,7 @@ def test_sasl_without_users_does_not_satisfy_required_sasl() -> None:
     assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
 
 
-def test_required_sasl_is_not_weakened_by_other_schemes() -> None:
+def test_required_sasl_is_not_weakened_by_digest() -> None:
     # AuthenticationHelper: with sessionRequireClientSASLAuth the scheme is sasl, regardless of enforce.auth.schemes.
     text = "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest\n"
     peer = connected(make_engine(settings_of(text)))
@@ -134,7 +134,7 @@ def test_required_sasl_is_not_weakened_by_other_schemes() -> None:
     assert reply.err == ErrorCode.SESSION_CLOSED_REQUIRE_AUTH
 
 
-def test_nothing_is_done_for_client_without_required_login() -> None:
+def test_client_without_required_login_is_disconnected() -> None:
     peer = connected(engine_with(require_auth=frozenset({"digest"})))
 
     assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == REQUIRE_AUTH
@@ -161,7 +161,7 @@ def test_address_satisfies_required_ip_scheme() -> None:
     assert error(peer, OpCode.EXISTS, r.ExistsRequest("/", False)) == 0
 
 
-def test_proof_counts_for_later_requests_of_batch() -> None:
+def test_login_applies_to_later_requests_of_batch() -> None:
     peer = connected(engine_with(require_auth=frozenset({"digest"})))
     proof = r.RequestHeader(-4, OpCode.AUTH).encode() + r.AuthPacket(0, "digest", b"u:p").encode()
     exists = r.RequestHeader(7, OpCode.EXISTS).encode() + r.ExistsRequest("/", False).encode()
@@ -186,7 +186,7 @@ def test_auth_check_cost_is_independent_of_identities() -> None:
 
 
 def test_client_is_refused_before_required_login() -> None:
-    engine = make_engine(Settings(sasl_users={"bob": "secret"}, require_auth=frozenset({"sasl"})))
+    engine = make_engine(EngineSettings(sasl_users={"bob": "secret"}, require_auth=frozenset({"sasl"})))
     eager, patient = connected(engine), connected(engine)
 
     (refused,) = eager.send(OpCode.PING)

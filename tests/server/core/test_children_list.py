@@ -1,4 +1,4 @@
-"""The caches of a node equal newly computed results, whatever was changed or undone since."""
+"""The caches of a node equal newly computed results after any change or undone change."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_delete_in_middle_cuts_cached_list() -> None:
     assert listed(folder).encoded() == put_strs(["d"])
 
 
-def test_name_that_comes_and_goes_unlisted_is_not_listed() -> None:
+def test_name_recreated_and_deleted_is_not_listed() -> None:
     tree, folder = tree_with(["a", "b", "c"])
     listed(folder).encoded()
 
@@ -166,7 +166,7 @@ def test_many_creates_discard_cached_list() -> None:
         pytest.param("ab", "Z\0\0\0\2ab", id="invalid name of a forged snapshot"),
     ],
 )
-def test_name_is_not_cut_inside_other_name(
+def test_name_is_not_removed_from_within_longer_name(
     name: str, other: str, is_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zoolet.server.core.node._MAX_SEARCHED", 1 << 30)

@@ -10,11 +10,11 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 
 def test_container_is_deleted_after_last_child() -> None:
-    engine = make_engine(Settings(container_check_interval=500))
+    engine = make_engine(EngineSettings(container_check_interval=500))
     peer = connected(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
     peer.create("/c/x")
@@ -31,7 +31,7 @@ def test_container_is_deleted_after_last_child() -> None:
 
 
 def test_container_that_never_had_child_stays() -> None:
-    engine = make_engine(Settings(container_check_interval=500))
+    engine = make_engine(EngineSettings(container_check_interval=500))
     peer = connected(engine)
     peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, 4))
 
@@ -42,7 +42,7 @@ def test_container_that_never_had_child_stays() -> None:
 
 
 def test_only_setting_its_data_keeps_a_ttl_node_alive() -> None:
-    engine = make_engine(Settings(container_check_interval=100))
+    engine = make_engine(EngineSettings(container_check_interval=100))
     peer = connected(engine)
     peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest("/kept", b"", OPEN_ACL_UNSAFE, 5, 1000))
     peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest("/read", b"", OPEN_ACL_UNSAFE, 5, 1000))
@@ -60,7 +60,7 @@ def test_only_setting_its_data_keeps_a_ttl_node_alive() -> None:
 def three_due(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Return an engine with three TTL nodes that are due and one that is not. A tick checks two of them."""
     monkeypatch.setattr("zoolet.server.core.engine.MAX_CHECKED_PER_TICK", 2)
-    engine = make_engine(Settings(container_check_interval=100))
+    engine = make_engine(EngineSettings(container_check_interval=100))
     peer = connected(engine)
     for name, ttl in (("a", 50), ("b", 5_000), ("c", 50), ("d", 50)):
         peer.call(OpCode.CREATE_TTL, r.CreateTTLRequest(f"/{name}", b"", OPEN_ACL_UNSAFE, 5, ttl))

@@ -16,7 +16,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8, V3_9, Compat
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- a new node ---
 
@@ -70,7 +70,7 @@ def test_deletions_keep_sequence_number(peer):
     assert peer.create("/p/a-", flags=SEQUENTIAL) == "/p/a-0000000001"
 
 
-def test_failed_creates_and_multis_keep_sequence_number(peer):
+def test_failed_creates_and_multis_keep_sequence(peer):
     peer.create("/p")
     peer.create("/p/plain")
     create(peer, "/p/plain")
@@ -80,7 +80,7 @@ def test_failed_creates_and_multis_keep_sequence_number(peer):
     assert peer.create("/p/a-", flags=SEQUENTIAL) == "/p/a-0000000001"
 
 
-def test_containers_ephemerals_and_ttl_nodes_advance_sequence(peer):
+def test_children_of_every_kind_advance_sequence(peer):
     peer.create("/p")
     peer.create("/p/e", flags=EPHEMERAL)
     create(peer, "/p/c", CONTAINER, op=OpCode.CREATE_CONTAINER)
@@ -104,7 +104,7 @@ def test_container_has_owner_zero_and_reply_with_stat(peer):
     assert peer.exists("/c").ephemeralOwner == 0
 
 
-def test_container_flag_in_plain_create_makes_plain_node(engine, peer):
+def test_create_with_container_flag_makes_plain_node(engine, peer):
     reply = create(peer, "/c", CONTAINER)
 
     node = engine.tree.get("/c")
@@ -114,7 +114,7 @@ def test_container_flag_in_plain_create_makes_plain_node(engine, peer):
 
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 4])
-def test_container_operation_makes_container_for_any_flags(engine, peer, flags):
+def test_create_container_ignores_its_flags(engine, peer, flags):
     reply = create(peer, "/c", flags, op=OpCode.CREATE_CONTAINER)
 
     node = engine.tree.get(r.Create2Response.decode(reply.body).path)
@@ -123,7 +123,7 @@ def test_container_operation_makes_container_for_any_flags(engine, peer, flags):
     assert r.Create2Response.decode(reply.body).stat.ephemeralOwner == 0
 
 
-def test_ephemeral_flag_in_container_operation_has_no_effect(peer, other):
+def test_container_with_ephemeral_flag_is_persistent(peer, other):
     create(peer, "/c", EPHEMERAL, op=OpCode.CREATE_CONTAINER)
 
     peer.close()
@@ -147,7 +147,7 @@ def test_ttl_is_limited_to_forty_bits(peer, ttl, err):
     assert create_ttl(peer, "/t", ttl).err == err
 
 
-def test_sequential_ttl_nodes_and_containers_get_number(peer):
+def test_sequential_ttl_node_and_container_get_numbers(peer):
     ttl = create_ttl(peer, "/t-", 1000, flags=6)
     container = create(peer, "/c-", SEQUENTIAL, op=OpCode.CREATE_CONTAINER)
 
@@ -158,14 +158,14 @@ def test_sequential_ttl_nodes_and_containers_get_number(peer):
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.CREATE2])
 @pytest.mark.parametrize(("extended", "err"), [(True, BAD_ARGUMENTS), (False, UNIMPLEMENTED)])
 def test_plain_create_with_ttl_flags_is_refused(op, extended, err):
-    peer = connected(make_engine(Settings(extended_types=extended)))
+    peer = connected(make_engine(EngineSettings(extended_types=extended)))
 
     assert create(peer, "/t", flags=5, op=op).err == err
     assert create(peer, "/t", flags=6, op=op).err == err
 
 
 def test_ttl_create_without_ttl_nodes_is_unimplemented():
-    peer = connected(make_engine(Settings(extended_types=False)))
+    peer = connected(make_engine(EngineSettings(extended_types=False)))
 
     assert create_ttl(peer, "/t", 1000).err == UNIMPLEMENTED
     assert create_ttl(peer, "/t", -5).err == UNIMPLEMENTED
@@ -174,7 +174,7 @@ def test_ttl_create_without_ttl_nodes_is_unimplemented():
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("ttl", [-1, -(2**63)])
-def test_ttl_create_with_other_flags_or_negative_ttl_is_refused(peer, flags, ttl):
+def test_ttl_create_with_wrong_flags_or_ttl_is_refused(peer, flags, ttl):
     reply = create_ttl(peer, "/t", ttl, flags)
 
     assert (reply.err, reply.body) == (BAD_ARGUMENTS, b"")
@@ -182,13 +182,13 @@ def test_ttl_create_with_other_flags_or_negative_ttl_is_refused(peer, flags, ttl
 
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 3, 4])
-def test_ttl_create_with_other_flags_and_ttl_is_refused(peer, flags):
+def test_valid_ttl_with_non_ttl_flags_is_refused(peer, flags):
     assert create_ttl(peer, "/t", 1000, flags).err == BAD_ARGUMENTS
 
 
 @pytest.mark.parametrize("compat", [V3_8, V3_9])
-def test_ttl_create_with_other_flags_is_bad_without_ttl_nodes(compat: Compat) -> None:
-    peer = Peer(make_engine(Settings(compat=compat, extended_types=False)))
+def test_plain_flags_of_ttl_create_are_bad_if_disabled(compat: Compat) -> None:
+    peer = Peer(make_engine(EngineSettings(compat=compat, extended_types=False)))
     peer.connect()
 
     (reply,) = peer.send(OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 0, 5).encode())

@@ -93,7 +93,7 @@ def test_illegal_name_precedes_ephemeral_parent(peer):
         ("/t/x/y", NO_NODE),
     ],
 )
-def test_path_of_create_is_checked_in_order_of_zookeeper(peer, path, err):
+def test_create_checks_path_in_order_of_zookeeper(peer, path, err):
     peer.create("/t")
 
     assert create(peer, path).err == err
@@ -134,18 +134,18 @@ def test_non_sequential_path_may_not_end_with_slash(peer, path, err):
         "😀",
     ],
 )
-def test_characters_of_forbidden_utf_16_ranges_are_refused(peer, character):
+def test_characters_in_forbidden_ranges_are_refused(peer, character):
     assert create(peer, f"/a{character}b").err == BAD_ARGUMENTS
 
 
 @pytest.mark.parametrize("character", [" ", "~", "\xa0", "\u2028", "\ud7ff", "\uf900", "\uffef"])
-def test_characters_next_to_forbidden_ranges_are_accepted(peer, character):
+def test_nearest_allowed_characters_are_accepted(peer, character):
     assert peer.create(f"/a{character}b") == f"/a{character}b"
     assert peer.children("/") == sorted([f"a{character}b", "zookeeper"])
 
 
 @pytest.mark.parametrize("raw", ["eda080", "ff", "c0af", "eda0"])
-def test_malformed_utf_8_is_read_as_forbidden_replacement(peer, raw):
+def test_path_with_malformed_utf_8_is_refused(peer, raw):
     path = b"/" + unhex(raw)
     body = (
         len(path).to_bytes(4, "big") + path + unhex("00000000") + r.SetACLRequest("", OPEN_ACL_UNSAFE, 0).encode()[4:]

@@ -14,7 +14,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import ZooKeeperError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8, V3_9
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 CREATE = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0)
 WRITES = {
@@ -32,7 +32,7 @@ WRITES = {
 
 def _pair(compat):
     """Return two clients of equal servers."""
-    return [connected(make_engine(Settings(compat=compat), now=NOW)) for _ in range(2)]
+    return [connected(make_engine(EngineSettings(compat=compat), now=NOW)) for _ in range(2)]
 
 
 def _executed(peer: Peer, op: int, body: bytes) -> tuple[int, bytes]:

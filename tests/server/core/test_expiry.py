@@ -21,7 +21,7 @@ from zoolet.server.core.expiry import NEVER, Expiry
 # --- many sessions ---
 
 
-def test_many_sessions_expire_in_parts_and_others_are_served(engine, peer):
+def test_tick_expires_limited_number_of_sessions(engine, peer):
     for _ in range(MAX_EXPIRED_PER_TICK + 1):
         engine.sessions.open(engine.sessions.new_id(), 4_000, 0)
     at(engine, 5_999)
@@ -88,7 +88,7 @@ def test_session_never_expires_before_timeout(engine):
     assert renew(peer).welcome == peer.welcome._replace(timeout_ms=40_000)
 
 
-def test_expiry_closes_connection_silently_with_one_zxid(engine, peer):
+def test_expiry_is_silent_and_uses_one_zxid(engine, peer):
     silent = connected(engine, timeout=4_000)
     silent.create("/e1", flags=EPHEMERAL)
     silent.create("/e2", flags=EPHEMERAL)
@@ -162,7 +162,7 @@ def test_no_session_expires_while_log_fails() -> None:
     assert session_of(peer) not in engine.sessions.alive
 
 
-def test_highest_session_id_is_last_given() -> None:
+def test_highest_id_is_last_assigned_session_id() -> None:
     sessions = make_engine().sessions
     first = sessions.highest_id
 

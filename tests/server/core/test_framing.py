@@ -20,7 +20,7 @@ from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.server_connection import ServerConnection
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- lengths ---
 
@@ -35,7 +35,7 @@ def test_frame_too_short_for_header_is_closed_silently(peer, payload):
 
 
 @pytest.mark.parametrize("length", ["ffffffff", "80000000", "00100000", "7fffffff"])
-def test_invalid_length_closes_connection_before_payload(peer, length):
+def test_invalid_length_closes_connection(peer, length):
     raw = peer.feed(unhex(length))
 
     assert raw == b""
@@ -76,7 +76,7 @@ def test_frame_at_limit_is_accepted(peer):
 
 
 def test_small_part_of_request_is_kept_despite_others() -> None:
-    engine = make_engine(Settings(max_partial_request_bytes=1_000))
+    engine = make_engine(EngineSettings(max_partial_request_bytes=1_000))
     hog, small = ServerConnection(engine, ClientConnection()), ServerConnection(engine, ClientConnection())
     hog.receive_data((100_000).to_bytes(4, "big") + bytes(990))
 
@@ -91,12 +91,12 @@ def half_a_request(peer: Peer, size: int) -> None:
 
 
 @pytest.fixture
-def _nothing_for_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_free_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count an unfinished request from its first byte."""
     monkeypatch.setattr("zoolet.server.core.server_connection.FREE_PARTIAL_BYTES", 0)
 
 
-@pytest.mark.usefixtures("_nothing_for_free")
+@pytest.mark.usefixtures("_no_free_bytes")
 def test_unfinished_requests_are_limited_in_total(log: Log) -> None:
     engine = engine_with(log, max_partial_request_bytes=10_000)
     first, second = connected(engine), connected(engine)
@@ -120,7 +120,7 @@ def test_unfinished_requests_at_limit_are_kept() -> None:
     assert (first.closed, second.closed, engine.partial_requests) == (False, False, 10_000)
 
 
-@pytest.mark.usefixtures("_nothing_for_free")
+@pytest.mark.usefixtures("_no_free_bytes")
 def test_each_piece_of_a_request_is_counted() -> None:
     engine = engine_with(max_partial_request_bytes=10_000)
     peer = connected(engine)
@@ -132,7 +132,7 @@ def test_each_piece_of_a_request_is_counted() -> None:
     assert engine.partial_requests == 0
 
 
-def test_request_in_tiny_pieces_takes_little_more_memory() -> None:
+def test_request_in_tiny_pieces_takes_little_memory() -> None:
     peer = connected(make_engine())
     peer.feed(pack_int(1_000_000))
 
@@ -175,7 +175,7 @@ def test_complete_request_is_not_counted() -> None:
     assert len(answer) == 20
 
 
-def test_start_of_next_request_is_counted_with_rest_of_last() -> None:
+def test_unfinished_request_after_whole_one_is_counted() -> None:
     engine = engine_with()
     peer = connected(engine)
     whole = frame(r.RequestHeader(1, OpCode.EXISTS).encode() + put_str("/") + b"\0")
@@ -186,7 +186,7 @@ def test_start_of_next_request_is_counted_with_rest_of_last() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 4, 10, 5_000])
-def test_unfinished_request_of_closed_connection_is_not_counted(size: int) -> None:
+def test_closed_connection_has_no_unfinished_request(size: int) -> None:
     engine = engine_with()
     peer = connected(engine)
     peer.feed((pack_int(1_000_000) + bytes(5_000))[:size])
@@ -197,7 +197,7 @@ def test_unfinished_request_of_closed_connection_is_not_counted(size: int) -> No
     assert engine.partial_requests == 0
 
 
-@pytest.mark.usefixtures("_nothing_for_free")
+@pytest.mark.usefixtures("_no_free_bytes")
 def test_unfinished_handshake_is_counted() -> None:
     engine = engine_with(max_partial_request_bytes=10)
     peer = Peer(engine)
@@ -207,8 +207,8 @@ def test_unfinished_handshake_is_counted() -> None:
     assert (peer.closed, engine.partial_requests) == (True, 0)
 
 
-@pytest.mark.usefixtures("_nothing_for_free")
-def test_refused_unfinished_request_makes_room_for_others() -> None:
+@pytest.mark.usefixtures("_no_free_bytes")
+def test_refused_partial_request_is_no_longer_counted() -> None:
     engine = engine_with(max_partial_request_bytes=10_000)
     first, second = connected(engine), connected(engine)
     half_a_request(first, 6_000)
@@ -236,7 +236,7 @@ def feed_byte_by_byte(size: int) -> float:
     return took
 
 
-def test_frame_byte_by_byte_costs_in_proportion_to_length() -> None:
+def test_cost_of_byte_by_byte_frame_is_linear() -> None:
     small = min(feed_byte_by_byte(20_000) for _ in range(3))
     large = min(feed_byte_by_byte(320_000) for _ in range(2))
 

@@ -9,19 +9,19 @@ from support.frames import unhex
 from support.peer import Peer
 
 from zoolet.protocol.framing import frame
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- the response ---
 
 
-def test_connect_request_without_read_only_gets_response_without(engine):
+def test_response_lacks_read_only_byte_like_request(engine):
     raw = Peer(engine).feed(unhex("0000002c 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16))
 
     assert len(raw) == 4 + 36
     assert raw[:12] == unhex("00000024 00000000 00002710")
 
 
-def test_connect_request_with_read_only_gets_response_with(engine):
+def test_response_has_read_only_byte_like_request(engine):
     raw = Peer(engine).feed(unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(17))
 
     assert len(raw) == 4 + 37
@@ -29,7 +29,7 @@ def test_connect_request_with_read_only_gets_response_with(engine):
     assert raw[-1:] == unhex("00")
 
 
-def test_client_accepting_read_only_learns_server_is_writable(engine):
+def test_read_only_byte_is_zero_on_writable_server(engine):
     raw = Peer(engine).feed(
         unhex("0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010") + bytes(16) + b"\x01"
     )
@@ -79,8 +79,8 @@ def test_client_with_last_zxid_or_less_is_accepted(engine, peer, seen):
     assert welcome.timeout_ms == 10_000
 
 
-def test_exact_server_closes_renewing_client_ahead_of_it():
-    engine = make_engine(Settings(expire_clients_ahead=False), now=NOW)
+def test_renewing_client_ahead_is_closed_not_expired():
+    engine = make_engine(EngineSettings(expire_clients_ahead=False), now=NOW)
     peer = connected(engine)
     second = Peer(engine)
 
@@ -99,7 +99,7 @@ def test_renewing_client_of_empty_server_has_expired(engine):
     assert late.closed
 
 
-def test_client_ahead_cannot_resume_live_session() -> None:
+def test_client_with_newer_zxid_cannot_resume_session() -> None:
     engine = make_engine()
     first, second = Peer(engine), Peer(engine)
     welcome = first.connect()
@@ -122,7 +122,7 @@ def test_unknown_session_gets_zeroes_and_is_closed(engine):
     assert peer.closed
 
 
-def test_zero_response_lacks_read_only_byte_if_none_was_sent(engine):
+def test_refusal_lacks_read_only_byte_like_request(engine):
     peer = Peer(engine)
 
     raw = peer.feed(unhex("0000002c 00000000 0000000000000000 00002710 0000000000001234 00000010") + bytes(16))

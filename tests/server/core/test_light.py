@@ -54,7 +54,7 @@ def test_ordinary_request_is_light(peer: Peer, data: bytes) -> None:
     assert light(peer, data)
 
 
-def test_add_watch_is_queued_while_lost_watches_are_removed(peer: Peer) -> None:
+def test_add_watch_is_not_light_before_sweep(peer: Peer) -> None:
     lost = connected(peer.engine)
     lost.send(OpCode.SET_WATCHES, r.SetWatches(0, [], [f"/{number}" for number in range(100)], []).encode())
     lost.connection.connection_lost()
@@ -70,7 +70,7 @@ def test_add_watch_is_queued_while_lost_watches_are_removed(peer: Peer) -> None:
     [b"", exists(1)[:-1], exists(1) + exists(2), create(1, "/a", bytes(1000))],
     ids=["nothing", "part", "two", "long"],
 )
-def test_other_input_than_one_small_request_is_not_light(peer: Peer, data: bytes) -> None:
+def test_only_one_small_request_is_light(peer: Peer, data: bytes) -> None:
     assert not light(peer, data)
 
 
@@ -87,7 +87,7 @@ def test_request_that_may_read_everything_is_not_light(peer: Peer, data: bytes) 
     assert not light(peer, data)
 
 
-def test_request_that_may_release_large_acl_is_not_light(peer: Peer) -> None:
+def test_request_releasing_large_acl_is_not_light(peer: Peer) -> None:
     acl = tuple(ACL(31, Id("ip", f"10.0.0.{number}")) for number in range(101))
     requests = (DELETE, MULTI, CLOSE, SET_ACL)
     judged = []
@@ -152,7 +152,7 @@ def test_list_without_many_deleted_names_is_light(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("data", [create(1, "/a/b"), SET_ACL, MULTI], ids=["create", "setACL", "multi"])
-def test_acl_of_client_with_many_identities_is_not_light(peer: Peer, data: bytes) -> None:
+def test_acl_check_with_many_identities_is_not_light(peer: Peer, data: bytes) -> None:
     few = light(peer, data)
     for number in range(4):
         peer.client.add_id("digest", str(number))
@@ -229,7 +229,7 @@ def test_write_with_many_watchers_is_not_light(peer: Peer, start: Callable[[Peer
     assert light(peer, exists(1, "/a"))
 
 
-def test_multi_and_deep_write_are_not_light_with_watches(peer: Peer) -> None:
+def test_multi_or_deep_write_with_watches_is_not_light(peer: Peer) -> None:
     for _ in range(16):
         watch_data(connected(peer.engine))
     few = light(peer, MULTI)

@@ -14,12 +14,12 @@ from support.peer import Peer
 
 from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.core.metrics import LIMITS, MAX_NAMESPACES, WINDOW_MS, Metrics, Summary
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- refusals ---
 
 
-def test_monitoring_sees_each_limit() -> None:
+def test_mntr_has_counter_for_each_limit() -> None:
     figures = mntr(engine_with())
 
     assert {name for name in figures if name.startswith("zk_zoolet_refused_")} == {
@@ -53,7 +53,7 @@ def test_failed_login_is_counted() -> None:
 
 
 def test_failed_sasl_login_is_counted() -> None:
-    engine = make_engine(Settings(sasl_users=USERS))
+    engine = make_engine(EngineSettings(sasl_users=USERS))
 
     sasl(connected(engine), "bob", "wrong")
 
@@ -61,7 +61,7 @@ def test_failed_sasl_login_is_counted() -> None:
 
 
 def test_tolerated_failed_sasl_login_is_counted() -> None:
-    engine = make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True))
+    engine = make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True))
 
     sasl(connected(engine), "bob", "wrong")
 
@@ -69,7 +69,7 @@ def test_tolerated_failed_sasl_login_is_counted() -> None:
 
 
 def test_successful_login_is_not_counted_as_failed() -> None:
-    engine = make_engine(Settings(sasl_users=USERS))
+    engine = make_engine(EngineSettings(sasl_users=USERS))
     peer = connected(engine)
 
     peer.auth("digest", b"a:b")
@@ -79,7 +79,7 @@ def test_successful_login_is_not_counted_as_failed() -> None:
 
 
 def test_super_logins_are_counted() -> None:
-    engine = make_engine(Settings(sasl_users=USERS, super_users=frozenset({"bob"}), super_digest=SUPER))
+    engine = make_engine(EngineSettings(sasl_users=USERS, super_users=frozenset({"bob"}), super_digest=SUPER))
 
     connected(engine).auth("digest", b"super:pw")
     sasl(connected(engine), "bob", "secret")
@@ -113,7 +113,7 @@ def test_quantile_is_exact_to_six_percent(values: list[float], part: float) -> N
     assert observed(*values).quantile(part) == pytest.approx(exact, rel=0.0625, abs=0.001)
 
 
-def test_quantile_of_small_numbers_is_exact_to_six_percent() -> None:
+def test_small_quantile_is_exact_to_six_percent() -> None:
     for thousandths in range(200):
         value = thousandths / 1000
         assert observed(0.0, value, 1000.0).quantile(0.5) == pytest.approx(value, rel=0.063, abs=1e-9)
@@ -157,7 +157,7 @@ def test_quantile_since_mark_forgets_older_values() -> None:
 def test_quota_namespaces_are_bounded() -> None:
     metrics = Metrics()
     for number in range(2 * MAX_NAMESPACES):
-        metrics.exceed_quota(f"/{number}/a")
+        metrics.count_exceeded_quota(f"/{number}/a")
 
     assert len(metrics.quota_exceeded) == MAX_NAMESPACES + 1
     assert metrics.quota_exceeded["others"] == MAX_NAMESPACES

@@ -44,7 +44,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import NoAuthError
 from zoolet.protocol.multi import encode_operations
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.journal import Requests
+from zoolet.server.core.journal import RequestBatch
 from zoolet.server.core.ops.received import transactions
 
 
@@ -179,14 +179,14 @@ def test_failed_multi_changes_nothing(peer, other):
 # --- requests that fail as a whole ---
 
 
-def test_multi_without_end_is_marshalling_error_without_body(peer):
+def test_unterminated_multi_is_marshalling_error(peer):
     reply = ask(peer, OpCode.MULTI, unhex("00000002 00 ffffffff") + r.DeleteRequest("/none", -1).encode())
 
     assert (reply.err, reply.body) == (MARSHALLING_ERROR, b"")
 
 
 @pytest.mark.parametrize("op", [OpCode.SET_ACL, OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.SYNC])
-def test_foreign_operation_in_multi_is_marshalling_error(peer, op):
+def test_disallowed_operation_in_multi_is_malformed(peer, op):
     body = wire.encode_operations([(op, r.GetDataRequest("/", False))])
 
     reply = ask(peer, OpCode.MULTI, body)
@@ -201,7 +201,7 @@ def test_unknown_flag_inside_multi_fails_whole_request(peer):
     assert peer.children("/") == ["zookeeper"]
 
 
-def test_in_3_8_unknown_flag_in_multi_fails_its_operation(old):
+def test_in_3_8_unknown_flag_fails_only_its_operation(old):
     reply = multi(old, creating("/a"), creating("/b", flags=99))
 
     assert reply.err == OK
@@ -268,7 +268,7 @@ def test_in_3_9_flags_needing_ttl_fail_whole_multi(new: Peer) -> None:
     assert (reply.err, reply.body) == (-5, b"")
 
 
-def test_ttl_create_with_other_flags_in_multi_makes_plain_node(new: Peer) -> None:
+def test_multi_accepts_ttl_create_with_plain_flags(new: Peer) -> None:
     ((kind, made),) = new.multi((OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", OPEN_ACL_UNSAFE, 0, 7)))
 
     assert (kind, made) == (OpCode.CREATE, r.CreateResponse("/a"))
@@ -299,7 +299,7 @@ def test_in_3_9_null_acl_fails_multi_without_zxid(new: Peer, flags: int) -> None
     assert (reply.err, reply.zxid, reply.body, new.engine.zxid) == (-5, before, b"", before)
 
 
-def test_in_3_9_unknown_flags_come_before_a_null_acl_list(new: Peer) -> None:
+def test_in_3_9_unknown_flags_precede_null_acl(new: Peer) -> None:
     before = new.engine.zxid
 
     (reply,) = new.send(OpCode.MULTI, encode_operations([(OpCode.CREATE, r.CreateRequest("/a", b"", None, 9))]))
@@ -307,7 +307,7 @@ def test_in_3_9_unknown_flags_come_before_a_null_acl_list(new: Peer) -> None:
     assert (reply.err, reply.zxid) == (-5, before + 1)
 
 
-def test_in_3_9_null_acl_of_ttl_create_fails_at_its_turn(new: Peer) -> None:
+def test_in_3_9_null_acl_fails_only_its_ttl_create(new: Peer) -> None:
     results = new.multi((OpCode.CREATE_TTL, r.CreateTTLRequest("/a", b"", None, 5, 7)))
 
     assert results == [(-1, r.ErrorResponse(-114))]
@@ -336,7 +336,7 @@ def test_multi_above_operation_limit_is_refused_whole(log: Log) -> None:
     assert len(log.with_word("zoolet.maxMultiOperations")) == 1
 
 
-def test_hundred_oversized_multis_are_counted_and_logged_once(log: Log) -> None:
+def test_repeatedly_oversized_multi_is_logged_once(log: Log) -> None:
     engine = engine_with(log, max_multi_operations=1)
     peer = connected(engine)
     peer.create("/a")
@@ -378,7 +378,7 @@ def test_refused_multi_costs_no_more_than_allowed() -> None:
     ],
     ids=lambda value: value[0].name,
 )
-def test_refused_operation_of_multi_undoes_earlier_ones(private: Peer, operation: tuple[OpCode, r.Stat]) -> None:
+def test_refused_operation_undoes_whole_multi(private: Peer, operation: tuple[OpCode, r.Stat]) -> None:
     results = private.multi((OpCode.CREATE, r.CreateRequest("/mine", b"", OPEN_ACL_UNSAFE, 0)), operation)
 
     assert [result.err for _, result in results] == [0, NO_AUTH]
@@ -418,8 +418,8 @@ def test_node_recreated_in_multi_has_only_new_acl(private: Peer) -> None:
         private.get("/open")
 
 
-def test_zxid_that_is_used_again_has_no_details_of_failed_multi(peer: Peer) -> None:
-    heard: list[Requests] = []
+def test_reused_zxid_has_no_details_of_failed_multi(peer: Peer) -> None:
+    heard: list[RequestBatch] = []
     peer.engine.on_requests = heard.append
     multi(peer, creating("/q", SEQUENTIAL), creating("/x", acl=None))  # 3.9 gives the zxid back
     path = peer.create("/z", flags=SEQUENTIAL)

@@ -127,7 +127,7 @@ def test_children_lists_count_among_multi_read_results() -> None:
 @pytest.mark.parametrize(
     ("release", "flags", "results"), [("new", 0, unhex(END)), ("new", 5, b""), ("old", 5, unhex(END))]
 )
-def test_multi_read_of_writes_with_wrong_flags_fails_in_3_9(
+def test_create_in_multi_read_is_always_malformed(
     release: str, flags: int, results: bytes, request: pytest.FixtureRequest
 ) -> None:
     peer: Peer = request.getfixturevalue(release)

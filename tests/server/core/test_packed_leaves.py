@@ -1,4 +1,4 @@
-"""A leaf that nobody has changed or looked up is kept as bytes, which no reader and no writer can tell from a node."""
+"""A new leaf is stored as bytes until it is changed or looked up. Clients cannot notice the difference."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import Node, packed, unpacked
-from zoolet.server.storage.live import snapshot_of
+from zoolet.server.storage.live import take_snapshot
 from zoolet.server.storage.recovery import replace
 
 
 def kept(engine: Engine, name: str) -> object:
-    """Return what the root keeps of a child."""
+    """Return the root's entry of a child: bytes while it is packed, otherwise its node."""
     assert engine.tree.root.children is not None
     return engine.tree.root.children.get(name)
 
@@ -85,14 +85,14 @@ def test_snapshot_keeps_leaves_packed(engine: Engine) -> None:
     peer.call(OpCode.SET_DATA, r.SetDataRequest("/b", b"3", -1))
     other = make_engine()
 
-    replace(other, snapshot_of(engine))
+    replace(other, take_snapshot(engine))
 
     assert kept(other, "a") == kept(engine, "a")
     assert isinstance(kept(other, "b"), Node)
     assert other.tree.find("/b").stat() == engine.tree.find("/b").stat()
 
 
-def test_node_is_packed_only_as_it_was_created() -> None:
+def test_changed_leaf_is_not_packed_again() -> None:
     leaf = packed(b"data", 7, 9)
     assert unpacked(leaf).packed() == leaf
     for name in ("acl", "owner", "mzxid", "pzxid", "mtime", "version", "aversion", "creates"):

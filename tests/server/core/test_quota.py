@@ -21,7 +21,7 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.errors import BadArgumentsError, MarshallingError, QuotaExceededError
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.quotas import MAX_TEXT, Amount, _parse
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 moderate = settings(max_examples=40, deadline=None)
 Operation = tuple[OpCode, Record]
@@ -32,7 +32,7 @@ KEYS = ["count", "bytes", "countHardLimit", "byteHardLimit", "more"]
 
 def limited(limits: bytes, log: Log | None = None, *, stats: bool = True) -> Peer:
     """Return a client of a server with a quota on node /q."""
-    peer = connected(make_engine(Settings(enforce_quota=True), log=log))
+    peer = connected(make_engine(EngineSettings(enforce_quota=True), log=log))
     peer.create("/q")
     peer.create(QUOTA + "/q")
     peer.create(LIMITS, limits)
@@ -80,7 +80,7 @@ def test_text_of_257_bytes_is_not_a_quota() -> None:
     assert len(data[: MAX_TEXT - 8] + b",bytes=22") == MAX_TEXT + 1
 
 
-def test_oversized_limits_fail_write_like_unparsable_ones() -> None:
+def test_oversized_limits_text_fails_write() -> None:
     peer = limited(b"count=1," + b"k=1," * 100 + b"k=1")
 
     with pytest.raises(MarshallingError):
@@ -99,7 +99,7 @@ def test_oversized_stats_are_left_unchanged() -> None:
 
 @moderate
 @given(st.dictionaries(st.sampled_from(KEYS), st.integers(-1, 2**63 - 1)))
-def test_text_is_parsed_as_written(numbers: dict[str, int]) -> None:
+def test_quota_text_round_trips(numbers: dict[str, int]) -> None:
     amount = Amount.parse(text(numbers))
 
     assert (amount.nodes, amount.size, amount.count_hard, amount.size_hard) == tuple(
@@ -133,7 +133,7 @@ def test_hostile_text_costs_write_little(name: str) -> None:
 # --- the log ---
 
 
-def test_repeatedly_exceeded_soft_limit_is_logged_every_10_s() -> None:
+def test_repeatedly_exceeded_soft_limit_is_logged_once() -> None:
     log = Log()
     peer = limited(b"count=1", log)
 
@@ -187,7 +187,7 @@ def test_two_thousand_exceeded_quotas_do_not_fill_log() -> None:
 # --- transactions ---
 
 
-def test_creates_of_transaction_are_checked_against_state_before() -> None:
+def test_creates_of_multi_may_exceed_limit_together() -> None:
     peer = limited(b"countHardLimit=3")
 
     outcome = errors(peer, create("/q/a"), create("/q/b"), create("/q/c"), create("/q/d"))
@@ -265,7 +265,7 @@ def refused_alone(limits: dict[str, int], before: list[Operation], data: bytes) 
 @given(hard, steps, st.lists(datas, min_size=1, max_size=4))
 @example({"countHardLimit": 2}, [], [b"", b""])
 @example({"byteHardLimit": 5}, [], [b"12", b"12345", b"12345"])
-def test_each_create_of_transaction_is_checked_as_first(
+def test_each_create_of_multi_is_checked_separately(
     limits: dict[str, int], before: list[Operation], inside: list[bytes]
 ) -> None:
     peer = limited(text(limits))

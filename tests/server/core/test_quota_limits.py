@@ -15,7 +15,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import QuotaExceededError
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- limits ---
 
@@ -23,7 +23,7 @@ from zoolet.server.core.settings import Settings
 @pytest.fixture
 def limited() -> Peer:
     """Return a client of a server that enforces a hard limit of 3 nodes and 10 bytes at /a."""
-    peer = connected(make_engine(Settings(enforce_quota=True)))
+    peer = connected(make_engine(EngineSettings(enforce_quota=True)))
     for path in ("/a", "/zookeeper/quota/a"):
         peer.create(path)
     peer.create("/zookeeper/quota/a/zookeeper_limits", b"count=-1,bytes=-1=;byteHardLimit=10;countHardLimit=3")
@@ -46,7 +46,7 @@ def test_hard_limit_of_bytes_allows_exact_size(limited: Peer) -> None:
         limited.set("/a", b"0123456789x")
 
 
-def test_creates_of_one_transaction_may_exceed_a_limit_together(limited: Peer) -> None:
+def test_multi_may_exceed_limit_that_next_create_hits(limited: Peer) -> None:
     creates = [(OpCode.CREATE, r.CreateRequest(f"/a/{name}", b"", OPEN_ACL_UNSAFE, 0)) for name in "bcde"]
 
     results = limited.multi(*creates)
@@ -73,8 +73,8 @@ def limit(peer: Peer, path: str, limits: str) -> None:
     peer.create(f"/zookeeper/quota{path}/zookeeper_stats", b"count=0,bytes=0")
 
 
-def test_exceeded_quota_follows_existing_and_ephemeral_checks():
-    peer = connected(make_engine(Settings(enforce_quota=True)))
+def test_existing_and_ephemeral_errors_precede_quota():
+    peer = connected(make_engine(EngineSettings(enforce_quota=True)))
     limit(peer, "/q", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2")
     peer.create("/q/e", flags=EPHEMERAL)
 
@@ -83,8 +83,8 @@ def test_exceeded_quota_follows_existing_and_ephemeral_checks():
     assert create(peer, "/q/x").err == QUOTA_EXCEEDED
 
 
-def test_exceeded_quota_precedes_wrong_version_in_set_data():
-    peer = connected(make_engine(Settings(enforce_quota=True)))
+def test_exceeded_quota_precedes_wrong_version():
+    peer = connected(make_engine(EngineSettings(enforce_quota=True)))
     limit(peer, "/q", "count=-1,bytes=-1=;byteHardLimit=2;countHardLimit=-1")
 
     assert set_data(peer, "/q", version=7).err == QUOTA_EXCEEDED
@@ -92,7 +92,7 @@ def test_exceeded_quota_precedes_wrong_version_in_set_data():
 
 @pytest.mark.parametrize("enforced", [False, True])
 def test_limits_directly_below_quotas_are_plain_node(enforced):
-    peer = connected(make_engine(Settings(enforce_quota=enforced)))
+    peer = connected(make_engine(EngineSettings(enforce_quota=enforced)))
 
     peer.create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1=;byteHardLimit=1;countHardLimit=1")
     peer.create("/zookeeper/quota/zookeeper_stats", b"mine")
@@ -103,7 +103,7 @@ def test_limits_directly_below_quotas_are_plain_node(enforced):
 
 
 @pytest.mark.parametrize("parent", ["/zookeeper", "/zookeeperx", "/zookeeper/other", "/zookeeper/quotas", "/x"])
-def test_limits_outside_quotas_are_deletable_plain_nodes(peer, parent):
+def test_zookeeper_limits_outside_quotas_is_plain_node(peer, parent):
     create(peer, parent)
     peer.create(f"{parent}/zookeeper_limits", b"count=1")
 
@@ -147,7 +147,7 @@ def test_unparsable_statistics_do_not_stop_server(peer, stats):
     assert delete(peer, "/q/a").err == OK
 
 
-def test_quota_statistics_count_subtree_and_keep_their_stat(engine, peer, other):
+def test_updated_quota_stats_keep_stat_and_are_silent(engine, peer, other):
     limit(peer, "/q", "count=5,bytes=100")
     add_watch(other, "/zookeeper", RECURSIVE_WATCH)
     before = peer.exists("/zookeeper/quota/q/zookeeper_stats")
@@ -189,7 +189,7 @@ def test_stats_of_quota_keep_uncounted_numbers(
 
 def test_soft_limit_is_exceeded_by_one_node_more() -> None:
     logged: list[str] = []
-    engine = make_engine(Settings(enforce_quota=True), log=lambda text, *values: logged.append(text % values))
+    engine = make_engine(EngineSettings(enforce_quota=True), log=lambda text, *values: logged.append(text % values))
     peer = connected(engine)
     for path in ("/a", "/zookeeper/quota/a"):
         peer.create(path)

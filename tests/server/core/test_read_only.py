@@ -14,10 +14,10 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import ErrorCode, NoAuthError, NotReadOnlyError
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 
-def test_read_only_server_answers_reads_and_refuses_writes() -> None:
+def test_read_only_server_serves_only_reads() -> None:
     engine = make_engine()
     connected(engine).create("/a", b"1")
     engine.set_read_only(True)
@@ -72,8 +72,8 @@ def test_switching_cuts_connections_and_keeps_sessions() -> None:
     ],
     ids=lambda value: getattr(value, "name", None) or None,
 )
-def test_read_only_mode_refuses_writes_of_super_user_too(op: OpCode, request_: r.Stat) -> None:
-    engine = make_engine(Settings(super_digest=SUPER, reconfig_enabled=True))
+def test_super_user_cannot_write_in_read_only_mode(op: OpCode, request_: r.Stat) -> None:
+    engine = make_engine(EngineSettings(super_digest=SUPER, reconfig_enabled=True))
     connected(engine).create("/kept")
     engine.set_read_only(True)
     peer = Peer(engine)

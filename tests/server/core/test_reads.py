@@ -25,7 +25,7 @@ def test_reads_do_not_validate_paths(peer, op, path):
 
 
 @pytest.mark.parametrize("op", [OpCode.GET_ACL, OpCode.GET_ALL_CHILDREN_NUMBER])
-def test_reads_without_watch_do_not_validate_paths_either(peer, op):
+def test_get_acl_and_child_count_do_not_validate_paths(peer, op):
     assert error(peer, op, r.GetACLRequest("nox/")) == NO_NODE
 
 

@@ -13,7 +13,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.errors import BadArgumentsError, BadVersionError, NewConfigNoQuorumError, NoAuthError
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 SUPER = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="  # super:admin
 
@@ -27,7 +27,7 @@ OBSERVER = "server.100=0.0.0.0:1234:2345:observer;0.0.0.0:3456"
 @pytest.fixture
 def ensemble() -> Peer:
     """The super user of an ensemble of one."""
-    peer = connected(make_engine(Settings(reconfig_enabled=True, super_digest=SUPER)))
+    peer = connected(make_engine(EngineSettings(reconfig_enabled=True, super_digest=SUPER)))
     peer.auth("digest", b"super:admin")
     return peer
 
@@ -87,8 +87,8 @@ def test_last_participant_cannot_leave(ensemble: Peer) -> None:
         reconfig(ensemble, leaving="1")
 
 
-def test_reconfig_needs_write_permission_of_config_node() -> None:
-    peer = connected(make_engine(Settings(reconfig_enabled=True)))
+def test_reconfig_needs_write_permission_on_config() -> None:
+    peer = connected(make_engine(EngineSettings(reconfig_enabled=True)))
 
     with pytest.raises(NoAuthError):
         reconfig(peer, joining=OBSERVER)
@@ -97,7 +97,7 @@ def test_reconfig_needs_write_permission_of_config_node() -> None:
 # --- the configuration node ---
 
 
-def test_configuration_is_readable_by_all_and_unchangeable(peer):
+def test_config_node_is_readable_but_not_writable(peer):
     assert peer.get("/zookeeper/config")[0] == b""
     assert set_data(peer, "/zookeeper/config").err == NO_AUTH
     assert set_acl(peer, "/zookeeper/config", OPEN_ACL_UNSAFE).err == NO_AUTH

@@ -24,7 +24,7 @@ from zoolet.protocol.errors import ErrorCode
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.sasl import MAX_TOKEN, answer
 from zoolet.server.core.sasl import DigestMd5
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- the exchange ---
 
@@ -53,7 +53,7 @@ def login(peer: Peer, user: str, password: str) -> tuple[int, bytes]:
 
 
 def test_user_of_jaas_file_logs_in() -> None:
-    peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
+    peer = connected(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
 
     err, body = login(peer, "bob", "secret")
 
@@ -64,14 +64,14 @@ def test_user_of_jaas_file_logs_in() -> None:
 
 @pytest.mark.parametrize(("user", "password"), [("bob", "wrong"), ("eve", "secret")])
 def test_wrong_password_or_user_closes_connection(user: str, password: str) -> None:
-    peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
+    peer = connected(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
 
     assert login(peer, user, password) == (-115, b"\xff\xff\xff\xff")
     assert peer.closed
 
 
 def test_third_step_fails() -> None:
-    peer = connected(make_engine(Settings(sasl_users={"bob": "secret"})))
+    peer = connected(make_engine(EngineSettings(sasl_users={"bob": "secret"})))
     login(peer, "bob", "secret")
 
     (third,) = peer.send(OpCode.SASL, put_bytes(b""))
@@ -80,14 +80,14 @@ def test_third_step_fails() -> None:
 
 
 def test_failed_login_is_tolerated_if_allowed() -> None:
-    peer = connected(make_engine(Settings(sasl_users={"bob": "secret"}, allow_failed_sasl=True)))
+    peer = connected(make_engine(EngineSettings(sasl_users={"bob": "secret"}, allow_failed_sasl=True)))
 
     assert login(peer, "bob", "wrong") == (0, b"\xff\xff\xff\xff")
     assert not peer.closed
 
 
 def test_super_user_may_write_config_node() -> None:
-    peer = connected(make_engine(Settings(sasl_users={"root": "x"}, super_users=frozenset({"root"}))))
+    peer = connected(make_engine(EngineSettings(sasl_users={"root": "x"}, super_users=frozenset({"root"}))))
     login(peer, "root", "x")
 
     peer.set("/zookeeper/config", b"changed")
@@ -95,7 +95,7 @@ def test_super_user_may_write_config_node() -> None:
     assert peer.get("/zookeeper/config")[0] == b"changed"
 
 
-def test_sasl_without_login_section_succeeds_with_null_token(peer):
+def test_sasl_without_users_answers_null_token(peer):
     raw = peer.feed(request(5, OpCode.SASL, r.GetSASLRequest(b"")))
 
     assert raw == unhex("00000014 00000005 0000000000000000 00000000 ffffffff")
@@ -129,7 +129,7 @@ def test_longest_login_of_client_is_accepted() -> None:
 
 
 def test_each_exchange_has_its_own_nonce() -> None:
-    engine = make_engine(Settings(sasl_users=USERS), rng=SystemRandom())
+    engine = make_engine(EngineSettings(sasl_users=USERS), rng=SystemRandom())
 
     challenges = {begin_sasl(connected(engine)) for _ in range(20)}
 
@@ -137,7 +137,7 @@ def test_each_exchange_has_its_own_nonce() -> None:
 
 
 def test_proof_is_invalid_on_other_connection() -> None:
-    engine = make_engine(Settings(sasl_users=USERS), rng=SystemRandom())
+    engine = make_engine(EngineSettings(sasl_users=USERS), rng=SystemRandom())
     overheard, _ = answer(begin_sasl(connected(engine)), "bob", "secret", "cnonce")
     thief = connected(engine)
     begin_sasl(thief)
@@ -148,7 +148,7 @@ def test_proof_is_invalid_on_other_connection() -> None:
 
 
 def test_old_challenge_is_not_accepted_after_failure() -> None:
-    peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
+    peer = connected(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom()))
     first = begin_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
     peer.send(OpCode.SASL, put_bytes(wrong))
@@ -161,7 +161,7 @@ def test_old_challenge_is_not_accepted_after_failure() -> None:
 
 
 def test_exchange_after_allowed_failure_has_new_nonce() -> None:
-    engine = make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom())
+    engine = make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True), rng=SystemRandom())
     peer = connected(engine)
     first = begin_sasl(peer)
     wrong, _ = answer(first, "bob", "wrong", "cnonce")
@@ -176,8 +176,8 @@ def test_exchange_after_allowed_failure_has_new_nonce() -> None:
 # --- tolerated failures ---
 
 
-def test_right_password_after_allowed_failure_is_accepted() -> None:
-    peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
+def test_login_after_allowed_failure_succeeds() -> None:
+    peer = connected(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True)))
     sasl(peer, "bob", "wrong")
 
     sasl(peer, "bob", "secret")
@@ -186,7 +186,7 @@ def test_right_password_after_allowed_failure_is_accepted() -> None:
 
 
 def test_tolerated_failure_gives_no_identity() -> None:
-    peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True)))
+    peer = connected(make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True)))
 
     sasl(peer, "bob", "wrong")
 
@@ -194,7 +194,9 @@ def test_tolerated_failure_gives_no_identity() -> None:
 
 
 def test_allowed_failure_does_not_pass_required_login() -> None:
-    peer = connected(make_engine(Settings(sasl_users=USERS, allow_failed_sasl=True, require_auth=frozenset({"sasl"}))))
+    peer = connected(
+        make_engine(EngineSettings(sasl_users=USERS, allow_failed_sasl=True, require_auth=frozenset({"sasl"})))
+    )
     sasl(peer, "bob", "wrong")
 
     (reply,) = peer.send(OpCode.CREATE, r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, 0).encode())
@@ -207,7 +209,7 @@ def test_allowed_failure_does_not_pass_required_login() -> None:
 
 @pytest.mark.parametrize("token", [put_bytes(b"\0"), put_bytes(b"="), put_bytes(b"\xff" * 5000)])
 def test_meaningless_token_fails_login(token: bytes) -> None:
-    peer = connected(make_engine(Settings(sasl_users=USERS)))
+    peer = connected(make_engine(EngineSettings(sasl_users=USERS)))
     begin_sasl(peer)
 
     (reply,) = peer.send(OpCode.SASL, token)
@@ -216,7 +218,7 @@ def test_meaningless_token_fails_login(token: bytes) -> None:
 
 
 def test_null_token_closes_connection_without_answer() -> None:
-    peer = connected(make_engine(Settings(sasl_users=USERS)))
+    peer = connected(make_engine(EngineSettings(sasl_users=USERS)))
     begin_sasl(peer)
 
     replies = peer.send(OpCode.SASL, pack_int(-1))

@@ -115,7 +115,7 @@ def test_remaining_costly_requests_take_one_turn_each(connection: ServerConnecti
     assert turns == [(True, [2]), (False, [3]), (False, [])]
 
 
-def test_clock_is_read_after_eight_kilobytes_of_replies(connection: ServerConnection) -> None:
+def test_clock_is_read_after_eight_kb_of_replies(connection: ServerConnection) -> None:
     clock = Time()
 
     left = connection.receive_data(exists(1) * 1_000, UNTIL, clock)
@@ -155,7 +155,7 @@ def test_cheap_requests_continue_until_late(connection: ServerConnection) -> Non
     assert len(xids(connection)) == 4 * (CHECK_AFTER // REPLY_SIZE + 1)
 
 
-def test_turn_has_not_ended_at_its_last_moment(connection: ServerConnection) -> None:
+def test_turn_includes_its_end_time(connection: ServerConnection) -> None:
     left = connection.receive_data(set_data(1, "/") + set_data(2, "/"), UNTIL, Time(UNTIL))
 
     assert not left
@@ -169,11 +169,11 @@ def test_everything_is_answered_without_time_limit(connection: ServerConnection)
     assert xids(connection) == list(range(500))
 
 
-def test_turn_finished_by_last_request_leaves_none(connection: ServerConnection) -> None:
+def test_costly_last_request_leaves_nothing_to_answer(connection: ServerConnection) -> None:
     assert not connection.receive_data(set_data(1, "/"), UNTIL, Time())
 
 
-def test_partial_request_is_not_left_for_later(connection: ServerConnection) -> None:
+def test_partial_request_does_not_count_as_remaining(connection: ServerConnection) -> None:
     left = connection.receive_data(set_data(1, "/") + set_data(2, "/")[:-1], UNTIL, Time())
 
     assert not left
@@ -189,7 +189,7 @@ def test_rest_of_request_after_turn_completes_it(connection: ServerConnection) -
     assert xids(connection) == [1, 2, 3]
 
 
-def test_requests_after_session_end_are_not_answered_later(connection: ServerConnection) -> None:
+def test_requests_after_close_are_not_answered_later(connection: ServerConnection) -> None:
     connection.receive_data(set_data(1, "/") + request(2, OpCode.CLOSE_SESSION) + set_data(3, "/"), UNTIL, Time())
 
     turns = [connection.receive_data(b"", UNTIL, Time()) for _ in range(2)]
@@ -245,7 +245,7 @@ def receive_in_turns(connection: ServerConnection, data: bytes, clock: Time) -> 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(steps, max_size=40), st.lists(st.integers(1, 300), max_size=20), st.lists(st.booleans(), max_size=200))
-def test_pipeline_has_same_bytes_at_any_cut_or_interruption(
+def test_replies_are_independent_of_cuts_and_turns(
     pipeline: list[Callable[[int], bytes]], sizes: list[int], late: list[bool]
 ) -> None:
     data = b"".join(step(xid) for xid, step in enumerate(pipeline, 1))
@@ -260,7 +260,7 @@ def test_pipeline_has_same_bytes_at_any_cut_or_interruption(
     assert cut.engine.zxid == whole.engine.zxid
 
 
-def test_handshake_using_turn_is_answered_before_requests() -> None:
+def test_handshake_may_use_up_turn() -> None:
     connection = ServerConnection(make_engine(), ClientConnection())
 
     more = connection.receive_data(HELLO + exists(1, "/") + exists(2, "/"), UNTIL, Time())

@@ -77,7 +77,7 @@ def outcome(
 @pytest.mark.parametrize("compat", ["3.8", "3.9"])
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(FOLDERS), min_size=7, max_size=15), watches, quotas, st.booleans())
-def test_end_of_session_equals_single_deletes(
+def test_end_of_session_equals_deletes_one_by_one(
     compat: str, where: list[str], set_watches: list[tuple[str, int, bool]], limited: set[str], is_counted: bool
 ) -> None:
     with patch("zoolet.server.core.tree._FEW", 0):
@@ -90,7 +90,7 @@ def test_end_of_session_equals_single_deletes(
         assert together == outcome(where, set_watches, limited, compat, is_counted=is_counted)
 
 
-def test_ticks_free_nodes_of_session_that_had_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ticks_free_nodes_of_large_ended_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoolet.server.core.tree._FEW", 0)
     monkeypatch.setattr("zoolet.server.core.tree._FREED_TOGETHER", 20)
     engine = engine_with()

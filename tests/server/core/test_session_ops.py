@@ -20,12 +20,12 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE, digest_id
 from zoolet.protocol.errors import ErrorCode, InvalidACLError
 from zoolet.protocol.framing import frame
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 # --- closeSession ---
 
 
-def test_closing_session_sends_events_then_reply_then_closes(peer):
+def test_close_session_sends_events_before_reply(peer):
     peer.create("/e", flags=EPHEMERAL)
     peer.get("/e", watch=True)
     peer.children("/", watch=True)
@@ -42,7 +42,7 @@ def test_closing_session_sends_events_then_reply_then_closes(peer):
     assert peer.closed
 
 
-def test_requests_after_close_are_neither_done_nor_answered(peer, other):
+def test_requests_after_close_session_are_ignored(peer, other):
     late = request(10, OpCode.CREATE, r.CreateRequest("/late", b"", OPEN_ACL_UNSAFE, 0))
 
     raw = peer.feed(request(9, OpCode.CLOSE_SESSION) + late + request(-2, OpCode.PING))
@@ -52,7 +52,7 @@ def test_requests_after_close_are_neither_done_nor_answered(peer, other):
     assert last_zxid(other) == 3
 
 
-def test_closing_session_deletes_ephemerals_in_one_transaction(peer, other):
+def test_close_session_deletes_ephemerals_together(peer, other):
     peer.create("/p")
     peer.create("/p/a", flags=EPHEMERAL)
     peer.create("/p/b", flags=EPHEMERAL)
@@ -105,8 +105,8 @@ def test_undecodable_auth_packet_is_closed_silently(peer):
 
 
 @pytest.mark.parametrize("scheme", ["super", "world", "auth", "sasl", "x509", "DIGEST", "digest\0", "", None])
-def test_no_other_scheme_logs_in(scheme: str | None) -> None:
-    peer = connected(make_engine(Settings(sasl_users=USERS, super_digest=SUPER)))
+def test_unsupported_auth_scheme_is_refused(scheme: str | None) -> None:
+    peer = connected(make_engine(EngineSettings(sasl_users=USERS, super_digest=SUPER)))
 
     reply = peer.auth(scheme, b"super:pw")
 
@@ -123,7 +123,7 @@ def test_ip_scheme_proves_address_of_connection() -> None:
 
 def test_wrong_super_password_is_counted_and_logged() -> None:
     logged: list[str] = []
-    engine = make_engine(Settings(super_digest=SUPER), log=lambda text, *values: logged.append(text % values))
+    engine = make_engine(EngineSettings(super_digest=SUPER), log=lambda text, *values: logged.append(text % values))
     peer = connected(engine)
 
     assert peer.auth("digest", b"super:guess").err == ErrorCode.OK
@@ -134,7 +134,7 @@ def test_wrong_super_password_is_counted_and_logged() -> None:
 
 
 def test_non_utf_8_credentials_are_compared_exactly() -> None:
-    engine = make_engine(Settings(super_digest=digest_id(b"super:\xff")))
+    engine = make_engine(EngineSettings(super_digest=digest_id(b"super:\xff")))
     peer = connected(engine)
 
     peer.auth("digest", b"super:\xfe")
@@ -155,7 +155,7 @@ def test_identities_are_limited_including_address(log: Log) -> None:
     assert len(log.with_word("identities")) == 1
 
 
-def test_known_identity_takes_no_room() -> None:
+def test_repeated_identity_does_not_count_toward_limit() -> None:
     peer = connected(engine_with(max_identities=2))
 
     errors = [peer.auth("digest", b"u:p").err for _ in range(10)]
@@ -164,7 +164,7 @@ def test_known_identity_takes_no_room() -> None:
     assert len(peer.client.ids) == 2
 
 
-def test_each_connection_has_room_for_its_identities() -> None:
+def test_identity_limit_is_per_connection() -> None:
     engine = engine_with(max_identities=2)
     first, second = connected(engine), connected(engine)
 
@@ -218,7 +218,7 @@ def test_digest_acl_is_invalid_without_digest_provider() -> None:
     ],
 )
 def test_only_right_credentials_make_super_user(credentials: bytes) -> None:
-    engine = make_engine(Settings(super_digest=SUPER))
+    engine = make_engine(EngineSettings(super_digest=SUPER))
     peer = connected(engine)
 
     peer.auth("digest", credentials)
@@ -228,7 +228,7 @@ def test_only_right_credentials_make_super_user(credentials: bytes) -> None:
 
 
 def test_right_credentials_make_super_user() -> None:
-    engine = make_engine(Settings(super_digest=SUPER))
+    engine = make_engine(EngineSettings(super_digest=SUPER))
     peer = connected(engine)
 
     peer.auth("digest", b"super:pw")
@@ -246,7 +246,7 @@ def test_partial_super_digest_makes_no_super_user(digest: str) -> None:
 
 
 def test_non_ascii_super_digest_is_compared() -> None:
-    engine = make_engine(Settings(super_digest=digest_id("süper:pw".encode())))
+    engine = make_engine(EngineSettings(super_digest=digest_id("süper:pw".encode())))
     peer = connected(engine)
 
     peer.auth("digest", "süper:pw".encode())

@@ -26,8 +26,8 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.node import CONTAINER_OWNER, is_session, ttl_owner
-from zoolet.server.core.sessions import first_session_id, password_of
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.sessions import first_session_id, session_password
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.core.state import first_zxid
 
 
@@ -56,7 +56,7 @@ def test_creating_a_session_takes_one_zxid(engine):
     assert ask(peer, OpCode.EXISTS, r.ExistsRequest("/", False)).zxid == 1
 
 
-def test_every_session_created_or_closed_takes_one_zxid(peer, other):
+def test_creating_and_closing_session_take_a_zxid_each(peer, other):
     before = last_zxid(peer)
 
     (closed,) = other.close()
@@ -77,7 +77,7 @@ def test_renewal_takes_no_zxid(peer):
 # --- take-over ---
 
 
-def test_takeover_with_wrong_password_is_refused_and_closed(peer):
+def test_wrong_password_closes_both_connections(peer):
     thief = renew(peer, password=b"not the password")
 
     assert thief.welcome == REFUSED
@@ -172,7 +172,7 @@ def test_old_connection_is_inactive_after_move(engine: Engine) -> None:
 # --- passwords ---
 
 
-def test_two_servers_give_different_passwords_for_session() -> None:
+def test_passwords_of_same_session_id_differ_by_server() -> None:
     one, another = make_engine(rng=SystemRandom()), make_engine(rng=SystemRandom())
 
     (id_of_one, password_of_one), (id_of_another, password_of_another) = offered(one), offered(another)
@@ -217,7 +217,7 @@ def test_wrong_password_does_not_resume(engine: Engine, password: bytes | None) 
 
 
 @pytest.mark.parametrize("spoil", [lambda p: p[:15], lambda p: p[1:], lambda p: p[:1], lambda p: p + b"\0"])
-def test_part_of_password_or_more_does_not_resume(engine: Engine, spoil: Callable[[bytes], bytes]) -> None:
+def test_truncated_or_extended_password_cannot_resume(engine: Engine, spoil: Callable[[bytes], bytes]) -> None:
     session, password = offered(engine)
 
     assert resumed(engine, session, spoil(password)) == 0
@@ -236,16 +236,16 @@ def test_password_of_other_server_does_not_resume() -> None:
     assert resumed(ours, session, password) == 0
 
 
-def test_zookeepers_formula_opens_no_session(engine: Engine) -> None:
+def test_password_by_zookeeper_formula_cannot_resume(engine: Engine) -> None:
     session, _ = offered(engine)
 
-    assert resumed(engine, session, password_of(session)) == 0
+    assert resumed(engine, session, session_password(session)) == 0
 
 
-def test_only_3_8_keeps_zookeepers_formula() -> None:
-    session, password = offered(make_engine(Settings(compat=V3_8), rng=SystemRandom()))
+def test_in_3_8_password_follows_zookeeper_formula() -> None:
+    session, password = offered(make_engine(EngineSettings(compat=V3_8), rng=SystemRandom()))
 
-    assert password == password_of(session)
+    assert password == session_password(session)
 
 
 def test_refused_takeover_shows_no_password(engine: Engine) -> None:
@@ -270,7 +270,7 @@ def test_requests_after_refused_takeover_are_not_done(private: Peer) -> None:
     assert engine.tree.get("/in") is None
 
 
-def test_first_ids_have_server_and_last_40_bits_of_time() -> None:
+def test_first_session_id_has_server_number_and_time() -> None:
     assert first_session_id(2, (1 << 41) + (1 << 39) + 5) == 2 << 56 | ((1 << 39) + 5) << 16
 
 

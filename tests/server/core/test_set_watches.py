@@ -55,7 +55,7 @@ def missed(kind: int, path: str) -> bytes:
     return frame(unhex("ffffffff ffffffffffffffff 00000000") + r.WatcherEvent(kind, 3, path).encode())
 
 
-def test_data_watch_set_again_too_late_fires_before_reply(peer, other):
+def test_outdated_data_watch_fires_before_reply(peer, other):
     made = create(peer, "/d")
 
     raw = set_watches(peer, made.zxid - 1, data=["/d"])
@@ -75,7 +75,7 @@ def test_exist_watch_set_again_on_present_node_fires(peer, other):
     assert peer.receive() == []
 
 
-def test_exist_watch_set_again_on_missing_node_is_silent(peer, other):
+def test_exist_watch_set_again_without_node_is_silent(peer, other):
     raw = set_watches(peer, 0, exist=["/d"])
     other.create("/d")
 
@@ -83,7 +83,7 @@ def test_exist_watch_set_again_on_missing_node_is_silent(peer, other):
     assert peer.receive() == [(CREATED, "/d")]
 
 
-def test_watch_set_again_on_missing_node_reports_deletion(peer, other):
+def test_watch_set_again_without_node_reports_deletion(peer, other):
     raw = set_watches(peer, 0, data=["/d"], child=["/c"])
     other.create("/d")
     other.create("/c")
@@ -124,7 +124,7 @@ def test_child_watch_set_again_sees_deleted_child(peer):
     assert raw == missed(CHILDREN, "/p") + silence(deleted.zxid)
 
 
-def test_watch_lists_are_read_in_order_and_may_share_paths(peer):
+def test_watch_lists_are_processed_in_order(peer):
     peer.create("/p")
     peer.create("/q")
     last = create(peer, "/p/c").zxid
@@ -161,7 +161,7 @@ def test_set_watches_needs_no_right(peer):
     assert raw == missed(CHANGED, "/d") + silence(made.zxid)
 
 
-def test_null_list_is_marshalling_error_after_earlier_lists(peer):
+def test_null_list_fails_after_earlier_lists(peer):
     body = r.SetWatches(0, ["/missing"], None, [])
 
     replies = peer.send(OpCode.SET_WATCHES, body.encode(), xid=-8)
@@ -183,7 +183,7 @@ def test_null_path_in_set_watches_fails_at_its_turn(release: str, request: pytes
 
 
 @pytest.mark.parametrize("release", ["old", "new"])
-def test_null_path_among_persistent_watches_is_accepted(release: str, request: pytest.FixtureRequest) -> None:
+def test_null_path_of_persistent_watch_is_accepted(release: str, request: pytest.FixtureRequest) -> None:
     peer: Peer = request.getfixturevalue(release)
 
     (reply,) = peer.send(OpCode.SET_WATCHES2, bytes(20) + (struct.pack(">i", 1) + NULL) * 2, xid=-8)
@@ -204,7 +204,7 @@ def test_set_watches_at_limit_sets_all() -> None:
     assert engine.watches.active == 5  # a persistent watch is in both stores
 
 
-def test_oversized_set_watches_closes_connection_and_sets_none(log: Log) -> None:
+def test_oversized_set_watches_disconnects(log: Log) -> None:
     engine = engine_with(log, max_set_watches=4)
     peer = connected(engine)
 
@@ -216,7 +216,7 @@ def test_oversized_set_watches_closes_connection_and_sets_none(log: Log) -> None
     assert len(log.with_word("closing 127.0.0.1:40000")) == 1
 
 
-def test_set_watches_over_limit_disconnects_and_leaves_none() -> None:
+def test_set_watches_over_connection_limit_leaves_none() -> None:
     engine = engine_with(max_watches_per_connection=3)
     peer = connected(engine)
 
@@ -226,7 +226,7 @@ def test_set_watches_over_limit_disconnects_and_leaves_none() -> None:
     assert left(engine) == NOTHING
 
 
-def test_requests_after_refused_set_watches_are_not_done() -> None:
+def test_requests_after_refused_watches_are_ignored() -> None:
     engine = engine_with(max_set_watches=1)
     peer = connected(engine)
     refused = r.RequestHeader(1, OpCode.SET_WATCHES).encode() + r.SetWatches(0, [], ["/a", "/b"], []).encode()
@@ -239,7 +239,7 @@ def test_requests_after_refused_set_watches_are_not_done() -> None:
     assert left(engine) == NOTHING
 
 
-def test_session_survives_connection_closed_for_watches() -> None:
+def test_session_survives_oversized_set_watches() -> None:
     engine = engine_with(max_set_watches=1)
     peer = connected(engine)
 
@@ -263,7 +263,7 @@ def start_long(peer: Peer, data: list[str], exist: list[str]) -> bool:
     return remains
 
 
-def test_long_set_watches_is_answered_before_later_requests(peer):
+def test_long_set_watches_precedes_later_requests(peer):
     before = peer.engine.watches.active
 
     remains = start_long(peer, [], [f"/{number}" for number in range(2000)])
@@ -277,7 +277,7 @@ def test_long_set_watches_is_answered_before_later_requests(peer):
     assert [(reply.xid, reply.err) for reply in replies] == [(-8, OK), (7, OK)]
 
 
-def test_changes_between_steps_of_set_watches_are_reported(peer, other):
+def test_changes_during_set_watches_are_reported(peer, other):
     create(peer, "/first")
     start_long(peer, ["/first"], [*(f"/{number}" for number in range(2000)), "/last"])
 
@@ -297,7 +297,7 @@ def test_long_set_watches_that_ends_early_sets_none(peer):
     assert left(peer.engine) == NOTHING
 
 
-def test_connection_lost_during_set_watches_leaves_none(peer):
+def test_no_watch_of_interrupted_set_watches_is_left(peer):
     start_long(peer, [], [f"/{number}" for number in range(2000)])
 
     peer.connection.connection_lost()
@@ -306,7 +306,7 @@ def test_connection_lost_during_set_watches_leaves_none(peer):
     assert peer.engine.watches.active == 0
 
 
-def test_limit_of_watches_in_later_step_closes_connection() -> None:
+def test_limit_reached_in_later_step_closes_connection() -> None:
     peer = connected(engine_with(max_watches_per_connection=1000))
 
     start_long(peer, [], [f"/{number}" for number in range(2000)])
@@ -315,7 +315,7 @@ def test_limit_of_watches_in_later_step_closes_connection() -> None:
     assert peer.closed
 
 
-def test_requests_after_late_refusal_of_watches_are_not_done() -> None:
+def test_requests_after_late_refusal_are_ignored() -> None:
     peer = connected(engine_with(max_set_watches=1000))
     long = request(-8, OpCode.SET_WATCHES, r.SetWatches(0, [], [f"/{number}" for number in range(2000)], []))
     write = request(2, OpCode.CREATE, r.CreateRequest("/late", b"", OPEN_ACL_UNSAFE, 1))
@@ -347,7 +347,7 @@ def test_clock_is_read_after_each_add_watch(peer: Peer) -> None:
     assert (remains, peer.engine.watches.active) == (True, 1)
 
 
-def test_watches_that_replace_lost_ones_are_set_in_steps() -> None:
+def test_steps_include_removal_of_lost_watches() -> None:
     peer = connected(engine := engine_with(max_watches=100))
     lost = connected(engine)
     lost.feed(request(-8, OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], [], [f"/{n}" for n in range(100)])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zoolet.server.config import Config, Setting, build
+from zoolet.server.config import ServerConfig, Setting, build
 
 KEYS = {
     "zoolet.maxAclEntries": "max_acl_entries",
@@ -22,7 +22,7 @@ KEYS = {
 
 @pytest.mark.parametrize("key", KEYS)
 def test_limit_is_configurable(key: str) -> None:
-    config: Config = build({key: Setting("1234", "a test")})
+    config: ServerConfig = build({key: Setting("1234", "a test")})
 
     assert getattr(config.settings, KEYS[key]) == 1234
 

@@ -1,4 +1,4 @@
-"""The straight forms of requests do what their general forms do, for any bytes."""
+"""The straight forms, which are generated functions for frequent requests, equal the general forms for any bytes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.node import Node
-from zoolet.server.core.ops.dispatch import PARTS, RUNS
+from zoolet.server.core.ops.dispatch import STRAIGHT_OPERATIONS, STRAIGHT_REQUESTS
 from zoolet.server.core.server_connection import ConnectionState, ServerConnection
-from zoolet.testing.state.history import History
+from zoolet.testing.state.history import TreeHistory
 
 pytestmark = pytest.mark.skipif(
     "config.getoption('--general-forms')", reason="--general-forms hides the straight forms"
 )
 FRAMES = effort(600, 4_000)
 KINDS = ["alone", "logged", "heard", "undone"]
-"""A server alone, with a log, with a history of the console, and with a history of a test."""
+"""Kinds of servers: plain, with a log, with the console's history, and with a test's history."""
 FIELDS = [name for name in Node.__slots__ if name != "children"]
 
 
@@ -53,7 +53,7 @@ class World:
         self.journal = keep_log(self.engine) if kind == "logged" else None
         if kind == "heard":
             self.engine.on_requests = self.heard.append
-        self.history = History(self.engine) if kind == "undone" else None
+        self.history = TreeHistory(self.engine) if kind == "undone" else None
         self.connections = [self.connect("127.0.0.1"), self.connect("10.0.0.7")]
 
     def connect(self, host: str) -> ServerConnection:
@@ -119,7 +119,7 @@ def test_straight_forms_equal_general_forms(variant: int, kind: str) -> None:
 
 def test_random_requests_reach_every_straight_form(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: set[tuple[str, int]] = set()
-    for name, table in (("run", RUNS), ("part", PARTS)):
+    for name, table in (("run", STRAIGHT_REQUESTS), ("part", STRAIGHT_OPERATIONS)):
         for op, form in table.items():
 
             def spy(*arguments: Any, key: tuple[str, int] = (name, op), form: Any = form) -> Any:
@@ -133,25 +133,25 @@ def test_random_requests_reach_every_straight_form(monkeypatch: pytest.MonkeyPat
     for data in frames.pool(Random(0), 4_000):
         world.feed(0, data)
 
-    assert reached == {*(("run", op) for op in RUNS), *(("part", op) for op in PARTS)}
+    assert reached == {*(("run", op) for op in STRAIGHT_REQUESTS), *(("part", op) for op in STRAIGHT_OPERATIONS)}
 
 
 def test_straight_forms_are_up_to_date() -> None:
-    """``make straight`` writes them."""
+    """To update them, run ``make straight``."""
     subprocess.run([sys.executable, GENERATORS / "straight.py", "--check"], check=True)
 
 
-def test_function_with_the_name_of_a_copied_one_is_refused() -> None:
+def test_function_with_name_of_copied_one_is_refused() -> None:
     planted = "import straight; straight.writes.add = print; straight.straight()"
     run = subprocess.run([sys.executable, "-c", planted], cwd=GENERATORS, capture_output=True, text=True, check=False)
     assert "create calls a different function with the name add" in run.stderr
 
 
-def test_part_that_needs_the_general_form_has_changed_nothing(peer: Peer) -> None:
+def test_part_needing_general_form_changes_nothing(peer: Peer) -> None:
     container = r.CreateRequest("/a", b"", OPEN_ACL_UNSAFE, CONTAINER)
     body = wire.encode_operations([(OpCode.CREATE, container)])
     before = peer.engine.zxid
 
-    after = PARTS[OpCode.CREATE](peer.engine, peer.client, body, 9, len(body), [])
+    after = STRAIGHT_OPERATIONS[OpCode.CREATE](peer.engine, peer.client, body, 9, len(body), [])
 
     assert (after, peer.engine.zxid, peer.engine.tree.get("/a")) == (0, before, None)

@@ -16,7 +16,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
     ("path", "cversion", "aversion", "children"),
     [("/", -1, 0, 1), ("/zookeeper", -2, 0, 2), ("/zookeeper/quota", 0, 0, 0), ("/zookeeper/config", 0, -1, 0)],
 )
-def test_first_nodes_have_versions_of_zookeeper_and_zero_times(peer, path, cversion, aversion, children):
+def test_initial_nodes_have_stats_of_zookeeper(peer, path, cversion, aversion, children):
     data, stat = peer.get(path)
 
     assert data == b""
@@ -78,7 +78,7 @@ def test_change_below_child_keeps_grandparent(peer):
     assert peer.exists("/p") == before
 
 
-def test_new_child_changes_cversion_children_pzxid_of_parent(engine, peer):
+def test_new_child_changes_three_fields_of_parent(engine, peer):
     peer.create("/p", b"data")
     before = peer.exists("/p")
     at(engine, 100)
@@ -88,7 +88,7 @@ def test_new_child_changes_cversion_children_pzxid_of_parent(engine, peer):
     assert peer.exists("/p") == replace(before, cversion=1, numChildren=1, pzxid=made.zxid)
 
 
-def test_lost_child_changes_cversion_children_pzxid_of_parent(engine, peer):
+def test_deleted_child_changes_three_fields_of_parent(engine, peer):
     peer.create("/p", b"data")
     peer.create("/p/c")
     before = peer.exists("/p")

@@ -19,7 +19,7 @@ from zoolet.protocol.codec import Record
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.engine import Engine
 from zoolet.testing import Server
-from zoolet.testing.state.history import History
+from zoolet.testing.state.history import TreeHistory
 
 moderate = settings(max_examples=30, deadline=None)
 Operation = tuple[OpCode, Record]
@@ -114,11 +114,11 @@ def test_first_count_equals_full_walk(before: list[Operation]) -> None:
 @pytest.mark.slow
 @moderate
 @given(anything, anything, anything)
-def test_counts_go_back_and_forth_with_snapshots(
+def test_counts_follow_restores_in_both_directions(
     before: list[Operation], between: list[Operation], after: list[Operation]
 ) -> None:
     peer = connected(make_engine())
-    history = History(peer.engine)
+    history = TreeHistory(peer.engine)
     for operation in before:
         do(peer, operation)
     first = history.snapshot()
@@ -169,7 +169,7 @@ def test_empty_path_counts_root() -> None:
     assert below(peer, "") == below(peer, "/") + 1
 
 
-def test_second_count_in_large_tree_is_free() -> None:
+def test_repeated_count_of_large_tree_is_cheap() -> None:
     peer = connected(make_engine())
     for number in range(20_000):
         peer.engine.tree.create(f"/{number}", str(number), peer.engine.tree.parent_of(f"/{number}"), b"", 0, 0, 1, 0)
@@ -210,9 +210,7 @@ prefixes = st.one_of(st.none(), st.sampled_from(["", " ", "/", "//", "/a", "a"])
 @given(owned, owned, prefixes)
 @example(["/a", "/ab", "/b"], [], "/a")
 @example(["/a\uffff", "/a\U0001f600", "/a"], [], "/a\uffff")
-def test_ephemerals_below_a_prefix_are_those_of_a_filter(
-    mine: list[str], removed: list[str], prefix: str | None
-) -> None:
+def test_indexed_ephemerals_equal_filtered_list(mine: list[str], removed: list[str], prefix: str | None) -> None:
     peer = connected(make_engine())
     for path in [*mine, *removed]:
         do(peer, (OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, EPHEMERAL)))
@@ -227,7 +225,7 @@ def test_ephemerals_below_a_prefix_are_those_of_a_filter(
     assert found == sorted(path for path in held if not (prefix or "").strip() or path.startswith(prefix or ""))
 
 
-def test_ephemerals_are_of_session_alone() -> None:
+def test_ephemerals_list_only_own_session() -> None:
     engine = make_engine()
     first, second = connected(engine), connected(engine)
     first.create("/a1", flags=EPHEMERAL)
@@ -242,7 +240,7 @@ def fail_a_transaction(peer: Peer) -> None:
 
 
 def go_back(peer: Peer) -> None:
-    history = History(peer.engine)
+    history = TreeHistory(peer.engine)
     before = history.snapshot()
     peer.create("/a2", flags=EPHEMERAL)
     peer.delete("/a1")
@@ -263,7 +261,7 @@ def test_undone_ephemerals_are_not_found(undo: str) -> None:
     assert ephemerals(peer, "/a") == ["/a1"]
 
 
-def test_failed_transaction_keeps_ephemeral_index_of_session() -> None:
+def test_failed_multi_keeps_ephemeral_index() -> None:
     peer = connected(make_engine())
     peer.create("/e", flags=EPHEMERAL)
     peer.delete("/e")

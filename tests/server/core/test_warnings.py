@@ -11,13 +11,13 @@ from support.logins import SUPER, USERS, begin_sasl, sasl
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import put_bytes
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.core.warnings import PAUSE_MS, Warnings
 
 # --- lines of one kind ---
 
 
-def test_line_of_each_kind_is_logged_once_in_ten_seconds(log: Log) -> None:
+def test_each_kind_is_logged_once_in_ten_seconds(log: Log) -> None:
     warnings = Warnings(log)
 
     for kind in ("a", "b", "a", "b", "a"):
@@ -26,7 +26,7 @@ def test_line_of_each_kind_is_logged_once_in_ten_seconds(log: Log) -> None:
     assert log == ["a happened", "b happened"]
 
 
-def test_line_counts_suppressed_ones(log: Log) -> None:
+def test_next_line_counts_suppressed_lines(log: Log) -> None:
     now = 0
     warnings = Warnings(log, lambda: now)
     for _ in range(4):
@@ -49,7 +49,7 @@ def test_line_is_suppressed_until_pause_is_over(log: Log) -> None:
     assert log == ["it"]
 
 
-def test_line_before_first_tick_counts_in_last_ten_seconds(log: Log) -> None:
+def test_line_before_first_tick_suppresses_next_one(log: Log) -> None:
     engine = make_engine(monotonic_ms=5_000_000, log=log)
     engine.warnings.warn("a", "it")
 
@@ -68,7 +68,7 @@ def test_kinds_beyond_a_thousand_take_no_memory(log: Log) -> None:
     assert len(warnings._last) <= 1_000
 
 
-def test_expired_kinds_make_room_for_others(log: Log) -> None:
+def test_expired_kinds_no_longer_count_toward_limit(log: Log) -> None:
     now = 0
     warnings = Warnings(log, lambda: now)
     for number in range(500):
@@ -94,7 +94,7 @@ def test_kinds_beyond_thousand_do_not_fill_log(log: Log) -> None:
     assert len(log) <= 2_000
 
 
-def test_missing_listener_costs_nothing() -> None:
+def test_warnings_without_log_keep_no_state() -> None:
     warnings = Warnings()
 
     warnings.warn("a", "%s", "it")
@@ -107,7 +107,7 @@ def test_missing_listener_costs_nothing() -> None:
 
 def test_super_login_is_logged_with_host_and_scheme() -> None:
     log = Log()
-    engine = make_engine(Settings(super_digest=SUPER), log=log)
+    engine = make_engine(EngineSettings(super_digest=SUPER), log=log)
 
     connected(engine, host="127.0.0.9").auth("digest", b"super:pw")
 
@@ -116,14 +116,14 @@ def test_super_login_is_logged_with_host_and_scheme() -> None:
 
 def test_password_of_super_user_is_not_logged() -> None:
     log = Log()
-    engine = make_engine(Settings(super_digest=SUPER), log=log)
+    engine = make_engine(EngineSettings(super_digest=SUPER), log=log)
 
     connected(engine).auth("digest", b"super:pw")
 
     assert not [line for line in log if "pw" in line or SUPER.split(":")[1] in line]
 
 
-def test_failed_logins_of_one_host_are_one_line_in_ten_seconds() -> None:
+def test_failed_logins_of_one_host_are_one_line() -> None:
     log = Log()
     engine = make_engine(log=log)
     engine.set_time(0, 1)
@@ -139,7 +139,7 @@ def test_failed_logins_of_one_host_are_one_line_in_ten_seconds() -> None:
     assert log[1].endswith("(2 more like this were not logged)")
 
 
-def test_failed_logins_of_two_hosts_are_a_line_each() -> None:
+def test_each_host_with_failed_login_has_own_line() -> None:
     log = Log()
     engine = make_engine(log=log)
 
@@ -149,9 +149,9 @@ def test_failed_logins_of_two_hosts_are_a_line_each() -> None:
     assert [line.split(":")[0] for line in log] == ["failed login from 127.0.0.1", "failed login from 127.0.0.2"]
 
 
-def test_kinds_of_failed_logins_are_a_line_each() -> None:
+def test_each_kind_of_failed_login_has_own_line() -> None:
     log = Log()
-    engine = make_engine(Settings(sasl_users=USERS), log=log)
+    engine = make_engine(EngineSettings(sasl_users=USERS), log=log)
 
     connected(engine).auth("nonsense", b"x")
     sasl(connected(engine), "bob", "wrong")
@@ -159,7 +159,7 @@ def test_kinds_of_failed_logins_are_a_line_each() -> None:
     assert len(log) == 2
 
 
-def test_failed_logins_of_thousand_hosts_are_one_line_each() -> None:
+def test_each_of_thousand_failing_hosts_has_own_line() -> None:
     log = Log()
     engine = make_engine(log=log)
     hosts = [f"2001:db8::{number:x}" for number in range(1_100)] * 2
@@ -179,7 +179,7 @@ HOSTILE = ["eve\n2026-01-01 INFO all is well", "eve\r\x1b[2Jx", "\u202egnp", "\x
 @pytest.mark.parametrize("name", HOSTILE)
 def test_user_name_cannot_write_log_lines(name: str) -> None:
     log = Log()
-    engine = make_engine(Settings(sasl_users=USERS), log=log)
+    engine = make_engine(EngineSettings(sasl_users=USERS), log=log)
 
     sasl(connected(engine), name, "x")
 
@@ -209,7 +209,7 @@ def test_long_scheme_is_cut_in_log() -> None:
 def test_long_user_name_is_cut_in_log() -> None:
     log = Log()
 
-    sasl(connected(make_engine(Settings(sasl_users=USERS), log=log)), "u" * 3_000, "x")
+    sasl(connected(make_engine(EngineSettings(sasl_users=USERS), log=log)), "u" * 3_000, "x")
 
     assert "u" * 64 in log[0]
     assert "u" * 65 not in log[0]
@@ -218,7 +218,7 @@ def test_long_user_name_is_cut_in_log() -> None:
 @pytest.mark.parametrize("token", [b"n" * 2_000 + b"=1," + b"n" * 2_000 + b"=1"])
 def test_long_directive_is_cut_in_log(token: bytes) -> None:
     log = Log()
-    peer = connected(make_engine(Settings(sasl_users=USERS), log=log))
+    peer = connected(make_engine(EngineSettings(sasl_users=USERS), log=log))
     begin_sasl(peer)
 
     peer.send(OpCode.SASL, put_bytes(token))
@@ -229,7 +229,7 @@ def test_long_directive_is_cut_in_log(token: bytes) -> None:
 
 def test_path_of_watch_cannot_write_log_lines() -> None:
     log = Log()
-    peer = connected(make_engine(Settings(max_watches_per_connection=1), log=log))
+    peer = connected(make_engine(EngineSettings(max_watches_per_connection=1), log=log))
     paths: list[str | None] = ["/a\n2026-01-01 00:00:00 INFO zoolet.server: all is well", "/b"]
 
     peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], paths, []).encode(), xid=-8)
@@ -240,7 +240,7 @@ def test_path_of_watch_cannot_write_log_lines() -> None:
 
 def test_path_of_watch_is_cut_in_log() -> None:
     log = Log()
-    peer = connected(make_engine(Settings(max_watches_per_connection=1), log=log))
+    peer = connected(make_engine(EngineSettings(max_watches_per_connection=1), log=log))
 
     peer.send(OpCode.SET_WATCHES2, r.SetWatches2(0, [], [], [], ["/" + "a" * 100_000], []).encode(), xid=-8)
 
@@ -251,7 +251,7 @@ def test_path_of_watch_is_cut_in_log() -> None:
 def quota_line(name: str) -> str:
     """Exceed the soft limit of a node; return the log line."""
     log = Log()
-    peer = connected(make_engine(Settings(enforce_quota=True), log=log))
+    peer = connected(make_engine(EngineSettings(enforce_quota=True), log=log))
     peer.create(f"/{name}")
     peer.create(f"/zookeeper/quota/{name}")
     peer.create(f"/zookeeper/quota/{name}/zookeeper_stats")

@@ -59,7 +59,7 @@ def test_unknown_type_of_watch_is_marshalling_error(peer, kind):
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4, 5])
-def test_watches_of_other_connections_do_not_count(peer, other, kind):
+def test_watches_of_other_connections_are_not_found(peer, other, kind):
     other.get("/", watch=True)
     other.children("/", watch=True)
     add_watch(other, "/", PERSISTENT_WATCH)
@@ -101,7 +101,7 @@ def test_watch_on_missing_node_is_data_watch(peer):
     assert check_watches(peer, "/missing", 2) == OK
 
 
-def test_fired_watch_is_not_found(peer, other):
+def test_fired_watch_is_gone(peer, other):
     peer.get("/", watch=True)
 
     other.set("/", b"new")
@@ -110,12 +110,12 @@ def test_fired_watch_is_not_found(peer, other):
 
 
 @pytest.mark.parametrize("kind", [4, 5])
-def test_in_3_8_types_of_persistent_watches_are_unknown(old, kind):
+def test_in_3_8_persistent_watch_types_are_unknown(old, kind):
     assert check_watches(old, "/", kind) == MARSHALLING_ERROR
     assert remove_watches(old, "/", kind) == MARSHALLING_ERROR
 
 
-def test_in_3_8_watches_of_others_are_found_but_not_removed(old):
+def test_in_3_8_watch_of_other_client_is_only_found(old):
     second = connected(old.engine)
     second.get("/", watch=True)
 
@@ -135,7 +135,7 @@ def test_watch_is_removed_only_once(peer, other):
     assert peer.receive() == []
 
 
-def test_removing_any_removes_all(peer, other):
+def test_removal_with_type_any_removes_all_watches(peer, other):
     peer.get("/", watch=True)
     peer.children("/", watch=True)
     add_watch(peer, "/", PERSISTENT_WATCH)
@@ -167,7 +167,7 @@ def test_removing_persistent_watch_keeps_others(peer, other):
 # --- odd paths ---
 
 
-def test_in_3_8_check_of_relative_path_is_malformed(old: Peer) -> None:
+def test_in_3_8_relative_path_fails_next_to_watch(old: Peer) -> None:
     before = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("a/b", 1).encode())
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
 
@@ -176,7 +176,7 @@ def test_in_3_8_check_of_relative_path_is_malformed(old: Peer) -> None:
     assert [reply.err for reply in before + after] == [-121, -5]
 
 
-def test_in_3_8_check_of_path_without_slash_is_malformed(old: Peer) -> None:
+def test_in_3_8_check_of_slashless_path_is_malformed(old: Peer) -> None:
     (reply,) = old.send(OpCode.CHECK_WATCHES, r.CheckWatchesRequest("rel", 3).encode())
 
     assert reply.err == -5
@@ -208,7 +208,7 @@ def test_in_3_9_a_check_of_a_null_path_finds_no_watch(new: Peer) -> None:
     assert reply.err == -121
 
 
-def test_in_3_9_a_watch_on_a_null_path_is_found_and_removed(new: Peer) -> None:
+def test_in_3_9_watch_on_null_path_can_be_removed(new: Peer) -> None:
     added = new.send(OpCode.ADD_WATCH, watch_request(0))
     found = new.send(OpCode.CHECK_WATCHES, watch_request(4))
     removed = new.send(OpCode.REMOVE_WATCHES, watch_request(4))

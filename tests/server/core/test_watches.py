@@ -50,7 +50,7 @@ def test_get_data_and_exists_watch_fire_once(peer, other):
     assert peer.receive() == [(CREATED, "/m")]
 
 
-def test_get_children_of_a_missing_node_leaves_no_watch(peer, other):
+def test_get_children_of_missing_node_leaves_no_watch(peer, other):
     error(peer, OpCode.GET_CHILDREN, r.GetChildrenRequest("/m", True))
     error(peer, OpCode.GET_CHILDREN2, r.GetChildrenRequest("/m", True))
 
@@ -62,7 +62,7 @@ def test_get_children_of_a_missing_node_leaves_no_watch(peer, other):
     assert peer.receive() == []
 
 
-def test_exists_and_get_data_on_one_path_are_one_watch(peer, other):
+def test_exists_and_get_data_share_one_watch(peer, other):
     peer.create("/m")
     peer.get("/m", watch=True)
     peer.exists("/m", watch=True)
@@ -87,7 +87,7 @@ def test_deletion_is_sent_once_per_connection(peer, other):
     assert peer.receive() == [(DELETED, "/m"), (CHILDREN, "/")]
 
 
-def test_both_watches_of_a_deleted_node_are_used_up(peer, other):
+def test_deletion_uses_up_data_and_child_watch(peer, other):
     peer.create("/m")
     peer.get("/m", watch=True)
     peer.children("/m", watch=True)
@@ -122,7 +122,7 @@ def test_each_connection_is_notified(engine, peer, other):
     assert third.receive() == [(DELETED, "/m")]
 
 
-def test_recursive_and_child_watch_report_deletion_once(peer, other):
+def test_recursive_and_child_watch_share_deletion(peer, other):
     peer.create("/m")
     peer.children("/m", watch=True)
     add_watch(peer, "/", RECURSIVE_WATCH)
@@ -206,7 +206,7 @@ def test_in_3_8_zxid_of_notification_is_minus_one(old):
 # --- unreadable nodes ---
 
 
-def test_event_of_unreadable_node_is_dropped_and_uses_watch(peer, other):
+def test_dropped_event_of_private_node_uses_up_watch(peer, other):
     peer.create("/p")
     other.get("/p", watch=True)
     set_acl(peer, "/p", only(Perm.ALL & ~Perm.READ))
@@ -241,7 +241,7 @@ def test_persistent_watch_reveals_no_private_nodes(private: Peer, mode: AddWatch
     assert private.receive() == []
 
 
-def test_recursive_watch_above_reveals_no_private_nodes(private: Peer) -> None:
+def test_watch_on_root_reveals_no_private_node(private: Peer) -> None:
     private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", AddWatchMode.PERSISTENT_RECURSIVE))
     owner = owner_of(private.engine)
 
@@ -251,7 +251,7 @@ def test_recursive_watch_above_reveals_no_private_nodes(private: Peer) -> None:
     assert private.receive() == []
 
 
-def test_watch_on_missing_node_is_silent_if_created_private(private: Peer) -> None:
+def test_creation_of_private_node_is_not_reported(private: Peer) -> None:
     (reply,) = private.send(OpCode.EXISTS, r.ExistsRequest("/later", True).encode())
     assert reply.err == ErrorCode.NO_NODE
 
@@ -271,7 +271,7 @@ def test_watch_set_on_open_node_is_silent_once_private(private: Peer) -> None:
     assert private.receive() == []
 
 
-def test_private_children_of_expired_session_report_nothing(private: Peer) -> None:
+def test_deletion_of_private_ephemeral_is_not_reported(private: Peer) -> None:
     private.call(OpCode.ADD_WATCH, r.AddWatchRequest("/private", AddWatchMode.PERSISTENT_RECURSIVE))
     owner = owner_of(private.engine)
     owner.create("/private/e", flags=1, acl=PRIVATE)

@@ -34,7 +34,7 @@ def test_connection_sets_watches_up_to_limit(log: Log) -> None:
     assert not peer.closed
 
 
-def test_watches_of_all_connections_are_limited_together(log: Log) -> None:
+def test_total_of_watches_is_limited(log: Log) -> None:
     engine = engine_with(log, max_watches=3)
     first, second = connected(engine), connected(engine)
 
@@ -59,7 +59,7 @@ def test_refused_watches_are_logged_once(log: Log, setting: str, key: str) -> No
     assert len(log.with_word(key)) == 1
 
 
-def test_existing_watch_takes_no_room() -> None:
+def test_repeated_watch_counts_once() -> None:
     peer = connected(engine_with(max_watches_per_connection=1))
 
     codes = [watch(peer, "/a") for _ in range(5)]
@@ -74,7 +74,7 @@ def test_watch_on_long_path_counts_as_several(length: int, expected: int) -> Non
     assert weight("/" * length) == expected
 
 
-def test_long_path_takes_room_of_several_watches() -> None:
+def test_long_path_of_ten_watches_reaches_limit() -> None:
     engine = engine_with(max_watches_per_connection=10)
     peer = connected(engine)
 
@@ -84,7 +84,7 @@ def test_long_path_takes_room_of_several_watches() -> None:
     assert (engine.watches.active, engine.watches._weight) == (1, 10)
 
 
-def test_fired_watch_makes_room() -> None:
+def test_fired_watch_no_longer_counts_toward_limit() -> None:
     engine = engine_with(max_watches_per_connection=1)
     peer = connected(engine)
     watch(peer, "/a")
@@ -94,7 +94,7 @@ def test_fired_watch_makes_room() -> None:
     assert engine.watches._weight == 1
 
 
-def test_removed_watch_makes_room() -> None:
+def test_removed_watch_no_longer_counts_toward_limit() -> None:
     engine = engine_with(max_watches_per_connection=2)
     peer = connected(engine)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/a", PERSISTENT_WATCH))
@@ -115,7 +115,7 @@ def test_read_with_refused_watch_is_refused() -> None:
     assert (reply.err, reply.body) == (THROTTLED_OP, b"")
 
 
-def test_persistent_watch_with_room_for_half_is_not_set() -> None:
+def test_persistent_watch_counts_as_two() -> None:
     engine = engine_with(max_watches_per_connection=1)
     peer = connected(engine)
 
@@ -181,7 +181,7 @@ def test_watches_of_closed_connections_leave_nothing() -> None:
     assert [len(index) for index in engine.watches._recursive] == [0, 0]
 
 
-def test_room_of_lost_connection_is_free() -> None:
+def test_watches_of_lost_connection_do_not_count() -> None:
     engine = engine_with(max_watches=2)
     first = connected(engine)
     watch(first, "/a")

@@ -14,7 +14,7 @@ from zoolet.protocol.enums import Perm
 from zoolet.protocol.operations import OpCode
 
 
-def test_recursive_watch_reports_descendants_not_child_changes(peer, other):
+def test_recursive_watch_reports_no_child_changes(peer, other):
     add_watch(peer, "/r", RECURSIVE_WATCH)
 
     other.create("/r")
@@ -53,7 +53,7 @@ def test_recursive_watch_on_root_reports_everything(peer, other):
     assert peer.receive() == [(CREATED, "/a"), (CHANGED, "/"), (DELETED, "/a")]
 
 
-def test_persistent_watch_reports_node_and_children_repeatedly(peer, other):
+def test_persistent_watch_fires_repeatedly(peer, other):
     add_watch(peer, "/p", PERSISTENT_WATCH)
 
     other.create("/p")
@@ -76,7 +76,7 @@ def test_persistent_watch_reports_node_and_children_repeatedly(peer, other):
     ]
 
 
-def test_persistent_and_one_shot_watch_on_path_give_one_event(peer, other):
+def test_persistent_and_one_shot_watch_share_event(peer, other):
     peer.create("/p")
     add_watch(peer, "/p", PERSISTENT_WATCH)
     peer.get("/p", watch=True)
@@ -87,7 +87,7 @@ def test_persistent_and_one_shot_watch_on_path_give_one_event(peer, other):
     assert peer.receive() == [(CHANGED, "/p"), (CHANGED, "/p")]
 
 
-def test_persistent_watch_reports_each_expired_ephemeral(peer, other):
+def test_persistent_watch_reports_each_lost_ephemeral(peer, other):
     peer.create("/p")
     other.create("/p/a", flags=EPHEMERAL)
     other.create("/p/b", flags=EPHEMERAL)
@@ -99,7 +99,7 @@ def test_persistent_watch_reports_each_expired_ephemeral(peer, other):
     assert peer.receive() == [(CHILDREN, "/p"), (CHILDREN, "/p"), (CHILDREN, "/p")]
 
 
-def test_recursive_watch_reports_readable_child_of_private_node(peer, other):
+def test_recursive_watch_reports_only_readable_nodes(peer, other):
     peer.create("/p", acl=only(Perm.ALL & ~Perm.READ))
     add_watch(other, "/p", RECURSIVE_WATCH)
 
@@ -131,7 +131,7 @@ def test_in_3_8_recursive_watch_replaces_child_watch(old: Peer) -> None:
     assert old.receive() == [(1, "/a")]
 
 
-def test_in_3_8_replaced_recursive_watch_reports_deletes(old: Peer) -> None:
+def test_in_3_8_replaced_recursive_watch_keeps_deletes(old: Peer) -> None:
     old.create("/a")
     old.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
     old.get("/", watch=True)
@@ -142,7 +142,7 @@ def test_in_3_8_replaced_recursive_watch_reports_deletes(old: Peer) -> None:
     assert old.receive() == [(2, "/a")]
 
 
-def test_in_3_9_a_recursive_watch_and_a_child_watch_coexist(new: Peer) -> None:
+def test_in_3_9_recursive_and_child_watch_coexist(new: Peer) -> None:
     new.children("/", watch=True)
     new.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", 1))
 

@@ -15,7 +15,7 @@ from zoolet.protocol import records as r
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.compat import V3_8
 from zoolet.server.core.engine import Engine
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.core.watches import CHILD, DATA
 from zoolet.testing.state import views
 
@@ -107,7 +107,7 @@ def test_sweep_removes_two_thousand_by_default(engine: Engine) -> None:
     assert kept(engine) == 3_000
 
 
-def test_one_sweep_covers_watches_of_several_connections(engine: Engine) -> None:
+def test_sweep_covers_several_connections(engine: Engine) -> None:
     first, second = watching(engine, 1_500, "/a"), watching(engine, 1_500, "/b")
     lost(first)
     lost(second)
@@ -152,8 +152,8 @@ def test_connection_closed_by_server_is_swept(engine: Engine) -> None:
 
 
 @pytest.mark.slow
-def test_fifty_thousand_watches_do_not_delay_disconnection() -> None:
-    engine = make_engine(Settings(max_set_watches=100_000))
+def test_many_watches_do_not_delay_disconnection() -> None:
+    engine = make_engine(EngineSettings(max_set_watches=100_000))
     peer = watching(engine, 50_000)
 
     started = time.process_time()
@@ -175,8 +175,8 @@ def test_unswept_watches_do_not_count_as_watches(engine: Engine) -> None:
     assert engine.watches.active == 1
 
 
-def test_watches_of_lost_connections_make_room() -> None:
-    engine = make_engine(Settings(max_watches=MANY))
+def test_unswept_watches_do_not_count_toward_limit() -> None:
+    engine = make_engine(EngineSettings(max_watches=MANY))
     gone(engine)
     peer = connected(engine)
 
@@ -195,7 +195,7 @@ def test_lost_client_gets_no_event(engine: Engine, writer: Peer) -> None:
     assert peer.client not in engine.pending_output
 
 
-def test_disconnected_client_gets_no_event_below_its_watch(engine: Engine, writer: Peer) -> None:
+def test_lost_client_gets_no_event_of_recursive_watch(engine: Engine, writer: Peer) -> None:
     peer = watching(engine, MANY)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", RECURSIVE_WATCH))
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", PERSISTENT_WATCH))
@@ -207,7 +207,7 @@ def test_disconnected_client_gets_no_event_below_its_watch(engine: Engine, write
     assert peer.client not in engine.pending_output
 
 
-def test_others_get_events_of_paths_watched_by_lost_client(engine: Engine, writer: Peer) -> None:
+def test_other_watcher_of_same_path_gets_event(engine: Engine, writer: Peer) -> None:
     first, stayer = watching(engine, MANY), watching(engine, 3)
     lost(first)
 
@@ -252,7 +252,7 @@ def test_no_event_for_connection_lost_in_transaction(engine: Engine, writer: Pee
 # --- reports ---
 
 
-def test_lost_client_is_in_no_report(engine: Engine) -> None:
+def test_wchs_wchc_and_wchp_omit_lost_client(engine: Engine) -> None:
     stayer = watching(engine, 1, "/stays")
     gone(engine)
 
@@ -269,7 +269,7 @@ def test_monitoring_counts_no_watches_of_lost_client(engine: Engine) -> None:
     assert "zk_watch_count\t0\n" in word(engine, "mntr")
 
 
-def test_paths_of_lost_client_are_in_no_table(engine: Engine) -> None:
+def test_watches_by_path_omit_lost_client(engine: Engine) -> None:
     peer = watching(engine, MANY)
     peer.call(OpCode.ADD_WATCH, r.AddWatchRequest("/", PERSISTENT_WATCH))
     lost(peer)
@@ -284,8 +284,8 @@ def test_server_view_shows_no_watch_of_lost_client(engine: Engine) -> None:
     assert [one.path for one in views.watches(engine)] == ["/stays0"]
 
 
-def test_in_3_8_check_of_relative_path_ignores_lost_clients() -> None:
-    engine = make_engine(Settings(compat=V3_8))
+def test_in_3_8_relative_path_ignores_lost_clients() -> None:
+    engine = make_engine(EngineSettings(compat=V3_8))
     peer = connected(engine)
     for number in range(4):
         peer.send(OpCode.ADD_WATCH, r.AddWatchRequest(f"/{number}", RECURSIVE_WATCH).encode())
@@ -297,8 +297,8 @@ def test_in_3_8_check_of_relative_path_ignores_lost_clients() -> None:
     assert reply.err == NO_WATCHER
 
 
-def test_in_3_8_watch_of_lost_client_is_hidden_from_others() -> None:
-    engine = make_engine(Settings(compat=V3_8))
+def test_in_3_8_watch_of_lost_client_is_not_found() -> None:
+    engine = make_engine(EngineSettings(compat=V3_8))
     gone(engine)
     asker = connected(engine)
 

@@ -1,4 +1,4 @@
-"""Connections that all may be notified are notified together. The outcome is the same as one after another."""
+"""Joint notification of many connections equals notification one by one."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def outcome(seed: int, *, together: bool) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_connections_are_notified_together_as_one_by_one(seed: int) -> None:
+def test_joint_notification_equals_single_ones(seed: int) -> None:
     assert outcome(seed, together=True) == outcome(seed, together=False)

@@ -12,23 +12,23 @@ from support.peer import Peer
 from zoolet.protocol.learner import EpochAck, LearnerInfo, Packet, PacketType
 from zoolet.protocol.operations import OpCode
 from zoolet.server.learner.errors import LearnerError, ObserverRefusedError, ReplicaError
-from zoolet.server.learner.learner import MAX_BEHIND_MS, OBSERVER_SIDS, SILENCE_MS, Learner, State
-from zoolet.server.learner.replica import Replica
-from zoolet.server.storage.live import snapshot_of
+from zoolet.server.learner.learner import MAX_BEHIND_MS, OBSERVER_SIDS, SILENCE_MS, Learner, LearnerState
+from zoolet.server.learner.replica import ReplicaEngine
+from zoolet.server.storage.live import take_snapshot
 
 T = PacketType
 
 
 def state_of(engine: object) -> object:
     """Return the nodes with their ACL lists and Stats, and the sessions."""
-    snapshot = snapshot_of(engine)  # type: ignore[arg-type]
+    snapshot = take_snapshot(engine)  # type: ignore[arg-type]
     lists = {**snapshot.acls, -1: None}
     nodes = {node.path: (node[1:2] + node[3:], lists[node.acl]) for node in snapshot.nodes}
     nodes.pop("/zookeeper/config")  # a test leader has no configuration in its tree
     return nodes, snapshot.sessions
 
 
-def assert_equal(replica: Replica, leader: FakeLeader) -> None:
+def assert_equal(replica: ReplicaEngine, leader: FakeLeader) -> None:
     """Assert that a replica contains the state of its leader."""
     assert state_of(replica) == state_of(leader.engine)
     assert replica.digest == leader.digest
@@ -66,7 +66,7 @@ def test_snapshot_of_small_ensemble(size: int) -> None:
 
     learner, _ = follow(replica, leader, size)
 
-    assert learner.state is State.FOLLOWING
+    assert learner.state is LearnerState.FOLLOWING
     assert_equal(replica, leader)
     assert replica.tree.find("/zookeeper/config").data == CONFIG
 
@@ -98,7 +98,7 @@ def test_fuzzy_snapshot_under_load(seed: int) -> None:
     assert replica.learning.digests_compared > 20
 
 
-def test_list_that_was_set_during_snapshot_arrives() -> None:
+def test_acl_set_during_snapshot_is_replicated() -> None:
     leader, replica = FakeLeader(), make_replica()
     create(leader.peer, "/a")
     leader.commit()
@@ -130,7 +130,7 @@ def test_diff_brings_missed_transactions(missed: int) -> None:
     assert_equal(replica, leader)
 
 
-def test_snapshot_that_was_interrupted_starts_again() -> None:
+def test_interrupted_snapshot_is_requested_again() -> None:
     leader, replica = FakeLeader(), make_replica()
     for number in range(50):
         create(leader.peer, f"/n{number}")
@@ -139,10 +139,10 @@ def test_snapshot_that_was_interrupted_starts_again() -> None:
     for data in (b"", b""):
         connection.receive_data(learner.data_to_send())
         data = connection.data_to_send()
-        learner.receive_data(data if learner.state is State.GREETING else data[: len(data) // 2])
-        if learner.state is State.INVITED:
+        learner.receive_data(data if learner.state is LearnerState.GREETING else data[: len(data) // 2])
+        if learner.state is LearnerState.INVITED:
             learner.join()
-    assert learner.state is State.LOADING
+    assert learner.state is LearnerState.LOADING
     assert replica.tree.get("/n1") is not None
 
     follow(replica, leader)
@@ -151,7 +151,7 @@ def test_snapshot_that_was_interrupted_starts_again() -> None:
     assert_equal(replica, leader)
 
 
-def test_trunc_requests_a_snapshot() -> None:
+def test_trunc_raises_until_replica_is_cleared() -> None:
     leader, replica = FakeLeader(), make_replica()
     create(leader.peer, "/lost")
     leader.commit()
@@ -167,7 +167,7 @@ def test_trunc_requests_a_snapshot() -> None:
     assert replica.tree.get("/lost") is None
 
 
-def test_next_leader_continues() -> None:
+def test_replica_adopts_epoch_of_next_leader() -> None:
     leader, replica = FakeLeader(), make_replica()
     follow(replica, leader)
     leader.restart(epoch=3)
@@ -198,7 +198,7 @@ def test_older_leader_is_refused() -> None:
         follow(replica, FakeLeader(epoch=4))
 
 
-def test_second_invitation_of_older_epoch_is_not_joined() -> None:
+def test_invitation_of_older_epoch_cannot_be_joined() -> None:
     replica = make_replica()
     old, new = Learner(replica, SID), Learner(replica, SID)
     for learner, epoch in ((old, 1), (new, 2)):
@@ -235,7 +235,7 @@ def test_only_harmless_packets_reach_the_leader() -> None:
     assert replica.zxid == leader.engine.zxid
 
 
-def test_participants_number_is_refused_before_sending() -> None:
+def test_known_participant_sid_is_refused() -> None:
     replica = make_replica()
     follow(replica, FakeLeader(config=b"server.7=a:1:2:participant;3\nversion=0"))
 
@@ -243,7 +243,7 @@ def test_participants_number_is_refused_before_sending() -> None:
         Learner(replica, 7)
 
 
-def test_number_of_a_member_is_never_sent() -> None:
+def test_participant_sid_is_never_sent() -> None:
     leader = FakeLeader(config=f"server.{SID}=a:1:2:participant;3\nversion=0".encode())
     replica, connection = make_replica(), leader.connect()
 
@@ -275,7 +275,7 @@ def test_silent_leader_is_lost() -> None:
         learner.check_silence()
 
 
-def test_observer_that_lags_disconnects() -> None:
+def test_lagging_observer_raises_learner_error() -> None:
     leader, replica = FakeLeader(), make_replica()
     learner, connection = follow(replica, leader)
     for delay in (500, 500 + MAX_BEHIND_MS):  # the clock of the leader is half a second slow
@@ -308,12 +308,12 @@ def test_lag_is_known_from_pings() -> None:
 # --- malformed and unknown input ---
 
 
-def follower(leader: FakeLeader) -> tuple[Replica, Learner]:
+def follower(leader: FakeLeader) -> tuple[ReplicaEngine, Learner]:
     replica = make_replica()
     return replica, follow(replica, leader)[0]
 
 
-def test_wrong_digest_needs_a_snapshot() -> None:
+def test_wrong_digest_raises_and_is_counted() -> None:
     leader = FakeLeader()
     replica, learner = follower(leader)
     replica.tree.set_data_silently(replica.tree.find("/zookeeper"), b"different")
@@ -327,7 +327,7 @@ def test_wrong_digest_needs_a_snapshot() -> None:
 
 
 @pytest.mark.parametrize("zxid", [2, 3])
-def test_missing_transaction_is_noticed(zxid: int) -> None:
+def test_gap_in_zxids_raises_replica_error(zxid: int) -> None:
     leader = FakeLeader()
     replica, learner = follower(leader)
     data = leader.log[replica.last]
@@ -353,7 +353,7 @@ def test_missing_transaction_is_noticed(zxid: int) -> None:
         (1, b"\0\0", "unexpected end"),
     ],
 )
-def test_transaction_that_cannot_be_applied_needs_a_snapshot(kind: int, body: bytes, text: str) -> None:
+def test_inapplicable_transaction_changes_nothing(kind: int, body: bytes, text: str) -> None:
     leader = FakeLeader()
     replica, learner = follower(leader)
     zxid, before = replica.last + 1, state_of(replica)
@@ -377,7 +377,7 @@ def test_transaction_that_cannot_be_applied_needs_a_snapshot(kind: int, body: by
         (bytes([0, 0, 0, 37, 0]), LearnerError, "may not be a quorum port"),
     ],
 )
-def test_peer_other_than_leader_is_named(data: bytes, error_type: type[Exception], text: str) -> None:
+def test_peer_other_than_leader_raises_clear_error(data: bytes, error_type: type[Exception], text: str) -> None:
     with pytest.raises(error_type, match=text):
         Learner(make_replica(), SID).receive_data(data)
 
@@ -414,7 +414,7 @@ def test_proposals_are_bounded_and_must_be_committed() -> None:
         second.receive_data(Packet(T.COMMIT, 9, None, None).encode())
 
 
-def test_session_that_expires_at_the_leader_deletes_its_nodes() -> None:
+def test_session_expiry_at_leader_deletes_nodes() -> None:
     leader = FakeLeader()
     owner = leader.client()
     create(owner, "/e", flags=1)

@@ -1,6 +1,4 @@
-"""The learner with the recorded bytes of leaders of ZooKeeper 3.8.0 and 3.9.4. Their digests prove that its tree is
-theirs.
-"""
+"""The learner with the recorded bytes of leaders of ZooKeeper 3.8.0 and 3.9.4. Tree digests in them verify its tree."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ from support.learner_dumps import DUMPS, FOLDER, sent_by
 
 from zoolet.protocol.learner import LearnerStream, Packet, PacketType
 from zoolet.server.learner.errors import LearnerError, ReplicaError
-from zoolet.server.learner.learner import Learner, State
-from zoolet.server.learner.replica import Replica
+from zoolet.server.learner.learner import Learner, LearnerState
+from zoolet.server.learner.replica import ReplicaEngine
 
 RELEASES = pytest.mark.parametrize("release", ["3.8.0", "3.9.4"])
 ANSWERS = (PacketType.SYNC, PacketType.REVALIDATE)
-"""Answers to requests of the recorded observer, which this one never sends."""
+"""Answers to requests that only the recorded observer sent. They are left out."""
 
 
-def replay(replica: Replica, name: str) -> Learner:
+def replay(replica: ReplicaEngine, name: str) -> Learner:
     """Make a replica follow a recorded leader, byte by byte."""
     data = sent_by("L", FOLDER / f"{name}.dump")
     for item in LearnerStream(1 << 20).feed(data):
@@ -32,18 +30,18 @@ def replay(replica: Replica, name: str) -> Learner:
     learner = Learner(replica, SID)
     for byte in data:
         learner.receive_data(bytes([byte]))
-        if learner.state is State.INVITED:
+        if learner.state is LearnerState.INVITED:
             learner.join()
     return learner
 
 
 @RELEASES
-def test_snapshot_and_every_kind_of_transaction(release: str) -> None:
+def test_snapshot_and_transactions_are_applied(release: str) -> None:
     replica = make_replica()
 
     learner = replay(replica, f"{release}-snap")
 
-    assert learner.state is State.FOLLOWING
+    assert learner.state is LearnerState.FOLLOWING
     assert replica.is_serving
     assert replica.learning.snapshots == 1
     assert replica.learning.digests_compared >= 11
@@ -71,7 +69,7 @@ def test_new_ensemble_is_followed_without_snapshot(release: str) -> None:
 
 
 @RELEASES
-def test_closed_session_without_record(release: str) -> None:
+def test_close_without_record_deletes_ephemerals(release: str) -> None:
     replica = make_replica()
 
     replay(replica, f"{release}-close-without-record")
@@ -102,7 +100,7 @@ def test_reconfiguration_is_followed(release: str) -> None:
 
 
 @RELEASES
-def test_trunc_needs_a_snapshot(release: str) -> None:
+def test_trunc_raises_replica_error(release: str) -> None:
     replica = make_replica()
     replica.is_complete, replica.last = True, 0x100000009
 
@@ -123,7 +121,7 @@ def test_failed_multi_changes_nothing(release: str, how: str) -> None:
 
     learner = replay(replica, name)
 
-    assert learner.state is State.FOLLOWING
+    assert learner.state is LearnerState.FOLLOWING
     assert (replica.last, replica.learning.digests_compared) == (0x100000003, 1)
     assert [path for path, _ in replica.tree.walk()] == before
 
@@ -146,7 +144,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("dump", DUMPS, ids=lambda dump: dump.stem)
-def test_damaged_bytes_end_in_an_error_of_the_learner(dump: Path) -> None:
+def test_damaged_bytes_raise_only_learner_error(dump: Path) -> None:
     data = sent_by("L", dump)
     for seed in range(effort(30, 1000)):
         rng = random.Random(seed)
@@ -154,8 +152,8 @@ def test_damaged_bytes_end_in_an_error_of_the_learner(dump: Path) -> None:
         learner = Learner(make_replica(), SID)
         with suppress(LearnerError):
             while rest:
-                size = 1 if learner.state is State.GREETING else rng.choice((1, 7, 100, 5000))
+                size = 1 if learner.state is LearnerState.GREETING else rng.choice((1, 7, 100, 5000))
                 learner.receive_data(rest[:size])
                 rest = rest[size:]
-                if learner.state is State.INVITED:
+                if learner.state is LearnerState.INVITED:
                     learner.join()

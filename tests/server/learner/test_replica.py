@@ -12,12 +12,12 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import CreateMode, EventType
 from zoolet.protocol.learner import SessionTimeout, SnapshotNode
 from zoolet.protocol.operations import OpCode
-from zoolet.server.admin.history import History
+from zoolet.server.admin.history import TransactionHistory
 from zoolet.server.learner.errors import ReplicaError
-from zoolet.server.learner.replica import Replica
+from zoolet.server.learner.replica import ReplicaEngine
 
 
-def reader_of(replica: Replica, timeout: int = 10_000) -> Peer:
+def reader_of(replica: ReplicaEngine, timeout: int = 10_000) -> Peer:
     """Connect a read-only client."""
     peer = Peer(replica)
     assert peer.connect(timeout, read_only=True) is not None
@@ -62,7 +62,7 @@ def test_writes_are_refused(leader: FakeLeader, op: int, body: object) -> None:
 def test_history_contains_the_ensembles_transactions(leader: FakeLeader) -> None:
     replica = make_replica()
     learner, connection = follow(replica, leader)
-    history = History(replica, 100)
+    history = TransactionHistory(replica, 100)
     leader.peer.multi(*((OpCode.CREATE, r.CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0)) for path in ("/m", "/m/n")))
     create(leader.peer, "/a")  # fails
     leader.peer.create("/e", b"", flags=CreateMode.EPHEMERAL)
@@ -91,18 +91,18 @@ def test_watches_fire_once_for_writes_elsewhere(leader: FakeLeader) -> None:
     assert reader.receive() == [(EventType.NODE_DATA_CHANGED, "/a")]
 
 
-def test_client_without_read_only_mode_is_sent_away(leader: FakeLeader) -> None:
+def test_client_without_read_only_mode_is_refused(leader: FakeLeader) -> None:
     replica = make_replica()
     follow(replica, leader)
 
     assert Peer(replica).connect() is None
 
 
-def test_nothing_is_served_before_the_replica_is_complete() -> None:
+def test_incomplete_replica_refuses_clients() -> None:
     assert Peer(make_replica()).connect(read_only=True) is None
 
 
-def test_clients_are_disconnected_without_leader_and_resume(leader: FakeLeader) -> None:
+def test_clients_resume_after_loss_of_leader(leader: FakeLeader) -> None:
     replica = make_replica()
     follow(replica, leader)
     reader = reader_of(replica)
@@ -118,7 +118,7 @@ def test_clients_are_disconnected_without_leader_and_resume(leader: FakeLeader) 
     assert resumed.session_id == welcome.session_id
 
 
-def test_session_of_ensemble_is_not_called_expired(leader: FakeLeader) -> None:
+def test_ensemble_session_is_closed_without_expiry(leader: FakeLeader) -> None:
     # the client has to find a member: the answer that the session has expired would be wrong
     replica = make_replica()
     follow(replica, leader)
@@ -129,7 +129,7 @@ def test_session_of_ensemble_is_not_called_expired(leader: FakeLeader) -> None:
         assert peer.closed
 
 
-def test_local_sessions_use_no_zxid_and_start_with_the_sid(leader: FakeLeader) -> None:
+def test_local_sessions_contain_sid_and_take_no_zxid(leader: FakeLeader) -> None:
     replica = make_replica()
     follow(replica, leader)
     readers = [reader_of(replica) for _ in range(2)]
@@ -156,7 +156,7 @@ def test_local_sessions_expire_and_others_do_not(leader: FakeLeader) -> None:
     assert replica.zxid == zxid
 
 
-def test_containers_are_left_to_the_leader(leader: FakeLeader) -> None:
+def test_replica_does_not_delete_containers(leader: FakeLeader) -> None:
     leader.peer.call(OpCode.CREATE_CONTAINER, r.CreateRequest("/c", b"", OPEN_ACL_UNSAFE, CreateMode.CONTAINER))
     leader.peer.create("/c/x")
     leader.peer.delete("/c/x")
@@ -197,7 +197,7 @@ def test_snapshot_with_misplaced_node_is_refused(path: str) -> None:
         replica.add_node(SnapshotNode(path, b"", -1, 1, 1, 1, 1, 0, 0, 0, 0, 1))
 
 
-def test_lists_of_a_replaced_snapshot_are_released(leader: FakeLeader) -> None:
+def test_acls_of_replaced_snapshot_are_released(leader: FakeLeader) -> None:
     leader.peer.create("/private", acl=only(31, "digest", "u:x"))
     leader.commit()
     replica = make_replica()

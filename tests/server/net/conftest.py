@@ -15,8 +15,8 @@ from support.live_server import serve as serve
 from support.logged_errors import no_error_is_logged as no_error_is_logged
 from support.wire import StreamWire
 
-from zoolet.server.config import Config
-from zoolet.server.core.settings import Settings
+from zoolet.server.config import ServerConfig
+from zoolet.server.core.settings import EngineSettings
 from zoolet.testing.state.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 async def live(request: pytest.FixtureRequest) -> AsyncIterator[LiveServer]:
     """A server with a manual clock; indirect parameters are its settings."""
-    settings = Settings(**getattr(request, "param", {}))
-    server = LiveServer(assemble_daemon(Config(max_client_cnxns=0, settings=settings), clock=ManualClock()))
+    settings = EngineSettings(**getattr(request, "param", {}))
+    server = LiveServer(assemble_daemon(ServerConfig(max_client_cnxns=0, settings=settings), clock=ManualClock()))
     await server.daemon.start(server.host, 0)
     yield server
     await server.close()

@@ -67,7 +67,7 @@ async def test_full_host_does_not_affect_other_host(serve: Serve) -> None:
     assert await admitted(other)
 
 
-async def test_closed_connection_makes_room(serve: Serve) -> None:
+async def test_closed_connection_no_longer_counts(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     first = await server.dial()
     assert await admitted(first)
@@ -78,7 +78,7 @@ async def test_closed_connection_makes_room(serve: Serve) -> None:
     assert await admitted(await server.dial())
 
 
-async def test_refused_connection_makes_no_room(serve: Serve) -> None:
+async def test_refused_connection_frees_no_place(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
     await (await server.dial()).rest()
@@ -86,7 +86,7 @@ async def test_refused_connection_makes_no_room(serve: Serve) -> None:
     assert not await admitted(await server.dial())
 
 
-async def test_four_letter_word_needs_room(serve: Serve) -> None:
+async def test_four_letter_word_counts_as_connection(serve: Serve) -> None:
     server = await serve(max_client_cnxns=1)
     await server.dial()
 
@@ -113,7 +113,7 @@ async def test_total_counts_all_hosts(serve: Serve) -> None:
     assert [await admitted(client) for client in clients] == [True, True, False]
 
 
-async def test_closed_connection_makes_room_in_total(serve: Serve) -> None:
+async def test_closed_connection_no_longer_counts_in_total(serve: Serve) -> None:
     server = await serve(max_cnxns=1)
     first = await server.dial()
     assert await admitted(first)

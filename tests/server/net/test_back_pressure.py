@@ -23,8 +23,8 @@ from support.wire import StreamWire
 from zoolet.protocol import records as r
 from zoolet.protocol.codec import int_at
 from zoolet.protocol.operations import OpCode
-from zoolet.server.config import Config
-from zoolet.server.core.settings import Settings
+from zoolet.server.config import ServerConfig
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.net.daemon import Daemon
 
 MIB: Final = 1 << 20
@@ -36,8 +36,8 @@ Dial = Callable[..., Awaitable[StreamWire]]
 @pytest.fixture
 async def daemon(request: pytest.FixtureRequest) -> AsyncIterator[Daemon]:
     """A server in the running event loop; indirect parameters are its settings."""
-    settings = Settings(**getattr(request, "param", {}))
-    daemon = assemble_daemon(Config(host="127.0.0.1", settings=settings))
+    settings = EngineSettings(**getattr(request, "param", {}))
+    daemon = assemble_daemon(ServerConfig(host="127.0.0.1", settings=settings))
     await daemon.start("127.0.0.1", 0)
     yield daemon
     await daemon.stop()
@@ -66,7 +66,7 @@ async def dial(daemon: Daemon) -> AsyncIterator[Dial]:
         await until(lambda: not daemon.connections.open)
 
 
-def waiting(daemon: Daemon) -> int:
+def unsent_bytes(daemon: Daemon) -> int:
     """Count the bytes in this process that wait for clients to read them."""
     return sum(
         protocol._transport.get_write_buffer_size()
@@ -115,11 +115,11 @@ async def test_unread_replies_do_not_accumulate(daemon: Daemon, dial: Dial) -> N
         for xid in range(200):
             await other.call(exists(xid, "/big"))
 
-        assert waiting(daemon) <= 4 * MIB
+        assert unsent_bytes(daemon) <= 4 * MIB
         assert growth() <= 12 * MIB  # includes the joined batch, and the copies of the reply
 
 
-async def test_other_clients_get_their_turn_between_large_replies(daemon: Daemon, dial: Dial) -> None:
+async def test_large_replies_do_not_block_other_clients(daemon: Daemon, dial: Dial) -> None:
     greedy, other = await dial(room=4 * MIB), await dial()
     await other.call(create(1, "/big", DATA))
 
@@ -166,7 +166,7 @@ async def test_connection_closes_after_reader_has_all_output(
 
 
 @pytest.mark.parametrize("daemon", [{"max_unread_bytes": 2 * MIB}], indirect=True)
-async def test_client_with_too_many_unread_events_is_disconnected(
+async def test_excess_of_unread_events_disconnects_client(
     daemon: Daemon, dial: Dial, caplog: pytest.LogCaptureFixture
 ) -> None:
     watcher, writer = await dial(), await dial()
@@ -186,7 +186,7 @@ async def test_client_with_too_many_unread_events_is_disconnected(
 
 
 @pytest.mark.parametrize("daemon", [{"max_unread_bytes": 2 * MIB}], indirect=True)
-async def test_session_of_disconnected_client_survives_without_watches(daemon: Daemon, dial: Dial) -> None:
+async def test_disconnected_client_keeps_only_its_session(daemon: Daemon, dial: Dial) -> None:
     watcher, writer = await dial(), await dial()
     path = "/" + "n" * 20_000
     await writer.call(create(1, path))

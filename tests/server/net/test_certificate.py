@@ -1,4 +1,4 @@
-"""The subject and expiry of certificates, compared with Java, which gives ZooKeeper its names."""
+"""The subject and expiry of certificates. Subjects are compared with Java's, which ZooKeeper uses as user names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.apache import skip_unless_required
 from support.distinguished_names import NAMES, OTHERS
 
-from zoolet.protocol.distinguished_name import is_name, is_written_as_shown
+from zoolet.protocol.distinguished_name import is_canonical, is_name
 from zoolet.server.net.certificate import subject, valid_until
 
 PROGRAM = Path(__file__).parents[2] / "support" / "java" / "Names.java"
@@ -90,7 +90,7 @@ def test_subjects_equal_those_of_java() -> None:
 
 @pytest.mark.parametrize("text", [text for text in SUBJECTS if text])
 def test_displayed_names_are_recognized(text: str) -> None:
-    assert is_written_as_shown(text)
+    assert is_canonical(text)
 
 
 def test_names_are_recognized_as_in_java() -> None:
@@ -107,12 +107,12 @@ def test_ambiguous_text_is_read_in_linear_time(text: str) -> None:
     started = time.process_time()
 
     assert not is_name(text)
-    assert not is_written_as_shown(text)
+    assert not is_canonical(text)
     assert time.process_time() - started < 0.1  # hours, if each space could match in two places
 
 
 @pytest.mark.parametrize(("kind", "value"), [(_ASN1Type.BMPString, "root"), (_ASN1Type.T61String, "root")])
-def test_value_of_other_type_is_not_taken_for_text(kind: _ASN1Type, value: str) -> None:
+def test_value_of_unsupported_type_is_shown_as_hex(kind: _ASN1Type, value: str) -> None:
     name = x509.Name([x509.NameAttribute(Oid.COMMON_NAME, value, kind)])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(ISSUER).public_key(KEY.public_key())
     builder = builder.serial_number(1).not_valid_before(UNTIL - timedelta(days=1)).not_valid_after(UNTIL)
@@ -123,7 +123,7 @@ def test_value_of_other_type_is_not_taken_for_text(kind: _ASN1Type, value: str) 
 
 
 @pytest.mark.parametrize("until", [UNTIL, datetime(2050, 1, 1, tzinfo=UTC), datetime(1999, 1, 2, 3, 4, 5, tzinfo=UTC)])
-def test_certificate_has_its_end_of_validity(until: datetime) -> None:
+def test_valid_until_returns_end_of_validity(until: datetime) -> None:
     assert valid_until(certificate([], until)) == until
 
 

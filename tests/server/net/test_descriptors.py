@@ -35,7 +35,7 @@ def last_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("last_descriptors")
 @pytest.mark.parametrize("word", [b"srvr", b"ruok"])
-async def test_word_is_answered_with_last_descriptors(serve: Serve, word: bytes) -> None:
+async def test_last_descriptors_serve_four_letter_words(serve: Serve, word: bytes) -> None:
     server = await serve(whitelist=["*"])
     client = await server.dial()
 
@@ -161,7 +161,7 @@ def mntr_in_time(daemon: DaemonProcess) -> str:
 
 
 @pytest.mark.slow
-def test_daemon_without_descriptors_answers_mntr_and_logs_once() -> None:
+def test_daemon_without_descriptors_answers_mntr() -> None:
     with tempfile.TemporaryFile() as log:
         daemon = DaemonProcess("-Dzookeeper.4lw.commands.whitelist=*", "-Dzookeeper.maxClientCnxns=0", stderr=log)
         daemon.command = ["/bin/sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *daemon.command]

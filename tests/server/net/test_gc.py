@@ -1,4 +1,4 @@
-"""The garbage collector does not traverse what existed at the start."""
+"""The garbage collector ignores objects that are older than the running server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 from zoolet.server.net.gc import GcTuner
 
 
-def test_older_objects_are_exempted_while_a_server_runs() -> None:
+def test_older_objects_are_exempt_while_server_runs() -> None:
     thresholds = gc.get_threshold()
     older: list[object] = [[]]
 

@@ -1,4 +1,4 @@
-"""The HTTP server: its answers, also to slow, broken and many clients and to large requests."""
+"""The HTTP server: its answers, its limits, and slow, broken, large and numerous requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from support.waiting import DEADLINE_S
 
-from zoolet.server.admin.http import HttpError, Request, Response, Route
+from zoolet.server.admin.http import HttpError, HttpRequest, Response, Route
 
 pytest.importorskip("h11")
 from zoolet.server.net import http as module
@@ -21,7 +21,7 @@ from zoolet.server.net.http import BODIES, HEALTH, MIN_PAUSE, HttpServer, Limits
 QUICK: Final = Limits(body=1000, connections=3, seconds=0.2, idle=0.2)
 
 
-async def echo(request: Request) -> Response:
+async def echo(request: HttpRequest) -> Response:
     """Answer with the received request."""
     if request.path == "/refused":
         raise HttpError(403, "no", ("X-Reason", "test"))
@@ -102,7 +102,7 @@ async def test_refusal_is_json_and_defect_fails_one_request(caplog: pytest.LogCa
         (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400),
     ],
 )
-async def test_malformed_or_large_request_is_refused_with_reason(text: bytes, status: int) -> None:
+async def test_invalid_request_is_refused_with_reason(text: bytes, status: int) -> None:
     async with served() as connect:
         found, headers, body = await asked(connect, text)
 
@@ -164,7 +164,7 @@ async def test_slow_client_is_disconnected(text: bytes) -> None:
         assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
 
 
-async def test_quietest_connection_makes_room_for_next() -> None:
+async def test_longest_idle_connection_is_replaced_at_limit() -> None:
     async with served(QUICK._replace(idle=30.0)) as connect:
         quiet, _ = await connect()
         others = [await connect() for _ in range(2)]
@@ -192,10 +192,10 @@ async def test_head_has_no_body() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", *HEALTH])
-async def test_many_requests_leave_half_of_time_to_others(path: str) -> None:
+async def test_slow_requests_take_at_most_half_of_time(path: str) -> None:
     spent = 0.0
 
-    async def slow(request: Request) -> Response:
+    async def slow(request: HttpRequest) -> Response:
         nonlocal spent
         started = time.perf_counter()
         while time.perf_counter() - started < 0.002:
@@ -218,8 +218,8 @@ async def test_many_requests_leave_half_of_time_to_others(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", *HEALTH])
-async def test_cheap_requests_have_pauses(path: str) -> None:
-    async def quick(request: Request) -> Response:
+async def test_pause_follows_each_cheap_request(path: str) -> None:
+    async def quick(request: HttpRequest) -> Response:
         return Response(b"ok")
 
     server = HttpServer(all_to(quick), Limits())
@@ -240,7 +240,7 @@ async def test_cheap_requests_have_pauses(path: str) -> None:
 async def test_health_check_does_not_wait_for_other_requests() -> None:
     may_answer = asyncio.Event()
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> Response:
         if request.path == "/":
             await may_answer.wait()
         return Response(b"ok")
@@ -257,7 +257,7 @@ async def test_health_check_does_not_wait_for_other_requests() -> None:
 
 
 async def test_non_reading_client_is_forgotten_with_output() -> None:
-    async def large(request: Request) -> Response:
+    async def large(request: HttpRequest) -> Response:
         return Response(bytes(20_000_000))
 
     server = HttpServer(all_to(large), QUICK)
@@ -334,7 +334,7 @@ async def test_head_of_stream_returns_only_headers() -> None:
     assert stream.closed == 1
 
 
-async def test_failing_stream_closes_connection_early_and_is_logged(
+async def test_failing_stream_disconnects_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stream = Pieces(b"abc", RuntimeError("planted"))
@@ -362,7 +362,7 @@ async def test_client_not_reading_stream_is_disconnected() -> None:
 
 
 async def test_route_may_accept_larger_body_with_own_limit() -> None:
-    def route_of(request: Request) -> tuple[Route, Request]:
+    def route_of(request: HttpRequest) -> tuple[Route, HttpRequest]:
         return Route((), "/*", echo, body=1 << 20 if request.path == "/big" else None), request
 
     async with served(route_of=route_of) as connect:
@@ -377,7 +377,7 @@ async def test_route_may_accept_larger_body_with_own_limit() -> None:
 async def test_bodies_in_progress_have_common_limit() -> None:
     """Neither a large body with a limit of its own nor a refused body changes the total of the others."""
 
-    def route_of(request: Request) -> tuple[Route, Request]:
+    def route_of(request: HttpRequest) -> tuple[Route, HttpRequest]:
         return Route((), "/*", echo, body=1 << 20 if request.path == "/big" else None), request
 
     head = b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
@@ -404,7 +404,7 @@ async def test_request_is_refused_before_body_is_received() -> None:
     assert (status, headers["connection"]) == (401, "close")
 
 
-async def test_connection_continues_after_refusal_without_body() -> None:
+async def test_refusal_without_body_keeps_connection() -> None:
     async with served(route_of=refuse) as connect:
         reader, writer = await connect()
         for _ in range(2):
@@ -423,7 +423,7 @@ async def test_refusals_are_paced() -> None:
     assert time.perf_counter() - started > 49 * MIN_PAUSE
 
 
-def refuse(request: Request) -> tuple[Route, Request]:
+def refuse(request: HttpRequest) -> tuple[Route, HttpRequest]:
     """Refuse each request."""
     raise HttpError(401, "no")
 
@@ -431,18 +431,18 @@ def refuse(request: Request) -> tuple[Route, Request]:
 def streaming(stream: Pieces, *headers: tuple[str, str]) -> Any:
     """Return a function that answers each request with a stream."""
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> Response:
         return Response(headers=headers, stream=stream)
 
     return answer
 
 
-async def test_busy_connection_does_not_make_room() -> None:
+async def test_busy_connection_is_not_closed_at_limit() -> None:
     may_answer = asyncio.Event()
 
     is_waiting = asyncio.Event()
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> Response:
         if request.path == "/slow":
             is_waiting.set()
             await may_answer.wait()

@@ -75,7 +75,7 @@ def test_connections_share_one_timer(lingering: Lingering, timers: Timers) -> No
     assert [when for when, _ in timers.timers] == [100.0 + LINGER]
 
 
-def test_each_connection_lingers_as_long(lingering: Lingering, timers: Timers) -> None:
+def test_each_connection_lingers_equally_long(lingering: Lingering, timers: Timers) -> None:
     first = added(lingering)
     timers.advance(LINGER / 2)
     second = added(lingering)
@@ -87,7 +87,7 @@ def test_each_connection_lingers_as_long(lingering: Lingering, timers: Timers) -
     assert (ended, second.ended, timers.timers) == ((True, None), True, [])
 
 
-def test_removed_connection_is_left_alone(lingering: Lingering, timers: Timers) -> None:
+def test_removed_connection_is_not_closed(lingering: Lingering, timers: Timers) -> None:
     gone, stays = added(lingering), added(lingering)
 
     lingering.remove(gone)
@@ -109,7 +109,7 @@ def test_connection_lingers_while_its_peer_reads(lingering: Lingering, timers: T
     assert socket.ended is True
 
 
-def test_connection_whose_peer_does_not_read_ends(lingering: Lingering, timers: Timers) -> None:
+def test_connection_with_non_reading_peer_ends(lingering: Lingering, timers: Timers) -> None:
     socket = added(lingering, 1_000)
 
     for _ in range(LINGER_TRIES - 1):

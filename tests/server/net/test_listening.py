@@ -14,8 +14,8 @@ from support.tls_clients import CERTIFICATE_SETTINGS
 from support.waiting import until
 
 from zoolet.client.blocking import Client
-from zoolet.server.admin.http import Request, Response, Route
-from zoolet.server.config import Config
+from zoolet.server.admin.http import HttpRequest, Response, Route
+from zoolet.server.config import ServerConfig
 from zoolet.server.net import listening, tls
 from zoolet.server.net.http import HttpServer
 from zoolet.testing import Server
@@ -38,10 +38,10 @@ async def reached(port: int) -> dict[int, bool]:
 
 @needs_ipv6
 @ALL
-@pytest.mark.parametrize("at_once", [True, False])
-async def test_peers_of_both_families_have_their_addresses(host: str | None, at_once: bool) -> None:
-    daemon = assemble_daemon(Config())
-    port = await daemon.start(host, 0, at_once=at_once)
+@pytest.mark.parametrize("without_waiting", [True, False])
+async def test_peers_of_both_families_have_their_addresses(host: str | None, without_waiting: bool) -> None:
+    daemon = assemble_daemon(ServerConfig())
+    port = await daemon.start(host, 0, without_waiting=without_waiting)
     streams = [await asyncio.open_connection(address, port) for address in LOOPBACK.values()]
     await until(lambda: len(daemon.connections.open) == 2)
     hosts = {client.host for client in daemon.connections.open}
@@ -54,8 +54,8 @@ async def test_peers_of_both_families_have_their_addresses(host: str | None, at_
 
 @needs_ipv6
 @ALL
-async def test_all_addresses_for_tls_are_of_both_families(host: str | None) -> None:
-    daemon = assemble_daemon(Config())
+async def test_wildcard_tls_host_listens_on_both_families(host: str | None) -> None:
+    daemon = assemble_daemon(ServerConfig())
     port = await daemon.start_secure(host, 0, tls.context(CERTIFICATE_SETTINGS))
     found = await reached(port)
     await daemon.stop(gracefully=False)
@@ -65,8 +65,8 @@ async def test_all_addresses_for_tls_are_of_both_families(host: str | None) -> N
 
 @needs_ipv6
 @ALL
-async def test_all_addresses_for_http_are_of_both_families(host: str | None) -> None:
-    async def answer(request: Request) -> Response:
+async def test_wildcard_http_host_listens_on_both_families(host: str | None) -> None:
+    async def answer(request: HttpRequest) -> Response:
         return Response(request.host.encode())
 
     server = HttpServer(lambda request: (Route((), "/*", answer), request))
@@ -84,8 +84,8 @@ async def test_all_addresses_for_http_are_of_both_families(host: str | None) -> 
 
 @needs_ipv6
 @pytest.mark.parametrize("family", [4, 6])
-async def test_one_address_is_of_its_own_family(family: int) -> None:
-    daemon = assemble_daemon(Config())
+async def test_single_address_listens_on_own_family(family: int) -> None:
+    daemon = assemble_daemon(ServerConfig())
     port = await daemon.start(LOOPBACK[family], 0)
     found = await reached(port)
     await daemon.stop(gracefully=False)
@@ -95,8 +95,8 @@ async def test_one_address_is_of_its_own_family(family: int) -> None:
 
 @needs_ipv6
 @pytest.mark.parametrize("hosts", ["0.0.0.0,::1", "::,127.0.0.1"])
-async def test_address_in_list_is_of_its_own_family(hosts: str) -> None:
-    daemon = assemble_daemon(Config())
+async def test_listed_addresses_listen_on_own_families(hosts: str) -> None:
+    daemon = assemble_daemon(ServerConfig())
     port = await daemon.start(hosts, 0)
     found = await reached(port)
     await daemon.stop(gracefully=False)
@@ -122,7 +122,7 @@ def test_refused_families_return_together_on_same_port(host: str) -> None:
 
 @needs_ipv6
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_address_of_server_on_all_addresses_can_be_dialled(host: str) -> None:
+def test_hosts_of_wildcard_server_is_connectable(host: str) -> None:
     with Server(host) as server, Client(server.hosts) as zk:
         assert zk.create("/a", b"") == "/a"
 
@@ -179,4 +179,4 @@ def test_zero_in_any_notation_means_all(host: str | None, expected: bool) -> Non
     ],
 )
 def test_ipv4_peer_has_ipv4_address(host: str, shown: str) -> None:
-    assert listening.host_of((host, 1)) == shown
+    assert listening.peer_host((host, 1)) == shown

@@ -53,7 +53,7 @@ def rows(*tables: dict[str, bytes]) -> list[Any]:
 
 
 @pytest.mark.parametrize("broken", rows(BAD_LENGTHS, TOO_SHORT))
-async def test_only_requests_before_broken_frame_are_answered(dial: Dial, broken: bytes) -> None:
+async def test_requests_before_broken_frame_are_answered(dial: Dial, broken: bytes) -> None:
     client = await dial()
 
     client.send(exists(1) + exists(2) + broken + exists(3))
@@ -63,7 +63,7 @@ async def test_only_requests_before_broken_frame_are_answered(dial: Dial, broken
 
 
 @pytest.mark.parametrize("broken", rows(BAD_LENGTHS, NO_HANDSHAKE))
-async def test_anything_but_handshake_closes_connection(dial: Dial, broken: bytes) -> None:
+async def test_invalid_handshake_closes_connection(dial: Dial, broken: bytes) -> None:
     client = await dial(shake=False)
 
     client.send(broken)
@@ -117,7 +117,7 @@ async def test_second_handshake_is_unknown_operation(dial: Dial) -> None:
     assert await client.rest() == b""
 
 
-async def test_requests_after_handshake_in_segment_are_answered(dial: Dial) -> None:
+async def test_handshake_and_requests_may_share_segment(dial: Dial) -> None:
     client = await dial(shake=False)
 
     client.send(HELLO + exists(1) + exists(2))

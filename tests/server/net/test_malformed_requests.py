@@ -39,7 +39,7 @@ BAD_BODIES: Final = {
 
 @pytest.mark.parametrize("body", BAD_BODIES.values(), ids=BAD_BODIES.keys())
 @pytest.mark.parametrize("op", [OpCode.GET_DATA, OpCode.SET_DATA, OpCode.CREATE, OpCode.DELETE, OpCode.ADD_WATCH])
-async def test_undecodable_body_is_refused_and_connection_stays(dial: Dial, op: OpCode, body: bytes) -> None:
+async def test_undecodable_body_keeps_connection(dial: Dial, op: OpCode, body: bytes) -> None:
     client = await dial()
 
     client.send(request(5, op, body) + ping())
@@ -63,7 +63,7 @@ async def test_undecodable_login_closes_connection(dial: Dial, op: OpCode, body:
 
 
 @pytest.mark.parametrize("op", [0, 10, 13, 23, 99, 108, 2**31 - 1, -1, -10, -12, -(2**31)])
-async def test_unknown_op_code_is_refused_and_closes_connection(dial: Dial, op: int) -> None:
+async def test_unknown_op_code_closes_connection(dial: Dial, op: int) -> None:
     client = await dial()
 
     client.send(exists(1) + request(2, op, b"whatever") + exists(3))
@@ -101,7 +101,7 @@ NONSENSE: Final = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
-async def test_other_clients_miss_no_reply(dial: Dial, nonsense: bytes) -> None:
+async def test_nonsense_does_not_affect_other_clients(dial: Dial, nonsense: bytes) -> None:
     offender, other = await dial(), await dial()
 
     other.send(b"".join(exists(xid) for xid in range(100)))

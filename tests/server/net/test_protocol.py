@@ -14,16 +14,16 @@ from support.engine import assemble_daemon
 from support.frames import HELLO, create, exists, request
 from support.live_server import LiveServer, Serve
 from support.waiting import until
-from support.wire import StreamWire, reset_at_once
+from support.wire import StreamWire, reset_before_accept
 
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.codec import pack_int
 from zoolet.protocol.operations import OpCode
-from zoolet.server.config import Config
+from zoolet.server.config import ServerConfig
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.server_connection import ServerConnection
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.net.protocol import ServerProtocol
 
 CYCLES: Final = 20
@@ -175,7 +175,7 @@ async def test_connections_of_moved_session_leave_nothing(serve: Serve) -> None:
     assert len(server.engine.sessions.alive) == 1
 
 
-async def test_watches_go_with_their_connection(serve: Serve) -> None:
+async def test_watches_of_lost_connection_are_removed(serve: Serve) -> None:
     server = await serve()
     engine = server.engine
     leaver, stayer = await server.dial(), await server.dial()
@@ -276,11 +276,11 @@ async def test_connection_without_peer_is_not_counted(serve: Serve) -> None:
 
     protocol.connection_made(Stub())
 
-    assert (dict(live.daemon.connections.open), dict(live.engine.connections), protocol.was_made) == ({}, {}, False)
+    assert (dict(live.daemon.connections.open), dict(live.engine.connections), protocol.was_accepted) == ({}, {}, False)
     assert (await live.session()).id != 0
 
 
-async def test_no_request_of_a_connection_without_a_peer_is_done(serve: Serve) -> None:
+async def test_requests_without_peer_are_not_executed(serve: Serve) -> None:
     live = await serve()
     protocol = ServerProtocol(live.daemon.connections)
     protocol.connection_made(Stub())
@@ -293,9 +293,9 @@ async def test_no_request_of_a_connection_without_a_peer_is_done(serve: Serve) -
     assert live.engine.tree.get("/in") is None
 
 
-async def test_connections_reset_before_accept_return_their_places(serve: Serve) -> None:
+async def test_connections_reset_before_accept_do_not_count(serve: Serve) -> None:
     live = await serve(max_client_cnxns=20)
-    resets = [reset_at_once(live.port, HELLO + CREATE) for _ in range(20)]
+    resets = [reset_before_accept(live.port, HELLO + CREATE) for _ in range(20)]
     await live.session("127.0.0.2")
     await until(lambda: len(live.daemon.connections.open) == 1)
 
@@ -305,12 +305,12 @@ async def test_connections_reset_before_accept_return_their_places(serve: Serve)
     assert 0 not in [client.id for client in clients]
 
 
-def test_connection_reset_before_accept_opens_no_session() -> None:
+def test_reset_before_accept_opens_no_session() -> None:
     # asyncio's event loop keeps the address from accept(); uvloop queries it later, when it no longer exists
     async def reset_and_look() -> list[int]:
-        server = LiveServer(assemble_daemon(Config()))
+        server = LiveServer(assemble_daemon(ServerConfig()))
         await server.daemon.start("127.0.0.1", 0)
-        resets = [reset_at_once(server.port, HELLO + CREATE) for _ in range(20)]
+        resets = [reset_before_accept(server.port, HELLO + CREATE) for _ in range(20)]
         assert len(resets) == 20
         await server.session("127.0.0.2")
         await until(lambda: len(server.daemon.connections.open) == 1)
@@ -327,7 +327,7 @@ def test_connection_reset_before_accept_opens_no_session() -> None:
 
 
 async def test_request_pipelined_before_login_is_not_done(serve: Serve) -> None:
-    live = await serve(settings=Settings(require_auth=frozenset({"digest"})))
+    live = await serve(settings=EngineSettings(require_auth=frozenset({"digest"})))
     client = await live.dial()
 
     client.send(HELLO + CREATE + LOGIN + CREATE)
@@ -337,7 +337,7 @@ async def test_request_pipelined_before_login_is_not_done(serve: Serve) -> None:
 
 
 async def test_request_pipelined_after_login_is_done(serve: Serve) -> None:
-    live = await serve(settings=Settings(require_auth=frozenset({"digest"})))
+    live = await serve(settings=EngineSettings(require_auth=frozenset({"digest"})))
     client = await live.dial()
 
     client.send(HELLO + LOGIN + CREATE)

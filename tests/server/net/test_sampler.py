@@ -20,7 +20,7 @@ def test_sampler_takes_one_batch_in_many() -> None:
     assert abs(sum(gaps) / len(gaps) - EVERY) < 3
 
 
-def test_time_of_batch_stands_for_requests_since_last() -> None:
+def test_sampled_time_stands_for_earlier_requests() -> None:
     engine = engine_with()
     peer = connected(engine)
     sampler, table = Sampler(engine), engine.dispatch
@@ -38,7 +38,7 @@ def test_time_of_batch_stands_for_requests_since_last() -> None:
     assert engine.dispatch is table
 
 
-def test_table_replaced_during_sample_stays() -> None:
+def test_dispatch_table_replaced_during_sample_is_kept() -> None:
     engine = engine_with()
     sampler = Sampler(engine)
     sampler.begin()
@@ -50,7 +50,7 @@ def test_table_replaced_during_sample_stays() -> None:
     assert engine.dispatch is table
 
 
-def test_prefixes_of_paths_have_two_parts_and_are_bounded() -> None:
+def test_path_prefixes_have_two_parts_and_are_limited() -> None:
     engine = engine_with()
     peer = connected(engine)
     sampler = Sampler(engine)

@@ -15,7 +15,7 @@ from support.peer import Peer
 
 from zoolet.server.admin.four_letter_commands import four_letter_commands
 from zoolet.server.core.sessions import Session
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import RECOVERY, STALL
 from zoolet.testing.state.clock import ManualClock
@@ -46,7 +46,7 @@ class Stage:
         self.clock = HandClock()
         self.log: list[str] = []
         self.engine = make_engine(
-            Settings(tick_time=TICK, min_session_timeout=1),
+            EngineSettings(tick_time=TICK, min_session_timeout=1),
             monotonic_ms=self.clock.read()[1],
             log=lambda message, *arguments: self.log.append(message % arguments),
         )
@@ -62,7 +62,7 @@ class Stage:
     def tick(self, late: float = 0.0) -> None:
         """Run a tick that is *late* seconds late; the clock has advanced accordingly."""
         daemon = self.daemon
-        daemon.ticked(late)
+        daemon.on_tick(late)
 
     def ticks(self, count: int) -> None:
         """Run *count* punctual ticks, a second apart."""
@@ -114,7 +114,7 @@ async def test_late_tick_is_subtracted_from_clock(stage: Stage) -> None:
 def test_pause_is_subtracted_from_monotonic_clock_only(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = RealClock()
 
-    clock.forgive(60_000)
+    clock.subtract_pause(60_000)
 
     monkeypatch.setattr(clock, "_now_ns", lambda: 5_000_000)
     monkeypatch.setattr(clock, "_monotonic_ns", lambda: 70_000_000_000)
@@ -140,7 +140,7 @@ async def test_tick_after_late_one_expires_sessions(stage: Stage) -> None:
     assert stage.alive == []
 
 
-async def test_client_with_delayed_ping_gets_full_timeout_again(stage: Stage) -> None:
+async def test_delayed_ping_renews_full_timeout(stage: Stage) -> None:
     peer = stage.client()
     stage.ticks(3)
     stage.stand_still(9_000)
@@ -151,7 +151,7 @@ async def test_client_with_delayed_ping_gets_full_timeout_again(stage: Stage) ->
     assert len(stage.alive) == 1
 
 
-async def test_dead_client_lives_at_most_timeout_tick_and_stall(stage: Stage) -> None:
+async def test_stall_extends_dead_session_only_by_its_length(stage: Stage) -> None:
     stage.client()
     stage.ticks(2)
 
@@ -163,7 +163,7 @@ async def test_dead_client_lives_at_most_timeout_tick_and_stall(stage: Stage) ->
     assert (before, len(stage.alive)) == (1, 0)  # 4 s plus up to a tick, without the stall
 
 
-async def test_session_does_not_expire_early_under_repeated_pauses(stage: Stage) -> None:
+async def test_repeated_pauses_expire_no_session(stage: Stage) -> None:
     stage.client()
 
     for _ in range(20):
@@ -191,7 +191,7 @@ async def test_slightly_late_tick_is_not_a_stall(stage: Stage) -> None:
     assert (stage.engine.metrics.stalls, stage.daemon.recovering) == (0, False)
 
 
-async def test_ticks_in_time_end_a_dead_session_in_time(stage: Stage) -> None:
+async def test_punctual_ticks_expire_dead_session_on_time(stage: Stage) -> None:
     stage.client()
 
     stage.ticks(4)
@@ -213,7 +213,7 @@ async def test_connection_without_session_gets_extra_time(stage: Stage) -> None:
 # --- metrics and log ---
 
 
-async def test_stalls_are_counted_and_added_up(stage: Stage) -> None:
+async def test_mntr_shows_number_and_sum_of_stalls(stage: Stage) -> None:
     stage.stand_still(2_000)
     stage.tick()
     stage.stand_still(3_000)
@@ -281,10 +281,10 @@ async def test_failed_expiry_keeps_no_other_session_alive(stage: Stage, monkeypa
 # --- other clocks ---
 
 
-def test_manual_clock_forgives_nothing() -> None:
+def test_forgive_does_not_change_manual_clock() -> None:
     clock = ManualClock()
     before = clock.read()
 
-    clock.forgive(5_000)
+    clock.subtract_pause(5_000)
 
     assert clock.read() == before

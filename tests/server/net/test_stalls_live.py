@@ -16,7 +16,7 @@ from support.wire import Wire
 
 from zoolet.protocol.operations import OpCode
 from zoolet.server.core.client_connection import ClientConnection
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.net.clock import RealClock
 from zoolet.server.net.daemon import Daemon
 from zoolet.server.net.protocol import ServerProtocol
@@ -39,7 +39,7 @@ def ping_for(client: Wire, seconds: float) -> None:
 # --- a manual clock ---
 
 
-async def test_manual_clock_expires_session_after_blocked_loop() -> None:
+async def test_advance_expires_session_despite_blocked_loop() -> None:
     async with Server(clock="manual") as server:
         client = await asyncio.to_thread(session, server.port, 10.0)
         server._runner.daemon.next_tick -= 60
@@ -66,7 +66,7 @@ async def serve() -> AsyncIterator[Serve]:
     async def start(tick: int, timeout_ms: int) -> tuple[Daemon, Wire]:
         clock = RealClock()
         now, monotonic_ms = clock.read()
-        settings = Settings(tick_time=tick, min_session_timeout=1)
+        settings = EngineSettings(tick_time=tick, min_session_timeout=1)
         daemon = make_daemon(make_engine(settings, now=now, monotonic_ms=monotonic_ms), clock)
         port = await daemon.start("127.0.0.1", 0)
         client = await asyncio.to_thread(session, port, timeout_ms / 1000)
@@ -81,17 +81,17 @@ async def serve() -> AsyncIterator[Serve]:
 
 async def next_tick(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the next tick."""
-    ticked = asyncio.Event()
+    on_tick = asyncio.Event()
     tick = daemon.tick
 
     def noticed() -> None:
         tick()
-        ticked.set()
+        on_tick.set()
 
     with monkeypatch.context() as patched:
         patched.setattr(daemon, "tick", noticed)
         async with asyncio.timeout(DEADLINE_S):
-            await ticked.wait()
+            await on_tick.wait()
 
 
 @pytest.mark.slow
@@ -186,8 +186,8 @@ async def test_time_passes_for_connection_after_idle_tick() -> None:
     now, monotonic_ms = clock.read()
     daemon = make_daemon(make_engine(now=now, monotonic_ms=monotonic_ms), clock)
     client = ClientConnection()
-    daemon.connections.try_accept(client.host)  # like for TLS, before the handshake
-    daemon.ticked(0.0)
+    daemon.connections.try_accept(client.host)  # as for TLS, where a connection counts before its handshake
+    daemon.on_tick(0.0)
     assert daemon.next_tick is None
 
     daemon.connections.add(client, ServerProtocol(daemon.connections, counted=True))

@@ -167,7 +167,7 @@ def stubborn(daemon: DaemonProcess) -> socket.socket:
 
 
 @pytest.mark.slow
-def test_sigterm_stops_daemon_despite_non_reading_client() -> None:
+def test_sigterm_stops_daemon_with_non_reading_client() -> None:
     with DaemonProcess() as daemon, stubborn(daemon):
         started = time.monotonic()
         daemon.process.terminate()

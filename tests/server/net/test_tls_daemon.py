@@ -52,7 +52,7 @@ def test_kazoo_speaks_tls() -> None:
         zk.close()
 
 
-async def test_with_an_authority_a_client_must_show_a_certificate() -> None:
+async def test_authority_makes_client_certificate_mandatory() -> None:
     with daemon(*CERTIFICATE, *AUTHORITY) as port:
         async with Client(f"127.0.0.1:{port}", tls=trusting(certificate=True)) as zk:
             assert await zk.children("/") == ["zookeeper"]
@@ -135,7 +135,7 @@ async def test_plain_text_at_tls_port_gets_no_answer() -> None:
 
 
 @pytest.mark.slow
-def test_ready_line_for_tls_follows_that_of_plain_port() -> None:
+def test_ready_line_for_tls_follows_plain_ready_line() -> None:
     with running("--port", "0", "--secure-port", "0", *CERTIFICATE) as server:
         lines = [server.read_line(1), server.read_line(1)]
 
@@ -144,7 +144,7 @@ def test_ready_line_for_tls_follows_that_of_plain_port() -> None:
 
 
 @pytest.mark.slow
-def test_server_listens_on_several_addresses_with_one_port() -> None:
+def test_several_addresses_share_one_port() -> None:
     options = ("--host", "127.0.0.1, [::1]", "--port", "0", "--secure-port", "0", *CERTIFICATE)
     with running(*options) as server:
         lines = [server.read_line(1) for _ in range(4)]
@@ -281,7 +281,7 @@ def test_invalid_tls_options_exit_2_with_one_line(options: tuple[str, ...], reas
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["-Dzookeeper.secureClientPort=0", "-Dzookeeper.ssl.clientAuth=need"])
-def test_zoolet_run_does_not_pass_over_options_for_tls(option: str) -> None:
+def test_zoolet_run_refuses_tls_options(option: str) -> None:
     store = (
         f"-Dzookeeper.ssl.keyStore.location={FILES / 'server.pem'}",
         f"-Dzookeeper.ssl.keyStore.key.location={FILES / 'server-key.pem'}",
@@ -292,7 +292,7 @@ def test_zoolet_run_does_not_pass_over_options_for_tls(option: str) -> None:
 
 
 @pytest.mark.slow
-def test_unknown_key_is_warned_of_with_nearest_key(tmp_path: Path) -> None:
+def test_warning_of_unknown_key_names_nearest(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_text("clientPort=0\nclientPortAddress=127.0.0.1\nmaxClientCnxn=1\n")
 
     with running(str(tmp_path / "zoo.cfg")) as server:

@@ -12,16 +12,16 @@ from support.frames import HELLO
 from support.live_server import LiveServer, Serve
 from support.tls_clients import CERTIFICATE_SETTINGS, trusting
 from support.waiting import DEADLINE_S, until
-from support.wire import reset_at_once
+from support.wire import reset_before_accept
 
 from zoolet.server.admin.commands import BY_NAME, execute
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 from zoolet.server.net import tls
 
 
 @pytest.fixture
 async def serve(serve: Serve) -> Serve:
-    """A function that starts a server with a plain port and a TLS port; its arguments are fields of Config."""
+    """A function that starts a server with a plain port and a TLS port; its arguments are fields of ServerConfig."""
 
     async def start(**config: Any) -> LiveServer:
         server = await serve(**config)
@@ -52,7 +52,7 @@ async def lets_in_at_last(live: LiveServer) -> bool:
 # --- the places of connections ---
 
 
-async def test_silent_connections_count_when_they_are_accepted(serve: Serve) -> None:
+async def test_silent_connections_count_on_accept(serve: Serve) -> None:
     live = await serve(max_client_cnxns=2)
     silent = [await live.dial_secure() for _ in range(2)]
 
@@ -76,7 +76,7 @@ async def test_silent_and_plain_connections_count_together(serve: Serve) -> None
     assert not await lets_in(live)
 
 
-async def test_connection_above_limit_is_closed_before_handshake(serve: Serve) -> None:
+async def test_excess_connection_is_closed_before_handshake(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1)
     await live.dial_secure()
 
@@ -85,7 +85,7 @@ async def test_connection_above_limit_is_closed_before_handshake(serve: Serve) -
     assert await silent.closed() == b""
 
 
-async def test_tls_connections_are_counted_in_total_on_accept(serve: Serve) -> None:
+async def test_tls_connections_count_in_total_on_accept(serve: Serve) -> None:
     live = await serve(max_cnxns=2, max_client_cnxns=0)
     await live.dial_secure("127.0.0.3")
     await live.dial_secure("127.0.0.4")
@@ -102,7 +102,7 @@ async def test_silent_connection_is_closed_in_time(serve: Serve, monkeypatch: py
     assert await lets_in_at_last(live)
 
 
-async def test_half_a_hello_gives_no_more_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partial_hello_does_not_extend_handshake_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 0.05)
     live = await serve(max_client_cnxns=1)
     silent = await live.dial_secure()
@@ -118,7 +118,7 @@ def test_handshake_has_ten_seconds() -> None:
 
 
 @pytest.mark.parametrize("data", [b"ruok", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(100), HELLO])
-async def test_failed_handshake_returns_its_place(serve: Serve, data: bytes) -> None:
+async def test_failed_handshake_no_longer_counts(serve: Serve, data: bytes) -> None:
     live = await serve(max_client_cnxns=1)
     silent = await live.dial_secure()
     silent.send(data)
@@ -148,7 +148,7 @@ async def test_client_closing_tls_returns_its_place(serve: Serve) -> None:
     assert await lets_in_at_last(live)
 
 
-async def test_no_place_is_given_back_twice(serve: Serve) -> None:
+async def test_failed_handshake_frees_only_one_place(serve: Serve) -> None:
     live = await serve(max_client_cnxns=1)
     silent = await live.dial_secure()
     silent.send(b"nonsense")
@@ -163,9 +163,9 @@ async def test_no_place_is_given_back_twice(serve: Serve) -> None:
     assert kept is not None
 
 
-async def test_tls_connections_reset_before_accept_leave_nothing(serve: Serve) -> None:
+async def test_tls_reset_before_accept_leaves_nothing(serve: Serve) -> None:
     live = await serve(max_client_cnxns=2, max_cnxns=2)
-    resets = [reset_at_once(live.daemon.secure_port) for _ in range(50)]
+    resets = [reset_before_accept(live.daemon.secure_port) for _ in range(50)]
 
     await until(lambda: not live.daemon.connections.open)
     client = await live.dial_secure()
@@ -179,7 +179,7 @@ async def test_tls_connections_reset_before_accept_leave_nothing(serve: Serve) -
 
 
 async def test_silence_after_handshake_is_closed_in_time(serve: Serve) -> None:
-    live = await serve(settings=Settings(tick_time=20, sessionless_timeout=40))
+    live = await serve(settings=EngineSettings(tick_time=20, sessionless_timeout=40))
     silent = await live.dial_secure(context=trusting())
 
     assert await silent.closed() == b""
@@ -195,7 +195,7 @@ def open_and_send_nonsense(port: int) -> ssl.SSLSocket:
 
 
 @pytest.mark.slow
-async def test_tls_client_ignoring_close_is_dropped_like_plain_one(serve: Serve) -> None:
+async def test_tls_client_ignoring_close_is_dropped(serve: Serve) -> None:
     live = await serve()
     connection = await asyncio.to_thread(open_and_send_nonsense, live.daemon.secure_port)
     await until(lambda: not live.engine.connections)

@@ -30,7 +30,7 @@ async def test_java_key_store_serves(stores: Stores, name: str) -> None:
     assert certificate.startswith("-----BEGIN CERTIFICATE-----")
 
 
-def test_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_jks_store_names_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jks", None)
     store = tmp_path / "server.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed")
@@ -51,7 +51,7 @@ def test_pkcs12_store_named_jks_needs_no_extra(stores: Stores, monkeypatch: pyte
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["server.jks", "server.p12", "renamed.jks"])
 @pytest.mark.parametrize("password", ["wrong", "", None])
-def test_wrong_password_of_key_store_is_refused_by_name(stores: Stores, name: str, password: str | None) -> None:
+def test_error_for_wrong_password_names_key_store(stores: Stores, name: str, password: str | None) -> None:
     with pytest.raises(tls.TlsError, match=rf"cannot use .*{re.escape(name)} for TLS: \S") as caught:
         tls.context(TlsSettings(stores[name], key_store_password=password))
 
@@ -78,7 +78,7 @@ def test_key_store_without_one_usable_key_is_refused(stores: Stores, name: str, 
 
 @needs_keytool
 @pytest.mark.slow
-def test_key_with_other_password_than_store_is_reported(stores: Stores) -> None:
+def test_key_password_different_from_store_is_reported(stores: Stores) -> None:
     options = ("--secure-port", "0", "--tls-cert", stores["locked.jks"], "-Dzookeeper.ssl.keyStore.password=changeit")
 
     assert "locked.jks" in refused(*options)
@@ -87,7 +87,7 @@ def test_key_with_other_password_than_store_is_reported(stores: Stores) -> None:
 @needs_keytool
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["trust.jks", "trust.p12"])
-async def test_java_trust_store_decides_on_client_certificates(
+async def test_java_trust_store_verifies_client_certificates(
     stores: Stores, tmp_path: Path, authority: Authority, name: str
 ) -> None:
     settings = TlsSettings(

@@ -20,7 +20,7 @@ from zoolet.testing.run.certificates import Authority
 
 
 @pytest.mark.slow
-def test_sighup_reloads_certificate_for_new_connections(authority: Authority) -> None:
+def test_new_connections_get_certificate_after_sighup(authority: Authority) -> None:
     path, renewed = authority.issue("old"), authority.issue("new")
     with running("--secure-port", "0", "--tls-cert", str(path)) as server:
         port = server.port()
@@ -35,7 +35,7 @@ def test_sighup_reloads_certificate_for_new_connections(authority: Authority) ->
 
 
 @pytest.mark.slow
-def test_certificate_expiring_soon_has_metric_and_warning(authority: Authority) -> None:
+def test_expiring_certificate_has_metric_and_warning(authority: Authority) -> None:
     path, renewed = authority.issue("old", days=3), authority.issue("new", days=30)
     options = ("--secure-port", "0", "--tls-cert", str(path), "-Dzookeeper.4lw.commands.whitelist=mntr")
     with running("--port", "0", *options) as server:
@@ -76,7 +76,7 @@ def test_sighup_leaves_connections_alone(authority: Authority) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
-def test_sighup_keeps_old_certificate_if_new_is_unreadable(authority: Authority, content: bytes | None) -> None:
+def test_sighup_ignores_unreadable_certificate(authority: Authority, content: bytes | None) -> None:
     path = authority.issue("old")
     with running("--secure-port", "0", "--tls-cert", str(path)) as server:
         port = server.port()

@@ -43,7 +43,7 @@ async def test_demand_for_certificates_is_enforced(
 
 
 @pytest.mark.slow
-def test_authority_requires_client_certificate_by_default(authority: Authority) -> None:
+def test_authority_requires_client_certificate(authority: Authority) -> None:
     options = ("--tls-cert", str(authority.issue("server")), "--tls-ca", str(authority.path))
     with running("--secure-port", "0", *options) as server:
         port = server.port()
@@ -160,14 +160,14 @@ def test_key_of_pem_file_may_be_encrypted(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize("password", [None, "", "wrong"])
-def test_wrong_password_of_pem_file_is_refused_without_prompt(authority: Authority, password: str | None) -> None:
+def test_wrong_pem_password_raises_without_prompt(authority: Authority, password: str | None) -> None:
     path = authority.issue("server", b"geheim")
 
     with pytest.raises(tls.TlsError, match=re.escape(f"cannot use {path} for TLS: the key in {path} is encrypted")):
         tls.context(TlsSettings(str(path), key_store_password=password))
 
 
-def test_truncated_file_is_reported_as_such(authority: Authority) -> None:
+def test_truncated_pem_file_is_reported_as_truncated(authority: Authority) -> None:
     path = authority.issue("server")
     whole = path.read_bytes()
     path.write_bytes(
@@ -179,7 +179,7 @@ def test_truncated_file_is_reported_as_such(authority: Authority) -> None:
 
 
 @pytest.mark.slow
-def test_key_of_other_certificate_is_refused(authority: Authority) -> None:
+def test_key_not_matching_certificate_is_refused(authority: Authority) -> None:
     mine, other = authority.issue("server"), authority.issue("other")
 
     with pytest.raises(tls.TlsError, match=r"cannot use .* does not match the certificate"):
@@ -194,7 +194,7 @@ def test_key_of_other_certificate_is_refused(authority: Authority) -> None:
         (b"", "contains no PEM certificate"),
     ],
 )
-def test_unusable_file_is_named(tmp_path: Path, content: bytes | None, problem: str) -> None:
+def test_error_names_unusable_file(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "server.pem"
     if content is not None:
         path.write_bytes(content)
@@ -203,7 +203,7 @@ def test_unusable_file_is_named(tmp_path: Path, content: bytes | None, problem: 
         tls.context(TlsSettings(str(path)))
 
 
-def test_end_of_chain_is_that_of_earliest_certificate(authority: Authority) -> None:
+def test_chain_ends_with_its_earliest_expiry(authority: Authority) -> None:
     path, between = authority.issue("server", days=30), authority.issue("between", days=3)
     alone = tls.context(TlsSettings(str(path))).certificate_ends
     path.write_text(path.read_text() + between.read_text().partition("-----BEGIN PRIVATE")[0])

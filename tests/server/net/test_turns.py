@@ -127,7 +127,7 @@ async def talk(client: StreamWire, pipeline: Pipeline, rng: Random) -> list[tupl
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_random_pipelines_are_answered_in_order_and_once(dial: Dial, seed: int) -> None:
+async def test_random_pipelines_get_expected_answers(dial: Dial, seed: int) -> None:
     rng = Random(seed)
     clients = [await dial() for _ in range(5)]
     pipelines = [Pipeline(f"/n{number}", rng, 150) for number in range(5)]
@@ -138,7 +138,7 @@ async def test_random_pipelines_are_answered_in_order_and_once(dial: Dial, seed:
     assert answers == [pipeline.expected for pipeline in pipelines]
 
 
-async def test_handshake_and_pipeline_in_one_piece_are_answered(dial: Dial) -> None:
+async def test_handshake_and_pipeline_may_come_in_one_piece(dial: Dial) -> None:
     client = await dial(session=False)
 
     client.send(HELLO + create(1, "/a") + b"".join(set_data(xid, "/a") for xid in range(2, 102)))
@@ -179,7 +179,7 @@ async def queued(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Queued:
     ],
     ids=["handshake", "light", "two", "getEphemerals", "long", "cheap word", "word"],
 )
-async def test_only_light_request_after_handshake_needs_no_turn(
+async def test_light_request_after_handshake_needs_no_turn(
     queued: Queued, first: bytes, replies: int, turns: int
 ) -> None:
     live, connections = queued
@@ -215,7 +215,7 @@ async def test_small_request_does_not_wait_for_large_ones(daemon: Daemon, dial: 
     assert await greedy.xids(1_000) == list(range(1_000))
 
 
-async def test_small_request_does_not_wait_for_many_heavy_ones() -> None:
+async def test_small_request_overtakes_many_heavy_requests() -> None:
     clock = RealClock()
     daemon = make_daemon(make_engine(monotonic_ms=clock.read()[1]), clock, max_per_host=0)
     port = await daemon.start("127.0.0.1", 0)
@@ -282,7 +282,7 @@ async def test_half_closed_client_gets_no_more_events(dial: Dial, caplog: pytest
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_half_closed_client_reading_late_gets_all_replies(daemon: Daemon, dial: Dial) -> None:
+async def test_half_closed_late_reader_gets_all_replies(daemon: Daemon, dial: Dial) -> None:
     client = await dial(room=16 << 10)
     client.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, MANY)))
     client.end()
@@ -293,7 +293,7 @@ async def test_half_closed_client_reading_late_gets_all_replies(daemon: Daemon, 
     assert [int_at(payload)[0] for payload in Frames(limit=None).feed(answer)] == list(range(MANY))
 
 
-async def test_non_reading_client_gets_replies_in_order_later(daemon: Daemon, dial: Dial) -> None:
+async def test_late_reader_gets_replies_in_order(daemon: Daemon, dial: Dial) -> None:
     slow, other = await dial(room=16 << 10), await dial()
     slow.send(create(0, "/a", b"x" * 100_000) + b"".join(get(xid, "/a") for xid in range(1, MANY)))
     await until(lambda: any(protocol.write_paused for protocol in daemon.connections.open.values()))
@@ -372,7 +372,7 @@ async def test_events_precede_reply_for_queued_clients(dial: Dial) -> None:
     assert await watcher.xids(101) == [-1] * 100 + [2]
 
 
-async def test_internal_error_in_turn_closes_only_its_connection(
+async def test_internal_error_closes_only_its_connection(
     daemon: Daemon, dial: Dial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, other = await dial(), await dial()
@@ -393,7 +393,7 @@ async def test_internal_error_in_turn_closes_only_its_connection(
     assert "internal error" in caplog.text
 
 
-async def test_turns_shorter_than_clock_reading_are_turns() -> None:
+async def test_turn_of_a_nanosecond_makes_progress() -> None:
     clock = RealClock()
     daemon = make_daemon(make_engine(monotonic_ms=clock.read()[1]), clock, turn=1e-9)
     client = StreamWire(*await asyncio.open_connection("127.0.0.1", await daemon.start("127.0.0.1", 0)))
@@ -418,7 +418,7 @@ async def server(_busy: None) -> AsyncIterator[Server]:
         yield running
 
 
-async def test_paused_and_resumed_client_gets_all_replies_in_order(server: Server) -> None:
+async def test_resumed_client_gets_all_replies_in_order(server: Server) -> None:
     client = StreamWire(*await asyncio.open_connection("127.0.0.1", server.port))
     welcome = await client.shake_hands()
     client.send(create(0, "/a") + b"".join(set_data(xid, "/a") for xid in range(1, 300)))

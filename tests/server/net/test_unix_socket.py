@@ -14,17 +14,17 @@ from support.engine import assemble_daemon
 
 from zoolet.client import Client
 from zoolet.client import acl as acls
-from zoolet.client.four_letters import ask
+from zoolet.client.four_letters import send_command
 from zoolet.client.wire.hosts import Hosts
 from zoolet.protocol.errors import NoAuthError
-from zoolet.server.config import Config
+from zoolet.server.config import ServerConfig
 from zoolet.server.net.daemon import Daemon
 
 
 @pytest.fixture
 async def daemon() -> AsyncIterator[Daemon]:
     """A daemon that does not listen yet."""
-    daemon = assemble_daemon(Config(whitelist=("*",)))
+    daemon = assemble_daemon(ServerConfig(whitelist=("*",)))
     yield daemon
     await daemon.stop(gracefully=False)
 
@@ -47,12 +47,12 @@ async def test_client_on_unix_socket_has_no_address(daemon: Daemon, tmp_path: Pa
         await zk.create("/a", b"", acl=acls.ip("0.0.0.0/0"))
         with pytest.raises(NoAuthError):
             await zk.get("/a")
-        assert "unix:0" in await ask(Hosts.parse(f"unix:{path}").addresses[0], "cons", 5)
+        assert "unix:0" in await send_command(Hosts.parse(f"unix:{path}").addresses[0], "cons", 5)
 
 
-async def test_mode_of_socket_file_follows_umask_and_stop_removes_it(tmp_path: Path) -> None:
+async def test_socket_file_follows_umask_and_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "zoolet.sock"
-    daemon = assemble_daemon(Config())
+    daemon = assemble_daemon(ServerConfig())
     before = os.umask(0o027)
     try:
         await daemon.start_unix(str(path))
@@ -68,7 +68,7 @@ async def test_mode_of_socket_file_follows_umask_and_stop_removes_it(tmp_path: P
 
 async def test_socket_of_killed_server_is_replaced(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
-    left = assemble_daemon(Config())
+    left = assemble_daemon(ServerConfig())
     await left.start_unix(path)
     await daemon.start(None, 0)
 
@@ -94,7 +94,7 @@ async def test_socket_of_other_kind_is_not_replaced(daemon: Daemon, tmp_path: Pa
         assert stat.S_ISSOCK(os.lstat(path).st_mode)
 
 
-async def test_socket_of_non_accepting_server_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+async def test_socket_with_full_backlog_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/stopped"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other, ExitStack() as waiting:
         other.bind(path)
@@ -110,7 +110,7 @@ async def test_socket_of_non_accepting_server_is_not_replaced(daemon: Daemon, tm
 
 async def test_stop_keeps_socket_file_of_next_server(daemon: Daemon, tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
-    first = assemble_daemon(Config())
+    first = assemble_daemon(ServerConfig())
     await first.start_unix(path)
     os.unlink(path)
     await daemon.start_unix(path)
@@ -122,7 +122,7 @@ async def test_stop_keeps_socket_file_of_next_server(daemon: Daemon, tmp_path: P
 
 async def test_any_number_of_clients_may_connect(tmp_path: Path) -> None:
     path = f"{tmp_path}/zoolet.sock"
-    daemon = assemble_daemon(Config(max_client_cnxns=1, whitelist=("*",)))
+    daemon = assemble_daemon(ServerConfig(max_client_cnxns=1, whitelist=("*",)))
     await daemon.start_unix(path)
 
     async with Client(f"unix:{path}") as one, Client(f"unix:{path}") as two:
@@ -131,7 +131,7 @@ async def test_any_number_of_clients_may_connect(tmp_path: Path) -> None:
     await daemon.stop(gracefully=False)
 
 
-async def test_other_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
+async def test_regular_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("mine")
 
@@ -141,7 +141,7 @@ async def test_other_file_is_not_replaced(daemon: Daemon, tmp_path: Path) -> Non
     assert path.read_text() == "mine"
 
 
-def test_unix_socket_is_only_address_of_hosts() -> None:
+def test_path_of_unix_socket_may_contain_comma() -> None:
     (address,) = Hosts.parse("unix:/run/a,b.sock").addresses
 
     assert (address.path, str(address)) == ("/run/a,b.sock", "unix:/run/a,b.sock")

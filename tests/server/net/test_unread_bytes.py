@@ -12,11 +12,11 @@ from support.waiting import until
 from zoolet.protocol import records as r
 from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.operations import OpCode
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 
 async def test_single_client_may_leave_large_reply_unread(serve: Serve) -> None:
-    server = await serve(settings=Settings(max_unread_bytes_total=1_000))
+    server = await serve(settings=EngineSettings(max_unread_bytes_total=1_000))
     server.make_node("/big", 8_000_000)
 
     await server.dial_without_reading(get(1, "/big"))
@@ -26,7 +26,7 @@ async def test_single_client_may_leave_large_reply_unread(serve: Serve) -> None:
 
 
 async def test_non_reader_with_most_bytes_is_disconnected(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    server = await serve(settings=Settings(max_unread_bytes_total=1_000_000))
+    server = await serve(settings=EngineSettings(max_unread_bytes_total=1_000_000))
     server.make_node("/big", 10_000_000)
     server.make_node("/small", 8_000_000)
     greedy = await server.dial_without_reading(get(1, "/big"))
@@ -68,7 +68,7 @@ async def test_unread_bytes_of_closed_client_are_not_counted(serve: Serve) -> No
 
 @pytest.mark.slow
 async def test_reply_above_64_mib_reaches_reading_client(serve: Serve) -> None:
-    server = await serve(settings=Settings(max_unread_bytes_total=1 << 20, max_unread_bytes=1 << 20))
+    server = await serve(settings=EngineSettings(max_unread_bytes_total=1 << 20, max_unread_bytes=1 << 20))
     tree = server.engine.tree
     for number in range(70):
         name = f"{number:02}" + "n" * 1_000_000
@@ -84,7 +84,7 @@ async def test_reply_above_64_mib_reaches_reading_client(serve: Serve) -> None:
 
 
 async def test_client_with_too_many_unread_events_is_counted(serve: Serve) -> None:
-    server = await serve(settings=Settings(max_unread_bytes=100_000))
+    server = await serve(settings=EngineSettings(max_unread_bytes=100_000))
     server.make_node("/big", 8_000_000)
     watch = request(1, OpCode.ADD_WATCH, r.AddWatchRequest("/", 1).encode())
     await server.dial_without_reading(watch + get(2, "/big"))

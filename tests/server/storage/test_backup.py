@@ -24,7 +24,7 @@ from zoolet.server.storage.backup import back_up
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.lock import Lock
+from zoolet.server.storage.lock import DirectoryLock
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 from zoolet.server.storage.txnlog import encode as encode_entries
 from zoolet.server.storage.txnlog import encode_header
@@ -32,7 +32,7 @@ from zoolet.testing import Server
 
 
 @pytest.mark.slow
-def test_copy_of_running_server_has_acknowledged_writes(tmp_path: Path) -> None:
+def test_copy_of_running_server_is_complete(tmp_path: Path) -> None:
     options = ("--data-dir", str(tmp_path / "data"), "-DsnapCount=200", "-DpreAllocSize=64")
     with DaemonProcess(*options) as daemon, Client(daemon.hosts) as zk:
         acknowledged: list[str] = []
@@ -102,12 +102,12 @@ def test_copy_omits_unfinished_commit(tmp_path: Path) -> None:
     assert back_up(tmp_path / "copy", tmp_path / "copy of the copy").left_out == 0
 
 
-def test_commit_in_progress_is_not_damage_on_running_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_running_commit_is_not_reported_as_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _data_with_a_commit_that_is_being_written(tmp_path / "data")
 
     stopped = main(["datadir", "verify", str(tmp_path / "data")])
     stopped_output = capsys.readouterr().out
-    lock = Lock(tmp_path / "data" / "version-2")
+    lock = DirectoryLock(tmp_path / "data" / "version-2")
     try:
         running = main(["datadir", "verify", str(tmp_path / "data")])
     finally:
@@ -119,7 +119,7 @@ def test_commit_in_progress_is_not_damage_on_running_server(tmp_path: Path, caps
     assert "1 transactions, 0x6 to 0x6; a server is writing this log" in capsys.readouterr().out
 
 
-def test_files_purged_during_verification_are_not_damage(
+def test_file_purged_during_verify_is_not_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inner = data_with(tmp_path / "data", logs=[])
@@ -159,7 +159,7 @@ def test_target_among_files_of_server_is_refused(tmp_path: Path) -> None:
         back_up(tmp_path / "data", tmp_path / "data" / "version-2" / "copy")
 
 
-def test_failed_copy_leaves_nothing_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_copy_is_removed_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with DaemonProcess("--data-dir", str(tmp_path / "data")):
         pass
 
@@ -226,7 +226,7 @@ def test_copy_has_newest_snapshot_that_is_usable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, "rename"])
-def test_killed_backup_is_refused_by_all(tmp_path: Path, capsys: pytest.CaptureFixture[str], step: int | str) -> None:
+def test_unfinished_backup_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], step: int | str) -> None:
     data_with(tmp_path / "data", logs=[6])
     program = f"""
 import os, signal, sys

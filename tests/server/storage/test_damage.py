@@ -19,7 +19,7 @@ from zoolet.server.storage import live, txnlog
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.lock import Lock
+from zoolet.server.storage.lock import DirectoryLock
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode, encode_growing, parse
 from zoolet.server.storage.txnlog import Log, encode_header
 from zoolet.testing.state.clock import ManualClock
@@ -30,7 +30,7 @@ def files_in(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-async def test_flipped_byte_of_log_is_refused_but_in_last_transaction(tmp_path: Path) -> None:
+async def test_flipped_byte_before_last_entry_is_refused(tmp_path: Path) -> None:
     _, log = await files_with(tmp_path, preallocated=4)
     whole = log.read_bytes()
     counts, refused = set(), 0
@@ -63,7 +63,7 @@ async def test_truncated_log_keeps_preceding_transactions(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"ZK", bytes(16), bytes(70_000)], ids=["empty", "cut", "zeros", "reserved"])
-async def test_last_log_of_full_disk_has_no_transactions(tmp_path: Path, content: bytes) -> None:
+async def test_last_log_without_entries_is_accepted(tmp_path: Path, content: bytes) -> None:
     _, log = await files_with(tmp_path)
     last = log.with_name(f"log.{max(Log.open(log).zxids()) + 1:x}")
     last.write_bytes(content)
@@ -88,7 +88,7 @@ async def test_damaged_header_of_log_loses_no_transaction(tmp_path: Path) -> Non
         assert (writes_in(engine), result.problems) == (WRITES, [])
 
 
-async def test_flipped_byte_of_snapshot_is_reported_and_older_used(tmp_path: Path) -> None:
+async def test_older_snapshot_replaces_damaged_one(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         for number in range(WRITES - 1):
             await client.create(f"/n{number}", b"data")
@@ -173,7 +173,7 @@ async def test_incomplete_earlier_log_is_refused(tmp_path: Path, damage: str) ->
     assert (f"{log.name}: the log ends at byte" in str(refusal.value)) is (damage != "header")
 
 
-def test_session_of_server_with_high_number_owns_its_nodes(tmp_path: Path) -> None:
+def test_negative_session_id_owns_its_nodes(tmp_path: Path) -> None:
     owner = -(0x38 << 56) + 5  # 0xc800000000000005
     root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 1, 0, 0, 0)
     node = StoredNode("/e", b"", -1, 1, 1, 0, 0, 0, 0, 0, owner, 1)
@@ -226,7 +226,7 @@ async def test_snapshot_ahead_of_logs_is_not_used(tmp_path: Path) -> None:
             await client.create(path, b"1")
         older = server.engine.zxid
         await client.set("/a", b"2")
-        fuzzy = Snapshot(older, live.snapshot_of(server.engine).nodes)  # it already contains the set
+        fuzzy = Snapshot(older, live.take_snapshot(server.engine).nodes)  # it already contains the set
         whole = next(path for path in (tmp_path / "version-2").glob("log.*"))
         before = whole.read_bytes()
     assert b"set" not in before
@@ -246,8 +246,8 @@ async def test_snapshot_ahead_of_logs_is_not_used(tmp_path: Path) -> None:
 async def test_snapshot_with_log_cut_before_it_is_not_used(tmp_path: Path, kept: int) -> None:
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/a", b"")
-        tables = live.tables_of(server.engine)
-        pieces = encode_growing(tables, live.nodes_of(server.engine.tree, tables), lambda: server.engine.zxid)
+        tables = live.snapshot_tables(server.engine)
+        pieces = encode_growing(tables, live.snapshot_nodes(server.engine.tree, tables), lambda: server.engine.zxid)
         data = next(pieces)
         await client.set_acl("/a", acl.READ_ONLY)  # visible only in the table of lists, not in the zxid of a node
         data += b"".join(pieces)
@@ -320,19 +320,19 @@ async def test_flipped_bit_is_noticed_at_any_place_in_sector(tmp_path: Path, pla
 
 
 def test_lock_file_is_never_empty_and_empty_is_unclean(tmp_path: Path) -> None:
-    lock = Lock(tmp_path)
+    lock = DirectoryLock(tmp_path)
     assert lock.was_clean
     lock.note_clean_end(5, 7)
     lock.release()
     size = (tmp_path / "zoolet.lock").stat().st_size
 
-    lock = Lock(tmp_path)
+    lock = DirectoryLock(tmp_path)
     assert (lock.was_clean, lock.zxid, lock.session_id) == (True, 5, 7)
     assert (tmp_path / "zoolet.lock").stat().st_size == size
     lock.release()
     (tmp_path / "zoolet.lock").write_bytes(b"")
 
-    lock = Lock(tmp_path)
+    lock = DirectoryLock(tmp_path)
     assert not lock.was_clean
     lock.release()
 
@@ -355,7 +355,7 @@ async def growing_snapshot(folder: Path) -> tuple[Path, int]:
                 return path, seen
 
 
-async def test_snapshot_copied_alone_is_used_without_zxid_reuse(tmp_path: Path) -> None:
+async def test_snapshot_copied_alone_causes_no_zxid_reuse(tmp_path: Path) -> None:
     path, seen = await growing_snapshot(tmp_path / "from")
     assert seen > int(path.suffix[1:], 16)
     copy = tmp_path / "to" / "version-2"
@@ -379,7 +379,7 @@ async def test_snapshot_restored_next_to_older_log_is_used(tmp_path: Path) -> No
     assert recovered(tmp_path / "to").tree.get("/n0") is not None
 
 
-def test_changes_seen_by_snapshot_are_in_logs_of_its_epoch(tmp_path: Path) -> None:
+def test_missing_changes_seen_by_snapshot_are_reported(tmp_path: Path) -> None:
     root = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 1, 0, 0, 0)
     inner = tmp_path / "version-2"
     inner.mkdir()
@@ -394,7 +394,7 @@ def test_changes_seen_by_snapshot_are_in_logs_of_its_epoch(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("checksum", "length"), [(5, 0), (0, 7)])
-def test_only_zeros_are_reserved_space(checksum: int, length: int) -> None:
+def test_only_zeros_count_as_reserved_space(checksum: int, length: int) -> None:
     log = Log(txnlog.encode_header() + struct.pack(">qi", checksum, length) + bytes(40))
 
     assert list(log) == []

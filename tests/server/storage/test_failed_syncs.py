@@ -114,7 +114,7 @@ async def test_snapshot_needing_unsynced_log_does_not_count(tmp_path: Path, snap
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-async def test_log_failing_write_and_sync_is_replaced_by_snapshot(tmp_path: Path) -> None:
+async def test_snapshot_replaces_log_failing_write_and_sync(tmp_path: Path) -> None:
     disk = BadLog()
     disk.may_sync.set()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
@@ -209,7 +209,7 @@ async def test_stop_does_not_wait_for_unfinishable_snapshot(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("fsync", ["interval", "never"])
-async def test_failed_sync_at_stop_is_unclean(tmp_path: Path, fsync: str) -> None:
+async def test_failed_sync_at_stop_makes_stop_unclean(tmp_path: Path, fsync: str) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk, fsync=fsync) as server:
         client = await client_of(server)

@@ -57,7 +57,7 @@ class Writer(threading.Thread):
     """Makes a sequence of writes, several of them in flight, in one session that survives the servers.
 
     Args:
-        number: Its number, which is part of the paths.
+        number: Number of the writer, which is part of its paths.
         port: The port of all servers.
     """
 

@@ -90,7 +90,7 @@ async def test_snapshot_counts_once_its_changes_are_on_disk(tmp_path: Path, fsyn
     assert any(step.what == "sync" and step.file == steps[written].file for step in steps[written:named])
 
 
-async def test_writes_of_killed_server_are_synced_before_logging(tmp_path: Path) -> None:
+async def test_recovered_log_is_synced_before_first_rename(tmp_path: Path) -> None:
     async with StoredServer(tmp_path, fsync="never") as server:
         client = await client_of(server)
         await client.create("/a")
@@ -105,7 +105,7 @@ async def test_writes_of_killed_server_are_synced_before_logging(tmp_path: Path)
 
 
 def test_growing_snapshot_has_no_digest() -> None:
-    tables = live.tables_of(Engine(build().settings, rng=Random(0)))
+    tables = live.snapshot_tables(Engine(build().settings, rng=Random(0)))
     data = b"".join(snapshots.encode_growing(tables, [StoredNode("", b"", -1, *([0] * 9))], lambda: tables.zxid))
 
     assert snapshots.parse(data, tables.zxid).digest is None
@@ -119,13 +119,13 @@ async def test_start_with_transactions_writes_snapshot(tmp_path: Path) -> None:
             await client.aclose()
 
 
-def test_growing_snapshot_has_no_newer_node_or_unknown_list() -> None:
+def test_growing_snapshot_omits_newer_nodes_and_lists() -> None:
     engine = Engine(build().settings, rng=Random(0))
     for number, path in enumerate(("/a", "/b"), 1):
         engine.zxid = number
         engine.apply(CreateTxn(path, b"", OPEN_ACL_UNSAFE, False, number), 0)
-    tables = live.tables_of(engine)
-    nodes = live.nodes_of(engine.tree, tables)
+    tables = live.snapshot_tables(engine)
+    nodes = live.snapshot_nodes(engine.tree, tables)
     first = next(nodes)
     engine.zxid = 3
     engine.apply(CreateTxn("/c", b"", OPEN_ACL_UNSAFE, False, 3), 0)
@@ -182,10 +182,10 @@ async def test_snapshot_of_changing_tree_and_log_give_state(tmp_path: Path, seed
         changes = Changes(server, clients, random)
         for _ in range(40):
             await changes.make_one()
-        tables = live.tables_of(server.engine)
+        tables = live.snapshot_tables(server.engine)
         data = b""
         for piece in snapshots.encode_growing(
-            tables, live.nodes_of(server.engine.tree, tables), lambda: server.engine.zxid
+            tables, live.snapshot_nodes(server.engine.tree, tables), lambda: server.engine.zxid
         ):
             data += piece
             for _ in range(random.choice((0, 0, 1, 3))):

@@ -1,4 +1,4 @@
-"""Directories of other ages and interrupted servers: what a snapshot covers, first snapshots, and notes of a stop."""
+"""Data directories in unusual states: damage before a snapshot, unfinished first snapshots, interrupted starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zoolet.protocol.txns import ErrorTxn, SetDataTxn
 from zoolet.server.storage import txnlog
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.lock import Lock
+from zoolet.server.storage.lock import DirectoryLock
 from zoolet.server.storage.opening import OpenDirectory
 from zoolet.server.storage.snapshot import Snapshot, StoredNode, encode
 from zoolet.server.storage.txnlog import Log, encode_header
@@ -50,7 +50,7 @@ async def test_log_before_snapshot_is_not_needed(tmp_path: Path) -> None:
 
 async def test_damage_before_snapshot_within_log_is_skipped(tmp_path: Path) -> None:
     before, after = await logs_around_snapshot(tmp_path)
-    before.write_bytes(before.read_bytes() + after.read_bytes()[16:])  # like a log that was not ended by the snapshot
+    before.write_bytes(before.read_bytes() + after.read_bytes()[16:])  # like a log that continues after the snapshot
     after.unlink()
     whole = before.read_bytes()
     snapshot = max(DataDir.find(tmp_path).snapshots)
@@ -66,7 +66,7 @@ async def test_damage_before_snapshot_within_log_is_skipped(tmp_path: Path) -> N
             recover_leniently(tmp_path)
 
 
-def test_transaction_in_data_of_damaged_one_is_not_used() -> None:
+def test_transaction_inside_data_is_not_read_as_entry() -> None:
     forged = txnlog.encode([(1, 1, 9, 1, -1, ErrorTxn(0))])
     real = [txnlog.encode([(1, 1, zxid, 1, 5, SetDataTxn("/a", forged, 1))]) for zxid in (8, 9)]
     damaged = bytearray(encode_header() + b"".join(real))
@@ -79,7 +79,7 @@ def test_transaction_in_data_of_damaged_one_is_not_used() -> None:
     assert [entry.header.type for entry in Log(bytes(damaged), "log", known=8)] == [5]
 
 
-def test_unknown_transaction_before_snapshot_is_skipped() -> None:
+def test_covered_unknown_transaction_is_skipped() -> None:
     unknown = bytearray(encode_header() + txnlog.encode([(1, 1, 8, 1, 99, ErrorTxn(0))]) + created(9))
 
     assert [entry.header.zxid for entry in Log(bytes(unknown), "log", known=8)] == [9]
@@ -87,7 +87,7 @@ def test_unknown_transaction_before_snapshot_is_skipped() -> None:
         list(Log(bytes(unknown), "log", known=7))
 
 
-def test_lookalikes_before_reserved_space_are_not_all_read(tmp_path: Path) -> None:
+def test_search_for_transactions_in_damage_is_limited(tmp_path: Path) -> None:
     log = tmp_path / "log.1"
     many = struct.pack(">qi", 0x01010101, 20 << 20) * 2000
     log.write_bytes(encode_header() + struct.pack(">qi", 1, 40) + b"x" * 41 + many)
@@ -115,7 +115,7 @@ async def test_logs_without_snapshot_start_if_trusted(tmp_path: Path) -> None:
     assert 3 in DataDir.find(tmp_path).snapshots
 
 
-def test_trusted_logs_must_start_with_first_transaction(tmp_path: Path) -> None:
+def test_trusted_logs_must_contain_first_transaction(tmp_path: Path) -> None:
     write_log(tmp_path / "version-2", 5, 2)
     directory = DataDir.find(tmp_path)
     directory.trusts_empty = True
@@ -137,7 +137,7 @@ def test_trusted_logs_must_start_with_first_transaction(tmp_path: Path) -> None:
     ids=["empty", "magic", "header", "zeros", "gz", "snappy"],
 )
 @pytest.mark.parametrize("has_log", [False, True])
-async def test_first_snapshot_that_was_being_written_is_not_needed(
+async def test_unfinished_first_snapshot_is_not_needed(
     tmp_path: Path, name: str, content: bytes, has_log: bool
 ) -> None:
     inner = tmp_path / "version-2"
@@ -161,7 +161,7 @@ async def test_interrupted_start_keeps_notes_of_clean_stop(tmp_path: Path, monke
         await client.create("/a")
     next(iter(DataDir.find(tmp_path).logs.values())).write_bytes(b"")
     with monkeypatch.context() as patched:
-        patched.setattr(Lock, "undo", Lock.release)  # as if the process had been killed
+        patched.setattr(DirectoryLock, "undo", DirectoryLock.release)  # as if the process had been killed
         with pytest.raises(StorageError, match="a log is missing"):
             async with StoredServer(tmp_path):
                 pass
@@ -171,9 +171,7 @@ async def test_interrupted_start_keeps_notes_of_clean_stop(tmp_path: Path, monke
             pass
 
 
-async def test_start_that_fails_after_changes_leaves_unclean_notes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_start_leaves_unclean_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, log = await files_with(tmp_path)
     log.write_bytes(log.read_bytes().replace(b"/n5", b"/x5"))
     lost = max(Log.open(log).zxids()) + 1
@@ -188,14 +186,14 @@ async def test_start_that_fails_after_changes_leaves_unclean_notes(
 
 
 def test_lock_waits_briefly_and_reads_latest_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopping = Lock(tmp_path)
+    stopping = DirectoryLock(tmp_path)
 
     def stop(seconds: float) -> None:
         stopping.note_clean_end(7, 5)
         stopping.release()
 
     monkeypatch.setattr("zoolet.server.storage.lock.sleep", stop)
-    lock = Lock(tmp_path)
+    lock = DirectoryLock(tmp_path)
     lock.release()
 
     assert (lock.was_clean, lock.zxid, lock.session_id) == (True, 7, 5)

@@ -76,7 +76,7 @@ def logged(folder: Path, *transactions: Any) -> DataDir:
     return DataDir.find(folder)
 
 
-def test_log_truncated_while_read_gives_its_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_truncated_during_reading_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = logged(tmp_path, *((1, 1, zxid, 1, OpCode.DELETE, DeleteTxn(f"/{zxid}")) for zxid in range(1, 4)))
     log = directory.logs[1]
     size = log.stat().st_size
@@ -102,7 +102,7 @@ def test_data_of_found_transactions_is_not_kept(tmp_path: Path) -> None:
     assert kept < len(data)
 
 
-def test_fewer_transactions_are_returned_with_long_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_paths_reduce_number_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BYTES", 10_000)
     paths = {zxid: "/" + "x" * (20_000 if zxid < 3 else 2_000) for zxid in range(1, 20)}
     writes = ((1, 1, zxid, 1, OpCode.DELETE, DeleteTxn(path)) for zxid, path in paths.items())
@@ -118,7 +118,7 @@ def test_closed_session_with_one_short_path_is_read(tmp_path: Path) -> None:
     assert [changes for *_, changes in past(directory, None, None, 0, 10)] == [[(OpCode.DELETE, "/b/c", -1)]]
 
 
-def test_only_transactions_with_a_property_are_returned(tmp_path: Path) -> None:
+def test_predicate_filters_transactions(tmp_path: Path) -> None:
     directory = logged(tmp_path, *((1, 1, zxid, zxid, OpCode.DELETE, DeleteTxn(f"/{zxid}")) for zxid in range(1, 9)))
 
     found = past(directory, None, None, 0, 2, lambda transaction: transaction[2] < 6)

@@ -26,7 +26,7 @@ from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.disk import Disk
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.live import snapshot_of
+from zoolet.server.storage.live import take_snapshot
 from zoolet.server.storage.opening import OpenDirectory
 from zoolet.server.storage.settings import StorageSettings
 
@@ -121,7 +121,7 @@ async def test_writes_resume_once_log_name_is_synced(tmp_path: Path, caplog: pyt
 
 
 @pytest.mark.parametrize("how", ["expires", "closes"])
-async def test_no_session_expires_while_log_cannot_be_written(tmp_path: Path, how: str) -> None:
+async def test_ephemeral_node_stays_while_log_is_unwritable(tmp_path: Path, how: str) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         first, second, third = [await client_of(server) for _ in range(3)]
@@ -166,7 +166,7 @@ async def test_unlogged_end_of_session_is_invisible(tmp_path: Path) -> None:
     await owner.aclose()
 
 
-async def test_zxid_without_transaction_is_not_waited_for(tmp_path: Path) -> None:
+async def test_on_disk_does_not_wait_for_unused_zxid(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         await client.create("/a")
@@ -176,7 +176,7 @@ async def test_zxid_without_transaction_is_not_waited_for(tmp_path: Path) -> Non
         await client.aclose()
 
 
-async def test_probe_is_answered_while_server_change_is_unlogged(tmp_path: Path) -> None:
+async def test_srvr_is_answered_while_log_cannot_be_synced(tmp_path: Path) -> None:
     disk = FullDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)
@@ -250,7 +250,7 @@ async def test_log_missing_after_clean_stop_is_noticed(tmp_path: Path) -> None:
     await write(tmp_path, "/b")
 
 
-async def test_logs_on_unmounted_disk_are_missed_and_not_created(tmp_path: Path) -> None:
+async def test_unmounted_log_disk_stops_start(tmp_path: Path) -> None:
     data, logs = tmp_path / "data", tmp_path / "logs"
     await write(data, "/a", log_dir=str(logs))
     mounted = logs.rename(tmp_path / "elsewhere")
@@ -293,7 +293,7 @@ class NotingDisk(RememberingDisk):
         super().rename(source, target)
 
 
-async def test_session_id_is_noted_before_snapshot_has_name(tmp_path: Path) -> None:
+async def test_session_id_is_recorded_before_snapshot_rename(tmp_path: Path) -> None:
     """A purge after the snapshot may remove the only log of a session. After a power loss its id must not be reused."""
     disk = NotingDisk(tmp_path)
     async with StoredServer(tmp_path, disk) as server:
@@ -330,7 +330,7 @@ async def test_snapshot_without_noted_session_is_discarded(tmp_path: Path) -> No
         disk.fails = False
 
 
-async def test_id_of_closed_session_is_not_reused_after_clock_change(
+async def test_session_id_is_not_reused_after_clock_change(
     tmp_path: Path,
 ) -> None:
     async with StoredServer(tmp_path) as server:
@@ -355,14 +355,14 @@ async def test_id_of_closed_session_is_not_reused_after_clock_change(
     assert next_id() > last  # the last id that the server has noted
 
 
-async def test_start_killed_at_any_step_leaves_startable_directory(tmp_path: Path) -> None:
+async def test_kill_at_any_start_step_keeps_directory_usable(tmp_path: Path) -> None:
     await write(tmp_path / "whole", "/a", "/b")
     (tmp_path / "whole" / "version-2" / "zoolet.lock").write_text("pid 1\n")
     log = next((tmp_path / "whole" / "version-2").glob("log.*"))
     log.write_bytes(log.read_bytes()[:-70])  # a tail that recovery has to cut
 
     class Killed(BaseException):
-        """Raised in place of the death of the process."""
+        """Raised instead of killing the process."""
 
     class Dying(FullDisk):
         """A disk that kills the process at the n-th operation."""
@@ -427,7 +427,7 @@ def test_broken_snapshot_keeps_files_of_older_ones(tmp_path: Path) -> None:
     engine = Engine(build().settings, now=5, monotonic_ms=5, rng=Random(0))
     for zxid in (1, 2, 3):
         engine.zxid = zxid
-        (folder / f"snapshot.{zxid:x}").write_bytes(b"".join(snapshots.encode(snapshot_of(engine))))
+        (folder / f"snapshot.{zxid:x}").write_bytes(b"".join(snapshots.encode(take_snapshot(engine))))
         (folder / f"log.{zxid:x}").touch()
     for zxid in (4, 5):
         (folder / f"snapshot.{zxid:x}").write_bytes(b"ZKSN broken")

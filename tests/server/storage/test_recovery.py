@@ -26,11 +26,11 @@ from zoolet.server.core.journal import RECORDS
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage import txnlog
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.live import snapshot_of
+from zoolet.server.storage.live import take_snapshot
 from zoolet.server.storage.recovery import Recovered, recover
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.testing import Server, Znode
-from zoolet.testing.control.values import tree_of
+from zoolet.testing.control.values import parse_tree
 
 SESSION: Final = 0x100000000000001
 ROOT: Final = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -76,7 +76,7 @@ def recovered(folder: Path) -> tuple[Engine, Recovered]:
     return server, recover(server, folder)
 
 
-def test_transactions_are_applied_with_their_zxids_and_times(tmp_path: Path) -> None:
+def test_transactions_keep_their_zxids_and_times(tmp_path: Path) -> None:
     write(
         tmp_path,
         t.CreateSessionTxn(30_000),
@@ -166,7 +166,7 @@ def test_session_close_before_3_6_may_have_no_record(digest: bytes) -> None:
     assert list(txnlog.Log(data)) == [txnlog.LogEntry(ended, (t.CloseSessionTxn([]),))]
 
 
-def test_ephemerals_of_closed_or_unknown_sessions_are_deleted(tmp_path: Path) -> None:
+def test_ephemerals_without_session_are_deleted(tmp_path: Path) -> None:
     nodes = [ROOT, StoredNode("/unknown", b"", -1, 1, 1, 0, 0, 0, 0, 0, 99, 1)]
     write(
         tmp_path,
@@ -182,7 +182,7 @@ def test_ephemerals_of_closed_or_unknown_sessions_are_deleted(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("later", [(), (t.DeleteTxn("/a/b"), t.DeleteTxn("/a"))], ids=["no more", "deletes"])
-def test_impossible_child_of_ephemeral_is_deleted_with_it(tmp_path: Path, later: tuple[Record, ...]) -> None:
+def test_child_of_ephemeral_is_deleted_with_parent(tmp_path: Path, later: tuple[Record, ...]) -> None:
     children = create("/a/b"), create("/a/c", ephemeral=True)
     write(
         tmp_path, t.CreateSessionTxn(30_000), create("/a", ephemeral=True), *children, t.CloseSessionTxn(["/a"]), *later
@@ -209,7 +209,7 @@ def test_incomplete_last_transaction_is_left_out(tmp_path: Path) -> None:
         assert transactions == (1 if end >= len(first) else 0)
 
 
-def test_wrong_byte_of_log_is_found_or_stops_reading(tmp_path: Path) -> None:
+def test_transaction_with_flipped_bit_is_never_applied(tmp_path: Path) -> None:
     log = write(tmp_path, create("/a"), create("/b", 2))
     data = log.read_bytes().rstrip(b"\0")
     for place in range(16, len(data)):
@@ -223,7 +223,7 @@ def test_wrong_byte_of_log_is_found_or_stops_reading(tmp_path: Path) -> None:
         assert server.tree.get("/b") is None
 
 
-def test_log_without_snapshot_is_refused_and_no_files_are_empty(tmp_path: Path) -> None:
+def test_directory_without_snapshot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no snapshots or transaction logs in"):
         recovered(tmp_path)
     log = write(tmp_path, create("/a"))
@@ -295,7 +295,7 @@ def test_apache_starts_with_files_of_zoolet(tmp_path: Path) -> None:
         seen = fill(server.hosts)
         server.populate({"/box": Znode(container=True), "/null": Znode(None)})
         seen_here = set(server.tree())
-        snapshot = server._runner.call(lambda: snapshot_of(server._engine))
+        snapshot = server._runner.call(lambda: take_snapshot(server._engine))
     (tmp_path / "version-2").mkdir()
     (tmp_path / "version-2" / f"snapshot.{snapshot.zxid:x}").write_bytes(b"".join(snapshots.encode(snapshot)))
 
@@ -324,7 +324,7 @@ def test_datadir_command_shows_verifies_and_exports(tmp_path: Path) -> None:
     assert "zxid            0x3\n" in shown.stdout
     assert "nodes           7, of which 1 ephemeral, 0 container or TTL\n" in shown.stdout
     assert datadir("export", tmp_path).stderr == "zoolet datadir: 1 ephemeral node left out\n"
-    assert dict(tree_of(json.loads(datadir("export", tmp_path).stdout))) == {"/a": Znode(b"x", children_created=1)}
+    assert dict(parse_tree(json.loads(datadir("export", tmp_path).stdout))) == {"/a": Znode(b"x", children_created=1)}
     assert "log.1: 3 transactions, 0x1 to 0x3" in datadir("verify", tmp_path).stdout
 
     log.write_bytes(log.read_bytes().replace(b"/a/e", b"/a/f"))

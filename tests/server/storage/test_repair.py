@@ -1,4 +1,4 @@
-"""``zoolet datadir repair``: the data that it sets aside and gives up, and that it never changes intact files."""
+"""``zoolet datadir repair``: it sets damaged data aside, reports losses, and never changes intact files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoolet.client import Client
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.lock import Lock
+from zoolet.server.storage.lock import DirectoryLock
 from zoolet.server.storage.repair import repair
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.server.storage.txnlog import Log
@@ -21,9 +21,7 @@ from zoolet.server.storage.txnlog import Log
 ROOT = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-async def test_repair_sets_aside_rest_after_damage_and_server_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_repair_sets_aside_rest_after_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, log = await files_with(tmp_path)
     log.write_bytes(log.read_bytes().replace(b"/n3", b"/x3"))
     with pytest.raises(StorageError, match="a valid one follows at byte"):
@@ -96,14 +94,12 @@ def test_failed_repair_keeps_lock_file(tmp_path: Path, monkeypatch: pytest.Monke
         repair(tmp_path)
 
     assert file.read_bytes() == before
-    lock = Lock(file.parent)
+    lock = DirectoryLock(file.parent)
     assert lock.was_clean
     lock.release()
 
 
-async def test_repair_reports_what_it_gives_up_before_it_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_repair_reports_losses_before_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, log = await files_with(tmp_path)
     last = max(Log.open(log).zxids())
     log.write_bytes(log.read_bytes().replace(b"/n2", b"/x2"))
@@ -114,14 +110,14 @@ async def test_repair_reports_what_it_gives_up_before_it_does(
     shown = capsys.readouterr().out.splitlines()
     loss = f"discards the transactions after 0x{last - 4:x}: 3 can be read, up to 0x{last:x}; they change 3 nodes: "
     assert shown[0] == f"{loss}/n3, /n4, /n5"
-    assert shown[1].startswith(f"would be {log}: truncated at byte")
+    assert shown[1].startswith(f"dry run: {log}: truncated at byte")
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
     assert main(["datadir", "repair", str(tmp_path)]) == 0
     done = capsys.readouterr().out.splitlines()
-    assert [done[0], f"would be {done[1]}"] == shown
+    assert [done[0], f"dry run: {done[1]}"] == shown
 
 
-def test_repair_gives_up_only_what_is_not_connected(tmp_path: Path) -> None:
+def test_repair_discards_only_unconnected_transactions(tmp_path: Path) -> None:
     inner = tmp_path / "version-2"
     for first, count in ((4, 2), (6, 2), (8, 3), (11, 2)):
         write_log(inner, first, count)
@@ -139,7 +135,7 @@ def test_repair_gives_up_only_what_is_not_connected(tmp_path: Path) -> None:
     assert repair(tmp_path) == []
 
 
-def test_repair_of_cut_that_a_snapshot_has_seen_uses_older_one(tmp_path: Path) -> None:
+def test_repair_uses_snapshot_older_than_cut(tmp_path: Path) -> None:
     inner = tmp_path / "version-2"
     log = write_log(inner, 6, 5)
     log.write_bytes(log.read_bytes().replace(b"/n8", b"/x8"))
@@ -153,7 +149,7 @@ def test_repair_of_cut_that_a_snapshot_has_seen_uses_older_one(tmp_path: Path) -
     assert repair(tmp_path) == []
 
 
-async def test_repair_keeps_logs_after_damage_that_snapshot_covers(tmp_path: Path) -> None:
+async def test_repair_keeps_logs_after_covered_damage(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server, Client(server.hosts, timeout=20.0) as client:
         await client.create("/before")
         await server.store.snapshot_soon()
@@ -165,7 +161,7 @@ async def test_repair_keeps_logs_after_damage_that_snapshot_covers(tmp_path: Pat
         assert recovered(tmp_path).tree.get("/after") is not None
 
 
-def test_only_repair_takes_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_refuses_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["datadir", "verify", str(tmp_path), "--dry-run"]) == 2
     assert "--dry-run is only for repair" in capsys.readouterr().err
 
@@ -185,7 +181,7 @@ async def test_running_server_refuses_dry_run(tmp_path: Path) -> None:
             repair(tmp_path, dry_run=True)
 
 
-def test_commands_take_logs_without_snapshot_if_trusted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_datadir_commands_accept_trusted_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_log(tmp_path / "version-2", 1, 6)
     actions = ("show", "verify", "export", "repair")
     for action in actions:

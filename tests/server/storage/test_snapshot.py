@@ -18,7 +18,7 @@ from zoolet.server.storage import compression
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.directory import DataDir, read
 from zoolet.server.storage.errors import StorageError
-from zoolet.server.storage.live import snapshot_of
+from zoolet.server.storage.live import take_snapshot
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
 from zoolet.testing import Server, Znode
 
@@ -158,7 +158,7 @@ def test_newest_valid_snapshot_is_used(tmp_path: Path) -> None:
     assert str(newest) in directory.problems[0]
 
 
-def test_missing_valid_snapshot_is_error(tmp_path: Path) -> None:
+def test_directory_without_valid_snapshot_raises(tmp_path: Path) -> None:
     write(tmp_path, Snapshot(5, [])).write_bytes(b"ZKSN")
     with pytest.raises(StorageError, match="no snapshot can be used"):
         DataDir.find(tmp_path).snapshot()
@@ -251,7 +251,7 @@ def test_server_starts_with_snapshot(tmp_path: Path) -> None:
         server.set_quota("/app", count=1000)
         before = dict(server.tree())
         zxid = server.zxid()
-        write(tmp_path, server._runner.call(lambda: snapshot_of(server._engine)))
+        write(tmp_path, server._runner.call(lambda: take_snapshot(server._engine)))
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     with Server(initial_data=tmp_path) as again:
@@ -264,7 +264,7 @@ def test_server_starts_with_snapshot(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
-def test_unusable_directory_is_error(tmp_path: Path) -> None:
+def test_unusable_initial_data_raises_value_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="initial_data must be a directory with ZooKeeper's files, not '/nowhere'"):
         Server(initial_data="/nowhere")
     write(tmp_path, Snapshot(5, [])).write_bytes(b"x")

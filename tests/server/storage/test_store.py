@@ -126,7 +126,7 @@ def test_reserve_beyond_free_space_allocates_nothing(tmp_path: Path) -> None:
         assert os.fstat(file.fileno()).st_blocks == 0
 
 
-async def test_writes_are_refused_while_no_space_can_be_reserved(
+async def test_writes_are_refused_while_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(group_commit, "RETRY", 0.02)
@@ -164,7 +164,7 @@ async def test_writes_are_refused_while_no_space_can_be_reserved(
 
 @pytest.mark.parametrize("fsync", ["always", "interval"])
 @pytest.mark.parametrize("preallocated", [0, 64, 1024])
-async def test_log_at_maximum_size_is_followed_by_another(
+async def test_log_at_maximum_file_size_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preallocated: int, fsync: str
 ) -> None:
     monkeypatch.setattr(group_commit, "RETRY", 0.01)
@@ -202,7 +202,7 @@ async def test_snapshot_starts_when_nothing_follows_commit(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("fails", ["writes", "syncs"])
-async def test_unloggable_write_is_answered_once_logged(
+async def test_write_is_answered_after_log_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str
 ) -> None:
     monkeypatch.setattr(group_commit, "RETRY", 0.02)
@@ -279,7 +279,7 @@ LIVES, STATES, WRITES = 3, 60, 60
 @pytest.mark.slow
 @pytest.mark.parametrize("fsync", ["always", "interval"])
 @pytest.mark.parametrize("seed", range(LOSSES))
-async def test_kills_and_power_losses_lose_no_acknowledged_write(tmp_path: Path, seed: int, fsync: str) -> None:
+async def test_crashes_lose_no_acknowledged_write(tmp_path: Path, seed: int, fsync: str) -> None:
     """With ``interval`` the last writes may be lost, but none before a surviving write, and no part of a multi."""
     random, folder, there = Random(seed), tmp_path / "begin", 0
     for life in range(LIVES):  # each life starts with the files that a power loss has left of the previous one
@@ -376,7 +376,7 @@ async def test_failed_sync_with_interval_abandons_log(
         await client.aclose()
 
 
-async def test_interval_syncs_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interval_policy_syncs_after_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "SYNC_INTERVAL", 0.01)
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk, fsync="interval") as server:
@@ -419,7 +419,7 @@ async def test_restored_copy_repeats_no_zxid_of_lost_server(tmp_path: Path) -> N
     assert await highest_zxid(copy, MANUAL_CLOCK_START + 2 * minute) > lost
 
 
-async def test_client_that_is_not_read_from_does_not_expire(tmp_path: Path) -> None:
+async def test_session_of_unread_client_does_not_expire(tmp_path: Path) -> None:
     disk = SlowDisk()
     async with StoredServer(tmp_path, disk) as server:
         client = await client_of(server)

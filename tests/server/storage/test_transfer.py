@@ -23,7 +23,7 @@ from zoolet.server.core.engine import Engine
 from zoolet.server.storage import snapshot as snapshots
 from zoolet.server.storage.errors import StorageError
 from zoolet.server.storage.snapshot import Snapshot, StoredNode
-from zoolet.server.storage.transfer import SnapshotProcess, StateTransfer, encoded
+from zoolet.server.storage.transfer import SnapshotProcess, StateTransfer, encode_snapshot
 
 ROOT = StoredNode("", b"", -1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
@@ -61,10 +61,10 @@ def filled(**settings: Any) -> Engine:
 # --- export ---
 
 
-async def test_snapshot_shows_its_start() -> None:
+async def test_snapshot_contains_state_at_its_start() -> None:
     engine = filled()
     peer = connected(engine)
-    before, zxid = list(encoded(engine)), engine.zxid
+    before, zxid = list(encode_snapshot(engine)), engine.zxid
 
     process = SnapshotProcess(engine)
     for number in range(100):
@@ -111,7 +111,7 @@ async def test_hanging_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> Non
             os.kill(process.pid, signal.SIGKILL)
 
 
-async def test_dying_process_is_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_killed_snapshot_process_raises_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "zoolet.server.storage.transfer._encode", lambda engine, pipe: signal.pause()
     )  # the process must not finish first
@@ -135,7 +135,7 @@ async def test_restore_replaces_nodes_sessions_and_lists() -> None:
     connected(target)
     before = set(target.sessions.alive)
 
-    await transfer(target).restore(b"".join(encoded(source)))
+    await transfer(target).restore(b"".join(encode_snapshot(source)))
 
     assert state_of(target) == state_of(source)
     assert set(target.sessions.alive) == set(source.sessions.alive) != before
@@ -150,7 +150,7 @@ async def test_zxids_continue_above_both_states(ahead: bool) -> None:
     connected(source).create("/newest", b"")
     highest = max(source.zxid, target.zxid)
 
-    zxid = await transfer(target).restore(b"".join(encoded(source)))
+    zxid = await transfer(target).restore(b"".join(encode_snapshot(source)))
 
     assert zxid == target.zxid > highest
 
@@ -163,7 +163,7 @@ async def test_quota_counts_are_recomputed() -> None:
     peer.create("/zookeeper/quota/a/zookeeper_limits", b"count=5,bytes=-1")
     target = engine_with(enforce_quota=True)
 
-    await transfer(target).restore(b"".join(encoded(source)))
+    await transfer(target).restore(b"".join(encode_snapshot(source)))
     connected(target).create("/a/more", b"")
 
     stats = target.tree.find("/zookeeper/quota/a/zookeeper_stats").data
@@ -171,7 +171,7 @@ async def test_quota_counts_are_recomputed() -> None:
     assert stats.startswith(b"count=3,")  # /a, the ephemeral one, and the new one
 
 
-async def test_ephemeral_nodes_of_missing_sessions_are_deleted() -> None:
+async def test_orphaned_ephemeral_nodes_are_deleted() -> None:
     engine = make_engine()
     orphan = StoredNode("/o", b"", -1, 5, 5, 0, 0, 0, 0, 0, 0x1234, 5)
 
@@ -201,7 +201,7 @@ async def test_ephemeral_nodes_of_missing_sessions_are_deleted() -> None:
         (Snapshot(1, [ROOT._replace(acl=9)]), "ACL list"),
     ],
 )
-async def test_invalid_snapshot_is_refused_and_changes_nothing(content: Snapshot | bytes, reason: str) -> None:
+async def test_invalid_snapshot_changes_nothing(content: Snapshot | bytes, reason: str) -> None:
     data = content if isinstance(content, bytes) else b"".join(snapshots.encode(content))
     engine = filled()
     before, sessions = state_of(engine), dict(engine.sessions.alive)
@@ -214,7 +214,7 @@ async def test_invalid_snapshot_is_refused_and_changes_nothing(content: Snapshot
     assert engine.connections
 
 
-async def test_sessions_of_servers_with_high_numbers_are_restored() -> None:
+async def test_sessions_with_negative_ids_are_restored() -> None:
     session = (200 << 56 | 5) - (1 << 64)
     engine = make_engine()
 
@@ -224,7 +224,7 @@ async def test_sessions_of_servers_with_high_numbers_are_restored() -> None:
     connected(engine).create("/a", b"")
 
 
-async def test_every_cut_of_a_snapshot_is_refused() -> None:
+async def test_truncated_snapshot_is_refused_at_any_length() -> None:
     data = b"".join(snapshots.encode(Snapshot(1, [ROOT]), digest=False, last_zxid=False))
     engine = make_engine()
 
@@ -236,7 +236,7 @@ async def test_every_cut_of_a_snapshot_is_refused() -> None:
 # --- with files ---
 
 
-async def test_restored_state_is_seen_by_clients_and_after_restart(tmp_path: Path) -> None:
+async def test_restored_state_survives_restart(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         await client.create("/a", b"1")
@@ -313,7 +313,7 @@ async def test_writes_during_restore_belong_to_former_state(tmp_path: Path) -> N
         await client.aclose()
 
 
-async def test_snapshots_and_restores_follow_each_other(tmp_path: Path) -> None:
+async def test_concurrent_snapshots_and_restores_run_in_turn(tmp_path: Path) -> None:
     async with StoredServer(tmp_path) as server:
         client = await client_of(server)
         await client.create("/a", b"", acl=OPEN_ACL_UNSAFE)

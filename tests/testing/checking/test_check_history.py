@@ -31,7 +31,7 @@ def late_event(server: Server) -> None:
     other.drop()
 
 
-def test_block_in_order_passes() -> None:
+def test_block_with_correct_history_passes() -> None:
     with Server() as server, server.check_history() as recording:
         client = ScriptClient()
         client.connect(server.port)
@@ -52,7 +52,7 @@ def test_block_with_violation_fails_with_story() -> None:
     assert "getData /a -> ok: b'1', version 0" in lines[4]
 
 
-def test_raising_block_keeps_exception_with_story_as_note() -> None:
+def test_story_becomes_note_of_exception_of_block() -> None:
     def fail(server: Server) -> None:
         with server.check_history():
             late_event(server)
@@ -101,7 +101,7 @@ def test_empty_recording_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "a contains no requests; stop the recorder" in capsys.readouterr().err
 
 
-def test_invalid_recording_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_recording_prints_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_bytes(b"hello")
     assert main(["check", str(tmp_path / "a")]) == 2
     assert main(["check", str(tmp_path / "none")]) == 2
@@ -129,7 +129,7 @@ def test_check_refuses_a_file_name(history: object) -> None:
     ],
     ids=["maps", "lists", "nested", "body", "more", "map"],
 )
-def test_checked_file_uses_little_memory(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_file_uses_little_memory(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["check", str(tmp_path)])  # imports the modules
     (tmp_path / "a").write_bytes(b"\x82\xb0zoolet recording\x01\xa7entries" + content)
 

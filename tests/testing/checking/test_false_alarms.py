@@ -134,7 +134,7 @@ def test_new_session_may_take_no_zxid(where: str) -> None:
             other.close()
 
 
-def test_sequential_create_is_refused_for_existing_number(clients: list[ScriptClient]) -> None:
+def test_existing_number_refuses_sequential_create(clients: list[ScriptClient]) -> None:
     client = clients[0]
     client.create("/q")
     client.create("/q/n-0000000001")

@@ -9,7 +9,7 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.enums import CreateMode
 from zoolet.protocol.operations import OpCode
 from zoolet.testing import Recording
-from zoolet.testing.checking.checker import check, joined
+from zoolet.testing.checking.checker import check, join_recordings
 from zoolet.testing.frames.requests import Entry, RecordedRequest
 
 A, B = 1, 2
@@ -52,7 +52,7 @@ def test_two_holders_are_found() -> None:
     assert "3. session 0x2 on connection 2: create /l/a__lock__" in found.story
 
 
-def test_two_holders_are_found_where_numbers_turn_negative() -> None:
+def test_two_holders_are_found_around_overflow() -> None:
     last, first = 2**31 - 1, -(2**31)
     entries = [contends(A, 10, last), sees(A, 10, last), contends(B, 12, first), sees(B, 12, first)]
 
@@ -62,7 +62,7 @@ def test_two_holders_are_found_where_numbers_turn_negative() -> None:
     assert found.rule == "Two clients hold the lock /l."
 
 
-def test_lock_handed_over_at_negative_number_is_in_order() -> None:
+def test_handover_at_negative_number_is_accepted() -> None:
     last, first = 2**31 - 1, -(2**31)
     entries: list[Entry] = [
         contends(A, 10, last), sees(A, 10, last), contends(B, 12, first), sees(B, 12, last, first),
@@ -88,10 +88,10 @@ def test_possibly_expired_holder_is_not_second_holder() -> None:
     assert check([contends(A, 10, 1), sees(A, 10, 1), contends(B, 12, 2), sees(B, 14, 2)]) is None
 
 
-def test_recordings_of_several_servers_are_checked_together() -> None:
+def test_recordings_of_servers_are_checked_together() -> None:
     write = answered(1, 5, OpCode.SET_DATA, r.SetDataRequest("/a", b"1", -1), r.StatResponse(stat_of(5, 1)))
     read = answered(1, 6, OpCode.EXISTS, r.ExistsRequest("/a", False), r.StatResponse(stat_of(4, 0)))
-    entries = joined([Recording([write]), Recording([read])])
+    entries = join_recordings([Recording([write]), Recording([read])])
 
     found = check(entries)
 

@@ -29,7 +29,7 @@ from zoolet.client.recipes import LockLostError
 from zoolet.protocol.errors import SessionExpiredError, ZooKeeperError
 from zoolet.testing import Chaos, Cluster, Recording, Server, Simulation, zoolet_schedules
 from zoolet.testing.endpoint import Endpoint
-from zoolet.testing.sim.network import Network
+from zoolet.testing.sim.network import SimNetwork
 from zoolet.testing.sim.schedule import Schedule
 
 CHAOS: Final = {
@@ -65,13 +65,13 @@ async def in_memory(server: Server, chaos: Chaos, sim: Simulation) -> None:
 
 
 async def in_a_cluster(cluster: Cluster, chaos: Chaos, sim: Simulation) -> None:
-    """The same with three members: leaders are killed, and other members are isolated or slow."""
+    """Four clients of three members: leaders are killed, and other members are isolated or slow."""
     await in_memory(cluster, chaos, sim)
 
 
 async def on_a_machine(sim: Simulation, *, fsync: str = "always") -> None:
-    """The same with a data directory, behind a recording proxy: sometimes the disk is full or broken, or the power is
-    lost, with all unsynced data.
+    """Four clients of a server with a data directory, through a recording proxy. Sometimes its disk is full or broken,
+    or it loses power and all unsynced data.
     """
     with TemporaryDirectory() as folder:
         rng = Random(f"disk {sim.seed}")
@@ -96,7 +96,7 @@ STORIES: Final[dict[str, tuple[Any, dict[str, Any]]]] = {
 }
 
 
-def schedule_of(network: Network) -> Schedule:
+def schedule_of(network: SimNetwork) -> Schedule:
     """Return the schedule that makes the decisions in a run."""
     assert network.schedule is not None
     return network.schedule
@@ -227,13 +227,13 @@ def run(kind: str, count: int, seed: int = 0) -> None:
 
 
 @pytest.mark.parametrize(("kind", "seed"), SEEDS)
-def test_failed_seed_is_in_order(kind: str, seed: str) -> None:
+def test_formerly_failing_seed_passes(kind: str, seed: str) -> None:
     run(kind, 1, int(seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STORIES)
-def test_histories_are_in_order_under_faults(kind: str) -> None:
+def test_histories_under_faults_are_consistent(kind: str) -> None:
     run(kind, effort(6, 20))
 
 

@@ -46,7 +46,7 @@ def run(endpoint: Any, between: Callable[[], object] = lambda: None, count: int 
     assert len(recording) > 2 * count
 
 
-def test_embedded_server_is_in_order() -> None:
+def test_history_of_embedded_server_is_accepted() -> None:
     with Server() as server:
         run(server, lambda: server.drop("all"))
 
@@ -67,7 +67,7 @@ def test_real_server_is_in_order(release: str) -> None:
 
 @pytest.mark.skipif("ZOOLET_CLUSTERS" not in os.environ, reason="takes half a minute: `make clusters`")
 @pytest.mark.parametrize("release", RELEASES)
-def test_three_real_servers_are_in_order_while_members_fail(release: str) -> None:
+def test_real_ensemble_is_consistent_under_failures(release: str) -> None:
     def fail() -> None:
         follower = cluster.followers[0]
         follower.stop()

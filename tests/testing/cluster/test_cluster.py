@@ -20,7 +20,7 @@ from zoolet.testing.cluster import ensemble
 
 EPHEMERAL: Final = 1
 AGES_S: Final = 1000.0
-"""Longer than any test takes."""
+"""Seconds; longer than any test takes."""
 
 
 def test_three_members_start_in_milliseconds() -> None:
@@ -126,7 +126,7 @@ def test_write_of_deposed_leader_is_discarded(cluster: Cluster, clients: list[Sc
     assert leader.tree()["/a"].data == b"3"
 
 
-def test_leader_in_unnoticed_partition_only_answers_reads(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_leader_in_silent_partition_serves_only_reads(cluster: Cluster, clients: list[ScriptClient]) -> None:
     leader = cluster.leader
     assert leader is not None
     client = clients[0]
@@ -177,9 +177,7 @@ def test_requests_waiting_for_network_keep_order(cluster: Cluster, clients: list
 
 
 @pytest.mark.parametrize("compat", ["3.8", "3.9"])
-def test_operation_no_client_may_send_is_answered_as_by_server(
-    compat: Literal["3.8", "3.9"], clients: list[ScriptClient]
-) -> None:
+def test_forbidden_operation_fails_as_on_server(compat: Literal["3.8", "3.9"], clients: list[ScriptClient]) -> None:
     answers = []
     with Cluster(3, compat=compat) as cluster, Server(compat=compat) as server:
         for client, port in zip(clients, (cluster[0].port, server.port), strict=False):
@@ -386,7 +384,7 @@ def test_requests_of_all_members_are_recorded(cluster: Cluster, clients: list[Sc
     assert [op.op for op in cluster.ops(1)] == ["exists"]
 
 
-def test_session_is_expired_dropped_and_paused_at_any_member(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_session_calls_work_at_any_member(cluster: Cluster, clients: list[ScriptClient]) -> None:
     one, two, three = clients[:3]
     for number, client in enumerate((one, two, three)):
         client.connect(cluster[number].port)
@@ -477,7 +475,7 @@ def test_election_gives_sessions_whole_timeout(clients: list[ScriptClient], how:
 
 
 @pytest.mark.parametrize(("name", "arguments"), [("snapshot", ()), ("restore", (1,)), ("reset", ()), ("advance", (1,))])
-def test_member_lacks_calls_of_cluster(cluster: Cluster, name: str, arguments: tuple[object, ...]) -> None:
+def test_cluster_call_on_member_raises_with_advice(cluster: Cluster, name: str, arguments: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=rf"a member has no {name}\(\): call cluster.{name}"):
         getattr(cluster[0], name)(*arguments)
 

@@ -37,7 +37,7 @@ def test_clients_connect_to_cluster_of_test(project: pytest.Pytester) -> None:
     result.assert_outcomes(passed=4)
 
 
-def test_marker_sets_number_of_members_and_election_time(project: pytest.Pytester) -> None:
+def test_marker_sets_members_and_election_time(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest

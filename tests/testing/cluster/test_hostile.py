@@ -1,4 +1,4 @@
-"""Regressions found by adversarial review of the cluster."""
+"""Regression tests for defects that an adversarial review of the cluster found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def others(cluster: Cluster, index: int) -> list[int]:
     return [member.index for member in cluster if member.index != index]
 
 
-def test_events_missed_in_unnoticed_partition_come_after_it(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_events_missed_in_partition_arrive_after_heal(cluster: Cluster, clients: list[ScriptClient]) -> None:
     reader, writer = clients[:2]
     follower = cluster.followers[0]
     reader.connect(follower.port)
@@ -148,7 +148,7 @@ def test_session_is_closed_from_previous_member(cluster: Cluster, clients: list[
     assert "/e" not in cluster.tree()
 
 
-def test_local_sessions_expire_by_a_manual_clock_and_by_hand(clients: list[ScriptClient]) -> None:
+def test_local_sessions_expire_by_clock_and_by_call(clients: list[ScriptClient]) -> None:
     with Cluster(3, clock="manual", config={"localSessionsEnabled": True}) as cluster:
         first, second = clients[:2]
         first.connect(cluster[0].port, timeout_ms=4000)
@@ -163,7 +163,7 @@ def test_local_sessions_expire_by_a_manual_clock_and_by_hand(clients: list[Scrip
             assert cluster.sessions() == {}
 
 
-def test_lone_member_is_read_only_after_two_seconds_each_time(clients: list[ScriptClient]) -> None:
+def test_heal_restarts_wait_for_read_only_mode(clients: list[ScriptClient]) -> None:
     with Cluster(3, clock="manual", config={"readonlymode.enabled": True}) as cluster:
         cluster.partition([0], [1, 2])
         cluster.advance(1.5)
@@ -178,7 +178,7 @@ def test_lone_member_is_read_only_after_two_seconds_each_time(clients: list[Scri
 # --- found by newcomers ---
 
 
-def test_report_shows_division_of_network(cluster: Cluster) -> None:
+def test_report_shows_partition(cluster: Cluster) -> None:
     assert "divided" not in cluster.report()
     cluster.partition([0])
     assert "  the network is divided: 0, 1 and 2\n  0 " in cluster.report()
@@ -186,7 +186,7 @@ def test_report_shows_division_of_network(cluster: Cluster) -> None:
     assert "divided" not in cluster.report()
 
 
-def test_unnamed_members_form_one_group(cluster: Cluster) -> None:
+def test_unlisted_members_form_one_partition_group(cluster: Cluster) -> None:
     cluster.partition([2])
 
     assert [member.status for member in cluster] == ["follower", "leader", "looking"]
@@ -206,7 +206,7 @@ def test_change_without_quorum_is_refused(cluster: Cluster) -> None:
     cluster.create("/a")
 
 
-def test_partition_is_noticed_on_time_in_any_case() -> None:
+def test_partition_is_noticed_despite_failed_members() -> None:
     with Cluster(5, clock="manual") as cluster:
         leader = cluster.leader
         assert leader is not None
@@ -220,7 +220,7 @@ def test_partition_is_noticed_on_time_in_any_case() -> None:
         assert cluster.leader not in (None, leader)
 
 
-def test_member_stands_for_itself_in_calls(cluster: Cluster) -> None:
+def test_calls_accept_member_object(cluster: Cluster) -> None:
     follower = cluster.followers[0]
     cluster.transfer_leadership(follower)
     assert cluster.leader is follower
@@ -241,7 +241,7 @@ def test_call_before_start_raises() -> None:
 # --- found by a maintainer of another project ---
 
 
-def test_unsent_request_of_killed_member_is_not_executed(cluster: Cluster, clients: list[ScriptClient]) -> None:
+def test_request_held_by_killed_member_is_not_executed(cluster: Cluster, clients: list[ScriptClient]) -> None:
     follower = cluster.followers[0]
     clients[0].connect(follower.port)
     cluster.partition([follower], noticed_after=AGES_S)
@@ -255,7 +255,7 @@ def test_unsent_request_of_killed_member_is_not_executed(cluster: Cluster, clien
 
 
 @pytest.mark.parametrize("how", ["restarted", "paused"])
-def test_lone_returning_member_is_read_only_after_two_seconds(how: str) -> None:
+def test_lone_returning_member_becomes_read_only(how: str) -> None:
     with Cluster(3, clock="manual", config={"readonlymode.enabled": "true"}) as cluster:
         if how == "paused":
             cluster[0].pause()
@@ -322,6 +322,6 @@ def test_stopped_member_is_not_paused(cluster: Cluster) -> None:
     assert follower.status == "follower"
 
 
-def test_value_other_than_bool_is_refused() -> None:
+def test_non_bool_config_value_is_refused() -> None:
     with pytest.raises(ValueError, match="localSessionsEnabled"):
         Cluster(3, config={"localSessionsEnabled": "yes"})

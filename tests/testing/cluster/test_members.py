@@ -174,7 +174,7 @@ def test_stopped_cluster_has_no_leader() -> None:
 # --- sessions ---
 
 
-def test_node_of_test_has_no_client() -> None:
+def test_ephemeral_of_cluster_create_has_own_session() -> None:
     with Cluster(3, clock="manual") as cluster, Client(cluster[0].hosts) as zk:
         cluster.create("/lock/x-", ephemeral=True, sequential=True)
 
@@ -236,7 +236,7 @@ def test_rolling_restart_starts_no_stopped_member() -> None:
         assert [member.running for member in cluster] == [False, True, True]
 
 
-def test_requests_succeed_once_client_returns_after_election() -> None:
+def test_requests_succeed_after_wait_for_client() -> None:
     with Cluster(3) as cluster:
         zk = KazooClient(cluster.hosts)
         zk.start()
@@ -256,7 +256,7 @@ def test_client_is_back_only_at_its_member() -> None:
             cluster[0].wait_for_client(zk, 0.0)
 
 
-def test_member_frees_nodes_of_ended_session_in_successive_ticks() -> None:
+def test_member_frees_nodes_in_successive_ticks() -> None:
     engine = MemberEngine(rng=Random(0))
     engine.on_tick = lambda: False
     engine.tree.unfreed = [Node(b"", 0, 1, 1, 1)] * 30_000

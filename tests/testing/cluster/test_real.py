@@ -34,7 +34,7 @@ def test_real_cluster_knows_its_leader(cluster: Cluster, real: RealCluster) -> N
     cluster[1].start()
 
 
-def test_faults_are_of_one_member_or_of_all(real: RealCluster) -> None:
+def test_fault_applies_to_one_member_or_all(real: RealCluster) -> None:
     with Client(real[0].hosts) as one, Client(real[1].hosts) as other:
         real.create("/a")
         one.sync("/")
@@ -62,7 +62,7 @@ def test_stopped_follower_refuses_clients(real: RealCluster, clients: list[Scrip
     assert client.connect(follower.port) == "resumed"
 
 
-def test_sessions_are_dropped_and_expired_at_any_member(cluster: Cluster, real: RealCluster) -> None:
+def test_drop_and_expire_reach_sessions_of_any_member(cluster: Cluster, real: RealCluster) -> None:
     with Client(real[2].hosts, 10) as zk:
         zk.create("/e", ephemeral=True)
         real.drop("all")
@@ -72,7 +72,7 @@ def test_sessions_are_dropped_and_expired_at_any_member(cluster: Cluster, real: 
     assert "/e" not in cluster.tree()
 
 
-def test_call_of_embedded_members_only_raises(real: RealCluster) -> None:
+def test_call_requiring_embedded_members_raises(real: RealCluster) -> None:
     for call in ("stop_leader", "partition", "lag", "rolling_restart"):
         with pytest.raises(UnsupportedError, match=f"{call} needs embedded members"):
             getattr(real, call)

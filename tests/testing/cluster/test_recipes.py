@@ -17,7 +17,7 @@ from zoolet.testing import Cluster, Simulation
 
 SECONDS = 25.0
 SEEDS = int(os.environ.get("ZOOLET_SCHEDULES") or effort(16, 60))
-"""`make clusters` tries 1,000."""
+"""Number of seeds; ``make clusters`` tries 1,000."""
 
 
 class Holders:

@@ -17,7 +17,7 @@ from support import failover_scripts
 from support.apache import ALL_RELEASES
 from support.effort import effort
 from support.scripts import LOCAL, PLAIN, READ_ONLY, RECONFIG, Script
-from support.worlds import Apache, Ours, World
+from support.worlds import Apache, World, ZooletMembers
 
 assert failover_scripts  # importing it adds scripts to the groups
 GOLDEN: Final = Path(__file__).with_name("golden.json")
@@ -50,7 +50,7 @@ def run(script: Script, world: World) -> object:
     ("release", "group", "script"), RELEASES, ids=[f"{row[2].__name__}-{row[0]}" for row in RELEASES]
 )
 def test_cluster_behaves_like_three_servers(release: str, group: str, script: Script) -> None:
-    with Ours(release, GROUPS[group][1]) as world:
+    with ZooletMembers(release, GROUPS[group][1]) as world:
         assert run(script, world) == golden()[script.__name__]
 
 
