@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             code = _command(sys.argv[1:])()
-        except SystemExit as exit:  # of --help, --version and errors of the parser
+        except SystemExit as exit:  # raised by --help, --version and parser errors
             code = int(exit.code or 0)
         sys.stdout.flush()
         return code
@@ -49,7 +49,7 @@ def _command(words: Sequence[str]) -> Callable[[], int]:
 
 
 def _import(words: Sequence[str]) -> Callable[[], int]:
-    if words[:1] == ["shell"]:  # starts in a tenth of a second, which importing the server's modules would exceed
+    if words[:1] == ["shell"]:  # the shell starts in 0.1 s; importing the server would take longer
         from .cli.shell import program as shell
 
         return lambda: shell.main(words[1:])

@@ -42,10 +42,10 @@ sys.meta_path.insert(0, Finder)
 
 
 class FirstBuild(build_py):
-    """Copy the modules; an editable install gets one more finder."""
+    """The build step for modules. An editable install also gets a finder, which comes first."""
 
     def run(self) -> None:
-        """Copy, or add the finder."""
+        """Copy the modules, and for an editable install add the finder."""
         super().run()
         if self.editable_mode:
             folder = Path(self.get_finalized_command("install").install_purelib)

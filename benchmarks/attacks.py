@@ -1,4 +1,6 @@
-"""Attacks a daemon with a misbehaving client, and measures the effect on a well-behaved one. Each attack gets a daemon.
+"""Attacks a daemon with a misbehaving client, and measures the effect on a well-behaved one.
+
+Each attack gets its own daemon.
 
     make attacks                              everything; about nine minutes while attacks succeed
     python benchmarks/attacks.py --only 7     the attacks whose name is, or starts with, 7
@@ -48,7 +50,7 @@ def run(case: Case, jaas: str, *, apache: bool) -> dict[str, Any]:
             case.run(target, report)
         except (OSError, RuntimeError, AssertionError, ValueError) as error:
             report.failures.append(f"the attack broke off: {error!r}")
-        report.require(target.alive() or case.number == 17, "the server ended")  # 17 stops it
+        report.require(target.alive() or case.number == 17, "the server ended")  # attack 17 stops the server itself
         log = target.log()
     measured = target.measured or Measured()
     judge(case, measured, report)

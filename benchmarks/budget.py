@@ -1,4 +1,4 @@
-"""Checks the cost of each row. The exit code is 1 if a row costs more CPU than ``budget.toml`` allows.
+"""Checks the CPU cost of requests and client calls. The exit code is 1 if one costs more than ``budget.toml`` allows.
 
     make budget                                all rows; about two minutes
     python benchmarks/budget.py --only get     rows that contain one of these words
@@ -61,7 +61,7 @@ class Row(NamedTuple):
 
 UNIT: Final = Row("", "unit", 100, 2_100)
 CLIENTS: Final = {"client get": 200, "client create": 100, "client lock": 50, "client get, 1,000 in flight": 2}
-"""The clients' rows whose cost does not depend on threads, with sufficient numbers of operations."""
+"""The client rows whose cost does not depend on threads, and the number of operations that measures each."""
 PARTS: Final = {"client get, 1,000 in flight": compare.IN_FLIGHT}
 """Number of calls per operation, for rows where it is more than one."""
 
@@ -76,10 +76,10 @@ def rows() -> list[Row]:
 # --- counted with valgrind: each part in a separate process, which prints its instructions when it exits ---
 
 
-def counted(wanted: list[Row], hosts: str) -> dict[Row, float]:
+def count_instructions(wanted: list[Row], hosts: str) -> dict[Row, float]:
     """Return the instructions of one operation of each row."""
     with tempfile.TemporaryDirectory(prefix="zoolet-budget-") as folder:
-        linked = compare.linked(Path(folder, "here"))
+        linked = compare.link_checkout(Path(folder, "here"))
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(linked)}
         command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, __file__]
         asked = ["unit" if row == UNIT else str(rows().index(row)) for row in wanted]
@@ -139,7 +139,7 @@ def _release(row: Row) -> str:
 # --- timed, where nothing counts instructions ---
 
 
-def timed(wanted: list[Row], hosts: str) -> dict[Row, float]:
+def time_operations(wanted: list[Row], hosts: str) -> dict[Row, float]:
     """Return the CPU of one operation of each row, the best of three measurements. The unit row costs 1."""
     return {row: min(_once(row, hosts) for _ in range(3)) for row in wanted}
 
@@ -158,11 +158,11 @@ def _once(row: Row, hosts: str) -> float:
 # --- the check ---
 
 
-def measured(wanted: list[Row], *, counts: bool) -> dict[Row, float]:
+def measure_rows(wanted: list[Row], *, counts: bool) -> dict[Row, float]:
     """Return the cost of one operation of each row in units, counted or timed."""
     with load.zoolet() as daemon:
         hosts = f"127.0.0.1:{daemon.port}"
-        costs = (counted if counts else timed)([UNIT, *wanted], hosts)
+        costs = (count_instructions if counts else time_operations)([UNIT, *wanted], hosts)
     unit = costs.pop(UNIT)
     return {row: cost / unit for row, cost in costs.items()}
 
@@ -200,7 +200,7 @@ def main() -> int:
         parser.error(f"no row contains {options.only}")
     if options.write and not counts:
         parser.error("limits are written with what valgrind counts: install it")
-    costs = measured([row for row in found if counts or row.table != "cold"], counts=counts)
+    costs = measure_rows([row for row in found if counts or row.table != "cold"], counts=counts)
     if options.write:
         write(costs if len(found) == len(rows()) else limits(ROOM) | costs)
         return 0

@@ -1,6 +1,6 @@
 """Compares clients for Python on the same zoolet server: zoolet's own, kazoo and aiozk.
 
-    python benchmarks/clients.py              three rounds in turns; prints a table, writes benchmarks/out/clients.json
+    python benchmarks/clients.py              three alternating rounds; a table, and benchmarks/out/clients.json
 
 If kazoo or aiozk (``pip install kazoo aiozk``) is missing, it is left out with a message. Both asyncio clients run on
 uvloop if it is installed. Sequential: one get after the other. Pipelined: 1,000 gets in flight. Server away: gets that
@@ -179,7 +179,7 @@ def daemon() -> tuple[subprocess.Popen[str], str]:
 
 
 def main() -> None:
-    """Measure in turns, and print the table."""
+    """Measure the clients alternately, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", nargs=3, metavar=("ROW", "CLIENT", "HOSTS"), help=argparse.SUPPRESS)

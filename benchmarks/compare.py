@@ -1,4 +1,4 @@
-"""Compares the CPU cost of operations in the checkout with a different commit, in turns.
+"""Compares the CPU cost of operations in the checkout and in a different commit, measured alternately.
 
     make bench-compare REV=HEAD~1             all rows, seven rounds; about ten minutes
     python benchmarks/compare.py REV --only get,lock --rounds 5
@@ -104,7 +104,7 @@ async def pipelined(hosts: str, measure: Measure) -> Any:
 
 
 async def creates(hosts: str, measure: Measure) -> Any:
-    """Measure sequential creates of the asyncio client, one after another."""
+    """Measure creates of sequential ephemeral nodes with the asyncio client, one at a time."""
     from zoolet.client import Client
 
     async with Client(hosts) as zk:
@@ -223,7 +223,7 @@ def checked_out(commit: str, folder: Path) -> Path:
     return folder
 
 
-def linked(folder: Path) -> Path:
+def link_checkout(folder: Path) -> Path:
     """Link the checkout to a place where it can be imported, and return the folder."""
     folder.mkdir()
     (folder / "zoolet").symlink_to(HERE.parent)
@@ -246,7 +246,7 @@ def compare(commit: str, rounds: int, only: list[str]) -> bool:
     slower = False
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zoolet-compare-")))
-        here = Revision(linked(folder / "here"), stack)
+        here = Revision(link_checkout(folder / "here"), stack)
         there = Revision(checked_out(commit, folder / "there"), stack)
         rows = measures(generator, f"127.0.0.1:{here.daemon.port}")
         print(f"{'CPU for an operation':42} {'checkout':>12} {commit[:12]:>12}   ratio (lowest to highest)")

@@ -1,8 +1,8 @@
-"""Compares writes with a data directory, without one, and to Apache ZooKeeper with forceSync on the same disk.
+"""Compares writes of zoolet in memory, of zoolet on a disk, and of Apache ZooKeeper with forceSync on this disk.
 
     make bench-disk FOLDER=/mnt/disk      about two minutes
 
-All servers get the load of each row in turns, in one run.
+In each row, the servers are measured alternately.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from load import ROWS, Row, Server, apache, generator, machine, run, zoolet
 
-TURNS: Final = (
+DISK_ROWS: Final = (
     Row("set, 8 x 64", "set", 8, 64, 60_000, 0),
     Row("create, 8 x 64", "create", 8, 64, 40_000, 0),
     Row("multi, 8 x 16", "multi", 8, 16, 20_000, 0),
@@ -43,7 +43,7 @@ def main() -> None:
                 run(load, server, row, 20_000)
         print(machine())
         print("writes a second".ljust(18), *(name.rjust(18) for name in running))
-        for row in TURNS:
+        for row in DISK_ROWS:
             results: dict[str, list[float]] = {name: [] for name in running}
             for _ in range(options.rounds):
                 for name, server in running.items():

@@ -22,7 +22,7 @@ from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.compat import BY_NAME
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import ServerConnection
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 BATCH = 64
 COUNT = 64_000
@@ -67,7 +67,7 @@ WORK: dict[str, Callable[[int], bytes]] = {
 
 def fresh(op: str, compat: str = "3.9", count: int = COUNT) -> ServerConnection:
     """Return a connection to an engine with the nodes for *count* operations of a kind."""
-    connection = ServerConnection(Engine(Settings(compat=BY_NAME[compat]), rng=Random(0)), ClientConnection())
+    connection = ServerConnection(Engine(EngineSettings(compat=BY_NAME[compat]), rng=Random(0)), ClientConnection())
     connection.receive_data(frame(ConnectRequest().encode()) + create("/dir"))
     connection.receive_data(b"".join([create(f"/k{k}") for k in range(100)]))
     if op == "delete":

@@ -1,11 +1,11 @@
-"""Compares zoolet's daemon with a server that does only the input and output of a row, which is the limit.
+"""Compares zoolet's daemon with a server that only reads requests and sends prepared replies: the lower limit.
 
     make limits                               every row that has a goal; about two minutes
     python benchmarks/limits.py --only get    rows whose operation is one of these
 
-The other server (:class:`Nothing`, in a separate process) uses uvloop, finds the frames, and answers each with prepared
-bytes. It does no more than any server must do. Results are the CPU of the server's process per operation, measured in
-turns. The last column is the ratio of zoolet's cost to the limit.
+The other server (:class:`NullConnection`, in a separate process) uses uvloop, finds the frames, and answers each with
+prepared bytes. It does no more than any server must do. Results are the CPU of the server's process per operation,
+measured alternately. The last column is the ratio of zoolet's cost to the limit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EVENT: Final = _REPLY(16 + 8 + len(_PATH), -1, -1, 0) + struct.pack(">ii", 3, 3
 _GET_DATA, _SET_DATA, _CLOSE = 4, 5, -11
 
 
-class Nothing(asyncio.Protocol):
+class NullConnection(asyncio.Protocol):
     """A connection to the server that does nothing.
 
     Args:
@@ -104,7 +104,7 @@ async def serve(port: int) -> None:
     """Serve until the process is stopped."""
     watchers: set[asyncio.WriteTransport] = set()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Nothing(watchers), "127.0.0.1", port, backlog=1024)
+    server = await loop.create_server(lambda: NullConnection(watchers), "127.0.0.1", port, backlog=1024)
     await server.serve_forever()
 
 

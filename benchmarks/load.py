@@ -1,4 +1,4 @@
-"""Compares zoolet with Apache ZooKeeper under the same load, in turns: ratios, pauses, memory, start-up.
+"""Compares zoolet and Apache ZooKeeper alternately under the same load: ratios, pauses, memory, start-up.
 
     make bench                     everything; about five minutes
     python benchmarks/load.py --rounds 3 --only get,set
@@ -196,7 +196,7 @@ def apache(force_sync: str = "no", folder: str | None = None) -> Server | None:
 
 def generator() -> list[str]:
     """Build the load generator, and return its command. It may open as many files as the system allows."""
-    from zoolet.server.admin.descriptors import raise_limit  # not in other commits, which compare.py runs
+    from zoolet.server.admin.descriptors import raise_limit  # older commits in compare.py lack this
 
     raise_limit()
     compiler = shutil.which("cc") or shutil.which("gcc")

@@ -206,7 +206,7 @@ async def _crowd(hosts: str, make: Callable[[Any], Any]) -> float:
         gate = make(zk)
         await gate.__aenter__()
         tasks = [asyncio.create_task(one()) for _ in range(CROWD)]
-        await _settled(zk)
+        await _wait_until_settled(zk)
         started = time.perf_counter()
         await gate.__aexit__(None, None, None)
         await asyncio.gather(*tasks)
@@ -215,7 +215,7 @@ async def _crowd(hosts: str, make: Callable[[Any], Any]) -> float:
         return took / CROWD
 
 
-async def _settled(zk: Any) -> None:
+async def _wait_until_settled(zk: Any) -> None:
     """Wait until all contenders are in line: the zxid does not change for a while."""
     quiet, last = 0, -1
     while quiet < 5:
@@ -303,7 +303,7 @@ def run(measure: Callable[[str], Any], hosts: str) -> Any:
 
 
 def measure(rounds: int) -> dict[str, dict[str, float]]:
-    """Measure all locks in turns. Return the medians: microseconds uncontended, milliseconds per hand-over crowded."""
+    """Measure all locks alternately. Return medians: microseconds uncontended, milliseconds per hand-over crowded."""
     server, hosts = daemon()
     found: dict[str, dict[str, float]] = {"uncontended_us": {}, "crowded_ms": {}}
     try:

@@ -1,4 +1,4 @@
-"""Load generator for machines without a C compiler, with zkload.c's command line and report, and most operations.
+"""Load generator for machines without a C compiler, with the command line, report and most operations of zkload.c.
 
     python benchmarks/pyload.py PORT OP [-c conns] [-d depth] [-n total] [-s bytes] [-k keys] [-w watchers]
 

@@ -1,4 +1,4 @@
-"""Measures how the cost of a request grows with what is already on the server, and the cost of large amounts.
+"""Measures how the cost of a request grows with the data on the server, and the cost of large amounts.
 
     make bench-scale                          everything; about one minute
     python benchmarks/scale.py --only children,watches
@@ -7,7 +7,7 @@ Each row of the first table is measured in process, without a socket, with 100 t
 a folder, sessions, watches, levels of a path, ephemeral nodes of a session, operations of a multi. Each cell is the
 median CPU of one step in microseconds. Steps that handle all neighbours are divided by their number. So every row
 should be flat, except for lists of children, which are copied, and random reads, which wait for memory. The second
-table contains the amounts with a goal, and starts daemons. A complete run writes its results to ``benchmarks/out/``,
+table contains the amounts with a goal, measured with daemons. A complete run writes its results to ``benchmarks/out/``,
 and ``--publish`` copies them into ``docs/``.
 """
 
@@ -41,7 +41,7 @@ from zoolet.protocol.operations import OpCode
 from zoolet.server.core.client_connection import ClientConnection
 from zoolet.server.core.engine import Engine
 from zoolet.server.core.server_connection import ServerConnection
-from zoolet.server.core.settings import Settings
+from zoolet.server.core.settings import EngineSettings
 
 SIZES: Final = (100, 1_000, 10_000, 100_000)
 STEPS: Final = 64
@@ -63,7 +63,7 @@ class World:
     """An engine and its connections, without limits that would stop a row."""
 
     def __init__(self) -> None:
-        settings = Settings(max_frame=1 << 26, max_multi_operations=1 << 20, max_watches_per_connection=1 << 20)
+        settings = EngineSettings(max_frame=1 << 26, max_multi_operations=1 << 20, max_watches_per_connection=1 << 20)
         self.engine = Engine(settings, rng=Random(0))
         self.client = self.connect()
 
@@ -123,7 +123,7 @@ def change(path: str) -> bytes:
 Steps = Iterator[float]
 
 
-def timed(do: Callable[..., object], *arguments: Any, parts: int = 1) -> float:
+def cpu_ns_per_part(do: Callable[..., object], *arguments: Any, parts: int = 1) -> float:
     """Return the nanoseconds of CPU of a call, per part."""
     started = time.process_time_ns()
     do(*arguments)
@@ -131,31 +131,31 @@ def timed(do: Callable[..., object], *arguments: Any, parts: int = 1) -> float:
 
 
 def create_and_list(n: int) -> Steps:
-    """Measure what each lock, queue and contender does: a create at the end, and a list."""
+    """Measure joining a lock, queue or group: a create at the end, and a list."""
     world = World()
     world.folder(n)
     for k in range(STEPS):
-        yield timed(world.send, create(f"/dir/x{k}") + LIST)
+        yield cpu_ns_per_part(world.send, create(f"/dir/x{k}") + LIST)
 
 
 def delete_first_and_list(n: int) -> Steps:
-    """Measure what the consumer of a queue does."""
+    """Measure the consumer of a queue: the delete of the first child, and a list."""
     world = World()
     world.folder(n + STEPS)
     for k in range(STEPS):
-        yield timed(world.send, delete(f"/dir/n{k:06}") + LIST)
+        yield cpu_ns_per_part(world.send, delete(f"/dir/n{k:06}") + LIST)
 
 
 def delete_any_and_list(n: int) -> Steps:
-    """Measure what happens when a member of a group leaves."""
+    """Measure leaving a group: the delete of any child, and a list."""
     world = World()
     world.folder(n + STEPS)
     for k in Random(1).sample(range(n + STEPS), STEPS):
-        yield timed(world.send, delete(f"/dir/n{k:06}") + LIST)
+        yield cpu_ns_per_part(world.send, delete(f"/dir/n{k:06}") + LIST)
 
 
 def member_leaves(n: int) -> Steps:
-    """Measure what happens when a member of a group is lost: the end of its session, and a list."""
+    """Measure the loss of a member of a group: the end of its session, and a list."""
     world = World()
     world.folder(n)
     for k in range(STEPS):
@@ -167,7 +167,7 @@ def member_leaves(n: int) -> Steps:
             world.send(CLOSE, member)
             world.send(LIST)
 
-        yield timed(leave)
+        yield cpu_ns_per_part(leave)
 
 
 def get_any(n: int) -> Steps:
@@ -178,7 +178,7 @@ def get_any(n: int) -> Steps:
         world.send(b"".join([get(f"/dir/n{k:06}") for k in range(at, at + 100)]))
     numbers = Random(1).choices(range(n), k=STEPS * 64)
     for at in range(0, len(numbers), 64):
-        yield timed(world.send, b"".join([get(f"/dir/n{k:06}") for k in numbers[at : at + 64]]), parts=64)
+        yield cpu_ns_per_part(world.send, b"".join([get(f"/dir/n{k:06}") for k in numbers[at : at + 64]]), parts=64)
 
 
 def open_and_close(n: int) -> Steps:
@@ -186,7 +186,7 @@ def open_and_close(n: int) -> Steps:
     world = World()
     others = [world.connect() for _ in range(n)]
     for _ in range(STEPS):
-        yield timed(lambda: world.send(CLOSE, world.connect()))
+        yield cpu_ns_per_part(lambda: world.send(CLOSE, world.connect()))
         world.discard_events()
     assert len(world.engine.connections) >= len(others)
 
@@ -199,7 +199,7 @@ def fire_to_many(n: int) -> Steps:
     for _ in range(3 if n > 10_000 else 9):
         for other in others:
             world.send(get("/k", watch=True), other)
-        yield timed(world.send, change("/k"), parts=n)
+        yield cpu_ns_per_part(world.send, change("/k"), parts=n)
         world.discard_events()
 
 
@@ -210,7 +210,7 @@ def watch_and_fire(n: int) -> Steps:
     world.send(b"".join([get(f"/dir/n{k:06}", watch=True) for k in range(n)]))
     for k in Random(1).choices(range(n), k=STEPS):
         path = f"/dir/n{k:06}"
-        yield timed(world.send, get(path, watch=True) + change(path))
+        yield cpu_ns_per_part(world.send, get(path, watch=True) + change(path))
         world.discard_events()
 
 
@@ -227,7 +227,7 @@ def lose_watches(n: int) -> Steps:
             while world.engine.watches.unswept:
                 world.engine.watches.sweep()
 
-        yield timed(lose, parts=n)
+        yield cpu_ns_per_part(lose, parts=n)
 
 
 def at_depth(n: int) -> Steps:
@@ -238,7 +238,7 @@ def at_depth(n: int) -> Steps:
         parent, path = tree.find(path), path + "/d"
         tree.create(path, "d", parent, b"", 0, 0, 1, 1)
     for _ in range(9):
-        yield timed(world.send, create(path + "/x") + delete(path + "/x"), parts=n // 100)
+        yield cpu_ns_per_part(world.send, create(path + "/x") + delete(path + "/x"), parts=n // 100)
 
 
 def beside_ephemerals(n: int) -> Steps:
@@ -246,7 +246,7 @@ def beside_ephemerals(n: int) -> Steps:
     world = World()
     world.folder(n, EPHEMERAL)
     for k in range(STEPS):
-        yield timed(world.send, create(f"/dir/x{k}", EPHEMERAL) + delete(f"/dir/x{k}"))
+        yield cpu_ns_per_part(world.send, create(f"/dir/x{k}", EPHEMERAL) + delete(f"/dir/x{k}"))
 
 
 def end_of_session(n: int) -> Steps:
@@ -259,7 +259,7 @@ def end_of_session(n: int) -> Steps:
         for at in range(0, n, 1000):
             frames = [create(f"/dir/n{k:06}", EPHEMERAL) for k in range(at, min(at + 1000, n))]
             world.send(b"".join(frames), owner)
-        yield timed(world.send, CLOSE, owner, parts=n)
+        yield cpu_ns_per_part(world.send, CLOSE, owner, parts=n)
 
 
 def multi(n: int, *, fails: bool = False) -> Steps:
@@ -271,7 +271,7 @@ def multi(n: int, *, fails: bool = False) -> Steps:
         operations: list[tuple[OpCode, Record]] = [
             (OpCode.CREATE, r.CreateRequest(path, b"x", OPEN_ACL_UNSAFE, 0)) for path in paths
         ]
-        yield timed(world.send, request(OpCode.MULTI, wire.encode_operations(operations)), parts=n)
+        yield cpu_ns_per_part(world.send, request(OpCode.MULTI, wire.encode_operations(operations)), parts=n)
 
 
 class Row(NamedTuple):
@@ -430,7 +430,7 @@ def main() -> None:
             costs = [cell(row, size) for size in sizes]
             report["rows"].append({"title": row.title, "neighbours": row.neighbours, "us": costs})
             print(f"{row.title:40} {' '.join(f'{short(cost):>9}' for cost in costs)} us", flush=True)
-    if not options.no_amounts and not words and len(sizes) == len(SIZES):  # a part would replace the whole results
+    if not options.no_amounts and not words and len(sizes) == len(SIZES):  # keep complete results
         report["amounts"] = amounts()
         for name, value in report["amounts"].items():
             verdict = "" if value <= GOALS[name] else "   MISSED"

@@ -81,7 +81,7 @@ GROWTH: Final = 0.02
 WORST_S: Final = 0.02
 """Maximum CPU time of the server until a reply to the neighbour. Other programs of the machine do not count."""
 OVER_TLS: Final = 10
-"""One session of this many uses TLS."""
+"""One in this many sessions uses TLS."""
 PAGE: Final = ("api/locks", "api/sessions?order=writes", "api/history?fold=1", "api/children?path=/soak/e&sort=time")
 """The parts of the open page that are read every five seconds, below ``/console/``."""
 PING: Final = frame(struct.pack(">ii", Xid.PING, OpCode.PING))
@@ -134,7 +134,7 @@ class Member(asyncio.Protocol):
 
 
 class Crowd:
-    """Two thousand sessions that come and go. A third of them sends a ping in each second."""
+    """Two thousand sessions that come and go. Each second, a third of them send a ping."""
 
     def __init__(self, port: int, tls_port: int, rng: Random) -> None:
         self._port = port
@@ -319,7 +319,7 @@ def follow_overview(url: str, until: float, count: Counter[str]) -> None:
 
 
 def read_page(url: str, until: float, count: Counter[str]) -> None:
-    """Read what a page shows, and the metrics, every five seconds, in a thread."""
+    """Read the parts of the page and the metrics every five seconds, in a thread."""
     while time.monotonic() < until:
         for name in (*(f"console/{each}" for each in PAGE), "metrics"):
             with urlopen(url + name, timeout=30.0) as answer:

@@ -8,12 +8,12 @@ import socket
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..server.admin.http import LOCAL, READS, HttpError, Request, Response, Route, Router, is_loopback, no_page
+from ..server.admin.http import LOCAL, READS, HttpError, HttpRequest, Response, Route, Router, is_loopback, no_page
 from ..server.admin.observed import Observed
 from ..server.admin.pages import AdminPages, Console, healthz, metrics_page
 from ..server.admin.state_pages import Transfer
 from ..server.config.config import AdminSettings
-from .addresses import shown
+from .addresses import format_address
 from .options import cannot_listen, require_h11
 
 if TYPE_CHECKING:  # the module requires h11, which most servers do not need
@@ -116,7 +116,7 @@ class AdminPorts:
         is_local = is_loopback(self._settings.host)
         self._router = Router(routes, lambda request: self._not_yet(), self._names, is_local=is_local)
 
-    async def _readyz(self, request: Request) -> Response:
+    async def _readyz(self, request: HttpRequest) -> Response:
         return Response(f"{self.starting}\n".encode(), status=503)
 
     def _not_yet(self) -> HttpError:
@@ -132,11 +132,11 @@ class AdminPorts:
             bound = await server.start(host, port)
         except (OSError, UnicodeError) as error:
             await self.__aexit__(None, None, None)
-            raise cannot_listen(f"{shown(host or '*', port)} for HTTP", error) from None
+            raise cannot_listen(f"{format_address(host or '*', port)} for HTTP", error) from None
         self._servers.append(server)
-        return shown(host or "0.0.0.0", bound)
+        return format_address(host or "0.0.0.0", bound)
 
-    async def _metrics(self, request: Request) -> Response:
+    async def _metrics(self, request: HttpRequest) -> Response:
         if self._observed is None:
             raise self._not_yet()
         return await metrics_page(self._observed, request)

@@ -14,8 +14,8 @@ from ..server.net.daemon import Daemon
 from ..server.net.tls_settings import TlsSettings
 
 _log = logging.getLogger("zoolet.server")
-WARNING: Final = 14 * 86_400
-"""Seconds before the certificate expires during which each start, reload and day logs a warning."""
+WARN_BEFORE_S: Final = 14 * 86_400
+"""If the certificate expires within this many seconds, a warning is logged at each start and reload, and every day."""
 
 
 def load(settings: TlsSettings) -> tls.ServerContext:
@@ -58,6 +58,6 @@ def _warn(settings: TlsSettings, daemon: Daemon) -> None:
     elif left <= 0:
         text = "the certificate in %s expired on %s, so no client can connect; replace it and send SIGHUP"
         _log.warning(text, settings.key_store, when)
-    elif left < WARNING:
+    elif left < WARN_BEFORE_S:
         text = "the certificate in %s expires on %s; replace it and send SIGHUP"
         _log.warning(text, settings.key_store, when)

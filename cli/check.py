@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..protocol.messages import reason_of
+from ..protocol.messages import file_error_reason
 from .usage import add_example, brief, path
 
 
@@ -31,7 +31,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _check(options: argparse.Namespace, definitions: list[str]) -> int:
-    from ..testing.checking.checker import UnreadableError, check, joined
+    from ..testing.checking.checker import UnreadableError, check, join_recordings
     from ..testing.recording.recording import Recording
 
     try:
@@ -39,12 +39,12 @@ def _check(options: argparse.Namespace, definitions: list[str]) -> int:
     except ValueError as error:
         return _refuse(str(error))
     except OSError as error:
-        return _refuse(f"cannot read {error.filename}: {reason_of(error)}")
+        return _refuse(f"cannot read {error.filename}: {file_error_reason(error)}")
     for file, recording in zip(options.files, recordings, strict=True):
         if not len(recording):
             return _refuse(f"{file} contains no requests; stop the recorder by SIGTERM or Ctrl-C to save them")
     try:
-        found = check(joined(recordings))
+        found = check(join_recordings(recordings))
     except UnreadableError as error:
         return _refuse(str(error))
     if found is not None:

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..server.config import ConfigError, build, parse_definitions
-from .addresses import shown
+from .addresses import format_address
 from .event_loop import run_loop
 from .options import (
     DEFAULT_HOSTS,
@@ -26,19 +26,19 @@ from .options import (
     add_sid,
     add_timeout,
     cannot_listen,
-    client_of,
-    connected,
+    connected_client,
+    make_client,
+    parse_servers,
     require_h11,
-    servers_of,
 )
 from .usage import add_example
 
 if TYPE_CHECKING:
     from ..client import Client
     from ..console.remote_source import RemoteSource
-    from ..console.source import Source
+    from ..console.source import ConsoleSource
     from ..server.net.http import HttpServer
-    from ..server.observer import Ensemble
+    from ..server.observer import ObservedEnsemble
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -75,16 +75,16 @@ def _console(options: argparse.Namespace, definitions: list[str]) -> int:
             raise ConfigError(f"--observe replaces HOSTS: remove {options.hosts!r}")
         if options.auth or options.tls_ca or options.tls_cert or options.tls_key:
             raise ConfigError("--observe connects to quorum ports, without --auth and --tls-...: remove those options")
-        from .observing import ensemble_of
+        from .observing import parse_ensemble
 
-        return run_loop(_until_sigterm(_observe(ensemble_of(options.observe, options.sid, read_only=True), options)))
+        return run_loop(_until_sigterm(_observe(parse_ensemble(options.observe, options.sid, read_only=True), options)))
     if options.sid is not None:
         raise ConfigError("--sid requires --observe")
     from ..console.remote_source import RemoteSource
 
     options.hosts = DEFAULT_HOSTS if options.hosts is None else options.hosts
-    hosts, tls = servers_of(options.hosts, options)
-    client = client_of(options.hosts, tls, options, read_only=True)
+    hosts, tls = parse_servers(options.hosts, options)
+    client = make_client(options.hosts, tls, options, read_only=True)
     source = RemoteSource(client, hosts.addresses, tls, min(options.timeout, 5.0))
     return run_loop(_until_sigterm(_serve(client, source, options)))
 
@@ -109,7 +109,7 @@ async def _until_sigterm(work: Coroutine[Any, Any, int]) -> int:
 async def _serve(client: Client, source: RemoteSource, options: argparse.Namespace) -> int:
     from ..console.remote_source import keep_sampling
 
-    async with connected(client, "console", options.hosts):
+    async with connected_client(client, "console", options.hosts):
         await source.sample()
         # With credentials, the console may read data that other users of this machine must not see.
         server = await _listen(source, options, is_open=not options.auth and options.tls_cert is None)
@@ -120,15 +120,19 @@ async def _serve(client: Client, source: RemoteSource, options: argparse.Namespa
             await server.close()
 
 
-async def _observe(ensemble: Ensemble, options: argparse.Namespace) -> int:
-    """Show the replica of an ensemble, whose server has no port."""
+async def _observe(ensemble: ObservedEnsemble, options: argparse.Namespace) -> int:
+    """Serve the page of a replica of an ensemble. No port is opened for the replica's clients.
+
+    Raises:
+        ConfigError: The ensemble cannot be observed.
+    """
     from ..console.attach import EngineConsole
-    from ..server.config import Config
+    from ..server.config import ServerConfig
     from ..server.net.clock import RealClock
     from ..server.observer import assemble_observer
     from .observing import follow
 
-    config = Config()
+    config = ServerConfig()
     daemon, link = assemble_observer(ensemble, config, clock=RealClock())
     console = EngineConsole(daemon, history=config.admin.history, name=f"observer of {options.observe}")
     try:
@@ -142,7 +146,7 @@ async def _observe(ensemble: Ensemble, options: argparse.Namespace) -> int:
         await daemon.stop()
 
 
-async def _listen(source: Source, options: argparse.Namespace, *, is_open: bool) -> HttpServer:
+async def _listen(source: ConsoleSource, options: argparse.Namespace, *, is_open: bool) -> HttpServer:
     """Serve the page of a source, and print its address and token.
 
     Args:
@@ -165,6 +169,6 @@ async def _listen(source: Source, options: argparse.Namespace, *, is_open: bool)
     try:
         port = await server.start(options.host, options.port)
     except (OSError, UnicodeError) as error:
-        raise cannot_listen(shown(options.host, options.port), error) from None
-    print(f"zoolet console on http://{shown(options.host, port)}/\nzoolet console token {token}", flush=True)
+        raise cannot_listen(format_address(options.host, options.port), error) from None
+    print(f"zoolet console on http://{format_address(options.host, port)}/\nzoolet console token {token}", flush=True)
     return server

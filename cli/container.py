@@ -19,7 +19,7 @@ from ..server.config import ConfigError, build, read_file
 from ..server.net.listening import means_all
 from . import logs, serve
 from .addresses import cannot_connect
-from .images import java_options, refuse_unknown, settings_of, unknown_variables, with_files, without_effect
+from .images import java_options, read_settings, refuse_unknown, unknown_variables, with_files, without_effect
 from .options import CannotRunError
 from .usage import add_example
 
@@ -79,7 +79,7 @@ def _container(words: list[str], definitions: list[str]) -> int:
             names = ", ".join(ignored)
             raise ConfigError(f"variables without effect, because {file} is mounted: {names}; set their keys in {file}")
         return serve.serve(file, [options], definitions)
-    settings = settings_of(environment)
+    settings = read_settings(environment)
     for name in unknown_variables(environment):
         print(f"zoolet container: ignored unknown variable {name}", file=sys.stderr)
     return serve.serve(None, settings.sources, definitions, users=settings.users)
@@ -116,7 +116,7 @@ def _status(environment: Mapping[str, str]) -> int:
         from http.client import HTTPConnection, HTTPException
         from urllib.parse import urlsplit
 
-        from ..client.aio.dial import reason_of
+        from ..client.aio.dial import connection_failure
 
         url = urlsplit(words[0])
         try:
@@ -125,7 +125,7 @@ def _status(environment: Mapping[str, str]) -> int:
             response = connection.getresponse()
             print(response.read().decode().strip())
         except (OSError, HTTPException) as error:
-            print(cannot_connect(f"{url.netloc}: {reason_of(error)}"))
+            print(cannot_connect(f"{url.netloc}: {connection_failure(error)}"))
             return 1
         return 0 if response.status == 200 else 1
     command = [sys.executable, "-m", "zoolet", "status", *words]
@@ -135,13 +135,13 @@ def _status(environment: Mapping[str, str]) -> int:
 def _accepts(address: str) -> int:
     import socket
 
-    from ..client.aio.dial import reason_of
+    from ..client.aio.dial import connection_failure
 
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except OSError as error:
-        print(cannot_connect(f"{address}: {reason_of(error)}"))
+        print(cannot_connect(f"{address}: {connection_failure(error)}"))
         return 1
     print(f"{address} accepts connections")
     return 0
@@ -152,7 +152,7 @@ def status_words(environment: Mapping[str, str]) -> list[str]:
     if (file := _mounted(environment)) is not None:
         config = build(java_options(environment), read_file(file))
     else:
-        config = build(*settings_of(environment).sources)
+        config = build(*read_settings(environment).sources)
     if config.port is not None:
         return [_reachable(config.host, config.port)]
     if config.admin.port is not None:

@@ -28,7 +28,7 @@ from .options import OptionError, add_data_dir
 from .usage import add_example
 
 Find = Callable[[], DataDir]
-"""Returns the files at present."""
+"""A function that returns the current files of the directory."""
 ACTIONS: Final = """\
 show: summarize the state that a server would load;
 verify: check every file;
@@ -138,7 +138,7 @@ def _check(file: Path, look: Callable[[], str]) -> bool:
 
 def _snapshot(file: Path, zxid: int) -> str:
     found = snapshots.parse(read(file), zxid, str(file))
-    # The digest is not compared. ZooKeeper's may be of a different state, because the tree changes during the writing.
+    # The digest is not compared. ZooKeeper's digest may belong to a later state, because the tree may change.
     return f"{len(found.nodes) + 1} nodes, {len(found.sessions)} sessions, {len(found.acls)} ACL lists"
 
 
@@ -157,7 +157,7 @@ def _repair(options: argparse.Namespace, trusts_empty: bool) -> int:
     log_dir = None if options.log_dir is None else Path(options.log_dir)
     lines = repair(Path(options.directory), log_dir, report=print, dry_run=options.dry_run, trusts_empty=trusts_empty)
     for line in lines:
-        print(f"would be {line}" if options.dry_run else line)
+        print(f"dry run: {line}" if options.dry_run else line)
     if not lines:
         print(f"{options.directory}: the logs need no repair")
     return 0

@@ -31,7 +31,7 @@ FAULTS: Final = {
     "cut_reply": "execute the request, and send only the start of the reply",
     "slow_reply": "send the reply slowly (bytes_per_second=)",
 }
-"""The faults, each with what it does in one line, for the help: an import of the actions would slow every command."""
+"""The faults and their effects, for the help. Importing the actions would make every command slower."""
 _JSON_TYPES: Final = {dict: "object", list: "array", int: "number", float: "number", bool: "boolean"}
 """JSON types, as ``GET /commands`` names them. Text is missing, because it has no quotes on the command line."""
 
@@ -89,7 +89,7 @@ def _fault(options: argparse.Namespace, definitions: list[str]) -> int:
     is_command = options.name in commands
     known = commands[options.name if is_command else "fault"]["parameters"]
     if not is_command:
-        known = _of_fault(options.name, known)
+        known = _fault_parameters(options.name, known)
     given: dict[str, Any] = {}
     for word in options.parameters:
         name, value = _parameter(options.name, word, known)
@@ -124,7 +124,7 @@ def _begin(url: str, parameters: dict[str, Any], words: list[str]) -> int:
     return code
 
 
-def _of_fault(name: str, known: dict[str, Any]) -> dict[str, Any]:
+def _fault_parameters(name: str, known: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a fault, without those that belong only to other faults."""
     import inspect
 
@@ -210,7 +210,7 @@ def _ask(url: str, body: dict[str, Any] | None = None, timeout: float = TIMEOUT)
     import urllib.parse
     import urllib.request
 
-    from ..client.aio.dial import reason_of
+    from ..client.aio.dial import connection_failure
 
     try:
         with urllib.request.urlopen(url, None if body is None else json.dumps(body).encode(), timeout) as answer:
@@ -227,8 +227,8 @@ def _ask(url: str, body: dict[str, Any] | None = None, timeout: float = TIMEOUT)
             raise OSError(None, message or reason) from None
         raise ConfigError(message) from None
     except OSError as error:
-        cause = getattr(error, "reason", error)  # of an URLError
-        reason = f"no answer within {timeout:g} s" if isinstance(cause, TimeoutError) else reason_of(cause)
+        cause = getattr(error, "reason", error)  # a URLError contains its cause
+        reason = f"no answer within {timeout:g} s" if isinstance(cause, TimeoutError) else connection_failure(cause)
         raise OSError(None, cannot_connect(f"{urllib.parse.urlsplit(url).netloc}: {reason}")) from None
     except (ValueError, http.client.HTTPException):
         raise OSError(None, f"{url} is not a control API: the answer is not JSON") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..protocol.members import MemberLine
-from ..server.config import Config, ConfigError, Setting, Source, find, properties, read_environment
+from ..server.config import ConfigError, ServerConfig, Setting, SettingSource, find, properties, read_environment
 from ..server.config.keys import is_misspelt, nearest
 from ..server.config.messages import suggestion
 from ..server.config.properties import JVM_VARIABLES
@@ -132,13 +132,13 @@ _PROTECTION: Final = (
     "(?i)ssl|tls|secur|secret|auth|sasl|kerberos|krb5|jaas|(?<![a-z])acl|skipacl|passw|user|login|anonymous|digest|cert"
     "|keystore|truststore|x509|cipher|fips|super"
 )
-"""Part of the name of each variable and key that protects data."""
+"""Matches the names of variables and keys that protect data."""
 _SECURITY: Final = f"{_PROTECTION}|whitelist|address|admin"
-"""The same, with the keys that open the server to others."""
+"""Matches the names of variables and keys about security: those of :data:`_PROTECTION`, and more."""
 _HARMLESS: Final = frozenset(
     ("ZOO_CLIENT_USER", "ZOO_CLIENT_PASSWORD", "ZOO_USER", "ZOO_DAEMON_USER", "ZOO_DAEMON_GROUP")
 ) | {name for name in _KNOWN if "QUORUM" in name}
-"""Variables with such names that protect nothing in a single server."""
+"""Variables that match :data:`_SECURITY`, but protect nothing in a single server."""
 _OF_KUBERNETES: Final = r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 
 
@@ -194,10 +194,10 @@ def java_options(environment: Mapping[str, str]) -> dict[str, Setting]:
     _refuse_unknown_keys(options)
     if "zookeeper.client.secure" in options:  # the options about TLS may be meant for clients in this container
         return options
-    return {name: each._replace(source=Source.DEFINITION) for name, each in options.items()}
+    return {name: each._replace(source=SettingSource.DEFINITION) for name, each in options.items()}
 
 
-def settings_of(environment: Mapping[str, str]) -> ImageSettings:
+def read_settings(environment: Mapping[str, str]) -> ImageSettings:
     """Return the settings in the variables of any of the three images.
 
     Raises:
@@ -208,7 +208,7 @@ def settings_of(environment: Mapping[str, str]) -> ImageSettings:
     options, settings = java_options(environment), dict[str, Setting]()
 
     def put(key: str, value: str, name: str) -> None:
-        properties.put(settings, key, Setting(value, f"environment variable {name}"))
+        properties.set_last(settings, key, Setting(value, f"environment variable {name}"))
 
     for name, key in _KEYS.items():
         if name in environment:
@@ -244,7 +244,7 @@ def _close_plain_port(options: dict[str, Setting], settings: dict[str, Setting])
         for source in (options, settings):
             source.pop(f"{prefix}clientPort", None)
             if (address := source.get(f"{prefix}clientPortAddress")) is not None:
-                source.setdefault("secureClientPortAddress", address._replace(source=Source.DEFINITION))
+                source.setdefault("secureClientPortAddress", address._replace(source=SettingSource.DEFINITION))
 
 
 def _put_keys(environment: Mapping[str, str], put: Callable[[str, str, str], None]) -> None:
@@ -286,7 +286,7 @@ def _put_tls(environment: Mapping[str, str], enabled: bool | None, put: Callable
     """Set the TLS port of the Bitnami image; return whether it replaces the plain port.
 
     Raises:
-        ConfigError: A variable about TLS is set, but not whether TLS is used.
+        ConfigError: A variable about TLS is set, but ``ZOO_TLS_CLIENT_ENABLE`` is not.
     """
     given = {name: environment[name] for name in BITNAMI_TLS if name in environment}
     if not enabled:
@@ -330,7 +330,7 @@ def _users(environment: Mapping[str, str], switches: Mapping[str, bool | None]) 
         raise ConfigError(
             "environment variable ZOO_FIPS_MODE=yes is not supported; zoolet's cryptography is not FIPS-certified"
         )
-    if switches["ZOOKEEPER_SASL_ENABLED"]:  # a variable of brokers, which share the files of variables
+    if switches["ZOOKEEPER_SASL_ENABLED"]:  # Kafka brokers may share a file of variables with this server
         raise ConfigError(
             "environment variable ZOOKEEPER_SASL_ENABLED=yes is only for Kafka brokers; for this server, use KAFKA_OPTS"
         )
@@ -403,7 +403,7 @@ def _refuse_unknown_keys(settings: Mapping[str, Setting]) -> None:
     """
     for written, setting in settings.items():
         name = written.removeprefix("zookeeper.")
-        is_for_zookeeper = setting.source is not Source.ENVIRONMENT or name != written or is_misspelt(name)
+        is_for_zookeeper = setting.source is not SettingSource.ENVIRONMENT or name != written or is_misspelt(name)
         if find(name) is None and is_for_zookeeper and re.search(_SECURITY, f"{name} {nearest(name)}"):
             raise ConfigError(f"{setting.where}: unknown key {written}{suggestion(nearest(name))}")
 
@@ -414,7 +414,7 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(name, sorted(known), 1, 0.85)), None)
 
 
-def without_effect(environment: Mapping[str, str], config: Config) -> list[str]:
+def without_effect(environment: Mapping[str, str], config: ServerConfig) -> list[str]:
     """Return the variables about security that a mounted zoo.cfg leaves without effect.
 
     Args:
@@ -424,7 +424,7 @@ def without_effect(environment: Mapping[str, str], config: Config) -> list[str]:
     return sorted(name for name, value in environment.items() if _is_without_effect(name, value, config))
 
 
-def _is_without_effect(name: str, value: str, config: Config) -> bool:
+def _is_without_effect(name: str, value: str, config: ServerConfig) -> bool:
     is_no = value.lower() in _NO
     if name in ("ALLOW_EMPTY_PASSWORD", "ALLOW_ANONYMOUS_LOGIN"):
         return is_no

@@ -15,10 +15,10 @@ from .options import (
     CommandError,
     add_connection,
     add_timeout,
-    client_of,
-    connected,
+    connected_client,
+    make_client,
+    parse_servers,
     seconds,
-    servers_of,
 )
 from .usage import add_example
 
@@ -53,9 +53,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _locks(options: argparse.Namespace) -> int:
     from ..protocol.errors import ZooKeeperError
 
-    hosts, tls = servers_of(options.hosts.rstrip("/"), options)
+    hosts, tls = parse_servers(options.hosts.rstrip("/"), options)
     addresses = ",".join(map(str, hosts.addresses))
-    client = client_of(addresses, tls, options, read_only=True)
+    client = make_client(addresses, tls, options, read_only=True)
     try:
         return run_loop(_run(client, hosts.chroot or "/", options))
     except (ZooKeeperError, OSError) as error:
@@ -66,19 +66,19 @@ def _locks(options: argparse.Namespace) -> int:
 async def _run(client: Client, path: str, options: argparse.Namespace) -> int:
     import json
 
-    from ..client.recipes._shared import waits_since
-    from ..client.recipes.overview import Overview, described
+    from ..client.recipes._shared import longest_wait_start
+    from ..client.recipes.overview import Overview, overview_json
     from ..protocol.errors import NoNodeError
 
-    async with connected(client, "locks", options.hosts):
+    async with connected_client(client, "locks", options.hosts):
         if await client.exists(path) is None:
             raise NoNodeError(path)
         overview = Overview(client, path)
         before = None
         while True:
             lines, circles = await overview.read()
-            lines.sort(key=waits_since)
-            content = described(lines, circles)
+            lines.sort(key=longest_wait_start)
+            content = overview_json(lines, circles)
             if content != before:  # the text would always differ, because it contains durations
                 print(json.dumps(content) if options.json else _as_text(path, lines, circles), flush=True)
             if not options.watch:
@@ -110,11 +110,11 @@ def _line(line: SharedRecipe) -> list[str]:
 
 
 def _who(entry: LockEntry) -> str:
-    from ..protocol.deadlocks import name_of
+    from ..protocol.deadlocks import contender_name
 
     since = datetime.fromtimestamp(entry.since).astimezone().isoformat(" ", "seconds")
     reader = " as a reader" if entry.shared else ""
-    return f"{name_of(entry)}{reader} since {since} ({_duration(time.time() - entry.since)})"
+    return f"{contender_name(entry)}{reader} since {since} ({_duration(time.time() - entry.since)})"
 
 
 def _duration(seconds: float) -> str:

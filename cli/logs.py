@@ -17,7 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.hexadecimal import hexadecimal
-from ..protocol.messages import one_line, reason_of
+from ..protocol.messages import file_error_reason, one_line
 from ..server.config import ConfigError
 from ..server.config.config import AdminSettings
 from ..server.core.client_connection import ClientConnection
@@ -62,7 +62,7 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
     if not settings.audit:
         return
     _audit.setLevel(logging.INFO)  # the audit log does not depend on the level of the other loggers
-    from ..server.admin.audit import audit_sessions, audited
+    from ..server.admin.audit import audit_sessions, audited_table
 
     if settings.audit_file is not None:
         from logging.handlers import RotatingFileHandler
@@ -79,11 +79,13 @@ def attach(daemon: Daemon, settings: AdminSettings) -> None:
         try:
             file = PrivateFileHandler(settings.audit_file, maxBytes=AUDIT_BYTES, backupCount=AUDIT_FILES)
         except OSError as error:
-            raise ConfigError(f"zoolet.auditFile: cannot write {settings.audit_file}: {reason_of(error)}") from None
+            raise ConfigError(
+                f"zoolet.auditFile: cannot write {settings.audit_file}: {file_error_reason(error)}"
+            ) from None
         file.setFormatter(_Lines("%(asctime)s %(levelname)s audit: %(message)s"))
         _audit.addHandler(file)
         _audit.propagate = False
-    daemon.engine.wrap_dispatch(lambda table: audited(table, _audit.info))
+    daemon.engine.wrap_dispatch(lambda table: audited_table(table, _audit.info))
     audit_sessions(daemon.engine, _audit.info)
 
 

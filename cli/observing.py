@@ -1,4 +1,4 @@
-"""The observer of ``zoolet serve --observe``: its options, and the end of it."""
+"""The observer of ``zoolet serve --observe``: check its options, and follow the leader until a signal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import asyncio
 from ..server.config import ConfigError
 from ..server.learner.errors import ObserverRefusedError
 from ..server.net.leader_link import LeaderLink
-from ..server.observer import Ensemble
+from ..server.observer import ObservedEnsemble
 
 
-def ensemble_of(addresses: str, sid: int | None, read_only: bool) -> Ensemble:
+def parse_ensemble(addresses: str, sid: int | None, read_only: bool) -> ObservedEnsemble:
     """Return the ensemble to observe.
 
     Raises:
@@ -19,7 +19,7 @@ def ensemble_of(addresses: str, sid: int | None, read_only: bool) -> Ensemble:
     if not read_only:
         raise ConfigError("--observe requires --observe-read-only: forwarding writes to the ensemble is not supported")
     try:
-        return Ensemble.of(addresses, sid)
+        return ObservedEnsemble.of(addresses, sid)
     except ValueError as error:
         raise ConfigError(f"--{error}" if str(error).startswith("sid ") else f"--observe: {error}") from None
 

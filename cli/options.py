@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from ..protocol.enums import MAX_FRAME
-from ..protocol.messages import reason_of
-from .addresses import cannot_connect, why_not
+from ..protocol.messages import file_error_reason
+from .addresses import cannot_connect, listen_error
 from .usage import path, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
@@ -35,7 +35,7 @@ INTERRUPTED: Final = 130
 """Exit code after Ctrl-C."""
 WRONG_PATH: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 """Errors that count as wrong usage if they concern a file on the command line."""
-LOOKING_S: Final = 2.0
+WRITABLE_SECONDS: Final = 2.0
 """Maximum time in seconds to look for a server that accepts writes, while a read-only one serves the client."""
 STOPPED: Final = {signal.SIGTERM: 0, signal.SIGINT: INTERRUPTED}
 """Exit codes of a server by the signal that stopped it."""
@@ -61,19 +61,19 @@ class CannotRunError(Exception):
     """
 
     def __init__(self, command: str, error: OSError) -> None:
-        super().__init__(f"cannot run {command}: {reason_of(error)}")
+        super().__init__(f"cannot run {command}: {file_error_reason(error)}")
         self.code = 127 if isinstance(error, FileNotFoundError) else 126
 
 
 def cannot_write(path: object, error: OSError) -> Exception:
     """Return the error for a file on the command line that cannot be written."""
     kind = OptionError if isinstance(error, WRONG_PATH) else CommandError
-    return kind(f"cannot write {path}: {reason_of(error)}")
+    return kind(f"cannot write {path}: {file_error_reason(error)}")
 
 
 def cannot_listen(where: str, error: Exception) -> CommandError:
     """Return the error for an address that cannot be listened on."""
-    return CommandError(f"cannot listen on {where}: {why_not(error)}")
+    return CommandError(f"cannot listen on {where}: {listen_error(error)}")
 
 
 def require_h11(feature: str) -> None:
@@ -98,7 +98,7 @@ def add_definitions(
 
 
 def seconds(text: str) -> float:
-    """Return a duration that an option sets.
+    """Return the number of seconds in the text of an option.
 
     Raises:
         ArgumentTypeError: *text* is not a number above 0 and below 1,000,000.
@@ -120,7 +120,7 @@ def add_timeout(parser: argparse.ArgumentParser, default: float, help: str) -> N
 
 
 def listen_host(text: str) -> str:
-    """Return the addresses or names to listen on that an option sets.
+    """Check the addresses or names to listen on in the text of an option, and return them.
 
     Raises:
         ArgumentTypeError: An address is empty or contains a port.
@@ -133,7 +133,7 @@ def listen_host(text: str) -> str:
 
 
 def one_host(text: str) -> str:
-    """Return the only address or name to listen on that an option sets, without brackets.
+    """Return the address or name to listen on in the text of an option, without brackets.
 
     Raises:
         ArgumentTypeError: *text* contains several addresses, an empty one or a port.
@@ -198,7 +198,7 @@ def add_max_request(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def max_request_of(options: argparse.Namespace) -> int:
+def read_max_request(options: argparse.Namespace) -> int:
     """Return the maximum size of a request in bytes that the options or the environment set.
 
     Raises:
@@ -223,7 +223,7 @@ def add_tls(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
+def make_tls_context(options: argparse.Namespace) -> ssl.SSLContext | None:
     """Return the TLS context that the options describe; None for a plain connection.
 
     Raises:
@@ -243,18 +243,18 @@ def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
     except ssl.SSLError:
         raise OptionError(f"cannot use --tls-ca {options.tls_ca}: no certificate in PEM format") from None
     except OSError as error:
-        raise OptionError(f"cannot read --tls-ca {options.tls_ca}: {reason_of(error)}") from None
+        raise OptionError(f"cannot read --tls-ca {options.tls_ca}: {file_error_reason(error)}") from None
     if options.tls_cert is None:
         return context
     try:
         context.load_cert_chain(options.tls_cert, options.tls_key)
     except OSError as error:
-        problem = pem_problem(options.tls_cert, options.tls_key, "--tls-key") or reason_of(error)
+        problem = pem_problem(options.tls_cert, options.tls_key, "--tls-key") or file_error_reason(error)
         raise OptionError(f"cannot use --tls-cert {options.tls_cert}: {problem}") from None
     return context
 
 
-def auth_of(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
+def parse_auth(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
     """Return the credentials of ``--auth``, with the lines of files in place of ``@FILE``.
 
     Raises:
@@ -267,7 +267,7 @@ def auth_of(options: argparse.Namespace) -> tuple[tuple[str, bytes], ...]:
         except UnicodeDecodeError:
             raise OptionError(f"cannot read --auth {text}: not valid UTF-8 text") from None
         except OSError as error:
-            raise OptionError(f"cannot read --auth {text}: {reason_of(error)}") from None
+            raise OptionError(f"cannot read --auth {text}: {file_error_reason(error)}") from None
     return tuple(_credentials(where, text) for where, text in texts)
 
 
@@ -285,7 +285,7 @@ def _credentials(where: str, text: str) -> tuple[str, bytes]:
     return scheme, credentials.encode()
 
 
-def servers_of(
+def parse_servers(
     where: str, options: argparse.Namespace, *, with_path: bool = True
 ) -> tuple[Hosts, ssl.SSLContext | None]:
     """Return the servers of a connect string, and the TLS context that the options describe.
@@ -301,10 +301,10 @@ def servers_of(
         raise OptionError(str(error)) from None
     if hosts.chroot and not with_path:
         raise OptionError(f"HOSTS must not contain a path; remove {hosts.chroot!r}")
-    return hosts, tls_of(options)
+    return hosts, make_tls_context(options)
 
 
-def client_of(
+def make_client(
     servers: str,
     tls: ssl.SSLContext | None,
     options: argparse.Namespace,
@@ -326,7 +326,7 @@ def client_of(
     """
     from ..client.client import Client
 
-    auth, size = auth_of(options), max_request_of(options)
+    auth, size = parse_auth(options), read_max_request(options)
     try:
         return Client(
             servers,
@@ -351,13 +351,13 @@ async def is_read_only(client: Client, servers: str) -> bool:
 
     if client.state is State.READ_ONLY and "," in servers:
         with suppress(TimeoutError, ZooKeeperError):  # the next request raises the error of a closed client
-            async with asyncio.timeout(LOOKING_S):
+            async with asyncio.timeout(WRITABLE_SECONDS):
                 await client.wait_for(State.CONNECTED)
     return client.state is State.READ_ONLY
 
 
-async def name_read_only(client: Client, command: str, servers: str) -> None:
-    """Print on stderr that a client must use a read-only server."""
+async def report_read_only(client: Client, command: str, servers: str) -> None:
+    """Print a message on stderr if a client must use a read-only server."""
     from ..client.wire.diagnosis import OLD_DATA
 
     if await is_read_only(client, servers):
@@ -365,7 +365,7 @@ async def name_read_only(client: Client, command: str, servers: str) -> None:
 
 
 @asynccontextmanager
-async def connected(client: Client, command: str, servers: str) -> AsyncIterator[None]:
+async def connected_client(client: Client, command: str, servers: str) -> AsyncIterator[None]:
     """Connect a client of a command, and close it at the end. A read-only server is named on stderr.
 
     Raises:
@@ -378,7 +378,7 @@ async def connected(client: Client, command: str, servers: str) -> AsyncIterator
     try:
         if reason := await client.first_round():
             raise ConnectionLossError(None, cannot_connect(reason))
-        await name_read_only(client, command, servers)
+        await report_read_only(client, command, servers)
         yield
     finally:
         await client.aclose()

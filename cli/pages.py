@@ -16,7 +16,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 _Sections = dict[str, dict[str, dict[str, str]]]
 FILES: Final = frozenset({"CA", "CERT", "FILE", "KEY", "ZOO_CFG"})
 FOLDERS: Final = frozenset({"DIR", "TARGET"})
-"""The placeholders that stand for the path of a file or of a folder."""
+"""The placeholders for paths: ``FILES`` for files, ``FOLDERS`` for folders."""
 
 
 class Words(NamedTuple):
@@ -74,14 +74,14 @@ def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     return sorted(parser._actions, key=lambda action: bool(action.option_strings))  # noqa: SLF001 - has no public name
 
 
-def words_of(action: argparse.Action) -> Words:
+def value_words(action: argparse.Action) -> Words:
     """Return the words that an argument, or the value of an option, can be."""
     choices = tuple((str(choice), "") for choice in action.choices or ())
     metavar = action.metavar
     return Words(choices, "f" if metavar in FILES else "d" if metavar in FOLDERS else "")
 
 
-def completed(command: argparse.ArgumentParser, more: tuple[tuple[str, str], ...] = ()) -> Completed:
+def command_completion(command: argparse.ArgumentParser, more: tuple[tuple[str, str], ...] = ()) -> Completed:
     """Return the completion of a command.
 
     Args:
@@ -89,10 +89,10 @@ def completed(command: argparse.ArgumentParser, more: tuple[tuple[str, str], ...
         more: Additional arguments, each with its help.
     """
     shown = [action for action in actions(command) if action.help is not argparse.SUPPRESS and action.dest != "_"]
-    arguments = [words_of(action) for action in shown if not action.option_strings]
+    arguments = [value_words(action) for action in shown if not action.option_strings]
     return Completed(
         [
-            (tuple(action.option_strings), help_of(action), None if action.nargs == 0 else words_of(action))
+            (tuple(action.option_strings), help_text(action), None if action.nargs == 0 else value_words(action))
             for action in shown
             if action.option_strings
         ],
@@ -103,7 +103,7 @@ def completed(command: argparse.ArgumentParser, more: tuple[tuple[str, str], ...
     )
 
 
-def help_of(action: argparse.Action) -> str:
+def help_text(action: argparse.Action) -> str:
     """Return the help of an argument or option, with its placeholders filled in."""
     text = action.help or ""
     return text.replace("%%", "%") if "%(" not in text else text % vars(action)
@@ -114,15 +114,15 @@ def help_of(action: argparse.Action) -> str:
 
 def completion(shell: str, commands: argparse._SubParsersAction[Any]) -> str:
     """Return the script for a shell."""
-    from .shell.command import listed
+    from .shell.command import sorted_commands
 
     names = summaries(commands)
     more = {
-        "shell": tuple((row.name, row.summary) for row in listed()),
+        "shell": tuple((row.name, row.summary) for row in sorted_commands()),
         "fault": tuple(FAULTS.items()),
         "container": (("status", "check the server of this container"),),
     }
-    found = {name: completed(commands.choices[name], more.get(name, ())) for name in names}
+    found = {name: command_completion(commands.choices[name], more.get(name, ())) for name in names}
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](names, found)
 
 
@@ -193,7 +193,7 @@ complete -F _zoolet zoolet
 
 def _zsh(names: dict[str, str], found: dict[str, Completed]) -> str:
     def described(pairs: Iterable[tuple[str, str]]) -> str:
-        return " ".join(_quoted(f"{_colons(word)}:{_colons(text)}") for word, text in pairs)
+        return " ".join(_quote(f"{_colons(word)}:{_colons(text)}") for word, text in pairs)
 
     def words(pairs: Iterable[tuple[str, str]], paths: str = "") -> str:
         return f"chosen=({described(pairs)}) paths='{paths}'"
@@ -270,7 +270,7 @@ def _for_fish(words: Words, exclusive: str) -> str:
     return f" {exclusive}" + (f" -a {_quoted_for_fish(choices)}" if choices else "")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -324,18 +324,18 @@ def _page(
     if words:
         lines.append(".SH ARGUMENTS")
         for action in words:
-            lines += _item(str(action.metavar or action.dest), help_of(action))
+            lines += _item(str(action.metavar or action.dest), help_text(action))
     lines.append(".SH OPTIONS")
     for action in actions(parser):
         if action.option_strings and action.help is not argparse.SUPPRESS:
             choices = "|".join(map(str, action.choices or ())) or action.dest.upper()
             value = "" if action.nargs == 0 else f" {action.metavar or choices}"
-            lines += _item(f"{', '.join(action.option_strings)}{value}", help_of(action))
+            lines += _item(f"{', '.join(action.option_strings)}{value}", help_text(action))
     if name == "shell":
         lines.append(".SH COMMANDS OF THE SHELL")
-        from .shell.command import listed
+        from .shell.command import sorted_commands
 
-        for row in listed():
+        for row in sorted_commands():
             lines += _item(f"{row.name} {row.usage}".strip(), row.summary)
     for title, items in more.items():
         lines.append(f".SH {title}")

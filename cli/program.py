@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from ..protocol.errors import ZooKeeperError
-from ..protocol.messages import reason_of
+from ..protocol.messages import file_error_reason
 from ..server.config import ConfigError
 from ..server.storage.errors import NoDirectoryError, StorageError
 from .options import INTERRUPTED, WRONG_PATH, CannotRunError, CommandError, OptionError
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         is_usage = isinstance(error, WRONG_PATH) and str(error.filename) in words
-        return failed(f"{where}{reason_of(error)}", 2 if is_usage else 1)
+        return failed(f"{where}{file_error_reason(error)}", 2 if is_usage else 1)
 
 
 def _refuse_unread(command: str, definitions: list[str]) -> None:

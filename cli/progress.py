@@ -9,11 +9,11 @@ from typing import Final, Self, TextIO
 
 from .usage import columns, is_dumb
 
-BAR: Final = 30
+BAR_WIDTH: Final = 30
 """Width of the bar in characters."""
-REDRAW: Final = 0.1
+REDRAW_EVERY_S: Final = 0.1
 """Seconds between two updates of the bar."""
-LINES: Final = 5.0
+LINE_EVERY_S: Final = 5.0
 """Seconds between two lines without a terminal. A shorter job writes none."""
 
 
@@ -29,7 +29,7 @@ class Progress:
         self._job = job
         self._stream = stream or sys.stderr
         self._is_terminal = self._stream.isatty() and not is_dumb()
-        self._next = time.monotonic() + (REDRAW if self._is_terminal else LINES)
+        self._next = time.monotonic() + (REDRAW_EVERY_S if self._is_terminal else LINE_EVERY_S)
         self._drawn = 0
 
     def __enter__(self) -> Self:
@@ -54,10 +54,10 @@ class Progress:
         if now < self._next:
             return
         if self._is_terminal:
-            self._next = now + REDRAW
+            self._next = now + REDRAW_EVERY_S
             self._draw(what, done, total)
         else:
-            self._next = now + LINES
+            self._next = now + LINE_EVERY_S
             of = f" of {total:,}" if total else ""
             self._stream.write(f"{self._job}: {done:,}{of} {what}\n")
             self._stream.flush()
@@ -65,8 +65,8 @@ class Progress:
     def _draw(self, what: str, done: int, total: int) -> None:
         bar = ""
         if total:
-            filled = BAR * min(done, total) // total
-            bar = f"[{'#' * filled}{' ' * (BAR - filled)}] {100 * done // total:3} % "
+            filled = BAR_WIDTH * min(done, total) // total
+            bar = f"[{'#' * filled}{' ' * (BAR_WIDTH - filled)}] {100 * done // total:3} % "
         line = f"{self._job} {bar}{done:,} {what}"
         width = columns(self._stream) - 1  # a longer line would not be replaced by the next one
         if len(line) > width:

@@ -13,7 +13,7 @@ from ..server.config import ConfigError
 from .event_loop import run_loop
 from .options import add_control, add_listener, cannot_write
 from .usage import add_example, path
-from .users_command import Signals, listening, serve_command
+from .users_command import Signals, running_endpoint, serve_command
 
 if TYPE_CHECKING:
     from ..testing.proxy import Proxy
@@ -58,7 +58,7 @@ def _proxy(options: argparse.Namespace, definitions: list[str]) -> int:
 async def _run(proxy: Proxy, options: argparse.Namespace) -> int:
     signals = Signals() if options.words else None
     async with AsyncExitStack() as stack:
-        control = await stack.enter_async_context(listening(proxy, options))
+        control = await stack.enter_async_context(running_endpoint(proxy, options))
         recording = proxy.recording() if options.record else None
         if recording is not None:
             stack.callback(recording.save, options.record)

@@ -11,17 +11,17 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.addresses import host_and_port
-from ..protocol.messages import reason_of
+from ..protocol.messages import file_error_reason
 from ..server.admin.descriptors import raise_limit
 from ..server.app import assemble, new_engine
-from ..server.config import Config, ConfigError, Setting, build, parse_definitions
-from ..server.core.settings import Settings
+from ..server.config import ConfigError, ServerConfig, Setting, build, parse_definitions
+from ..server.core.settings import EngineSettings
 from ..server.net.clock import RealClock
-from .addresses import shown
+from .addresses import format_address
 from .event_loop import run_loop
 from .options import add_control, add_definitions, add_listener, cannot_listen
 from .usage import add_example, path, whole_number
-from .users_command import Signals, listening, serve_command
+from .users_command import Signals, running_endpoint, serve_command
 
 if TYPE_CHECKING:
     from ..testing.cluster.cluster import Cluster
@@ -103,17 +103,17 @@ def _run(options: argparse.Namespace, definitions: list[str]) -> int:
 
 def _read_tree(file: str) -> dict[str, Any]:
     from ..protocol.node_json import unique
-    from ..testing.control.values import UsageError, tree_of
+    from ..testing.control.values import UsageError, parse_tree
 
     try:
         with open(file, encoding="utf-8-sig") as stream:
             text = stream.read()
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {reason_of(error)}") from None
+        raise ConfigError(f"cannot read {file}: {file_error_reason(error)}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"cannot read {file}: not valid UTF-8 text") from None
     try:
-        return tree_of(json.loads(text, object_pairs_hook=unique))
+        return parse_tree(json.loads(text, object_pairs_hook=unique))
     except UsageError as error:
         raise ConfigError(f"{file} is invalid: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -123,8 +123,8 @@ def _read_tree(file: str) -> dict[str, Any]:
 def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> Server | Cluster:
     from ..testing.server import Server
 
-    # The limits are those without --admin, derived from tickTime, because the defaults of a test server are different.
-    values = {"tickTime": str(Settings.tick_time), "minSessionTimeout": "-1", "maxSessionTimeout": "-1"}
+    # As without --admin, derive the limits from tickTime, because a test server has different defaults.
+    values = {"tickTime": str(EngineSettings.tick_time), "minSessionTimeout": "-1", "maxSessionTimeout": "-1"}
     values |= {name: setting.value for name, setting in settings.items()}
     if options.cluster is not None:
         from ..testing.cluster.cluster import Cluster
@@ -136,7 +136,7 @@ def _test_server(options: argparse.Namespace, settings: dict[str, Setting]) -> S
     return Server(options.host, options.port, clock=options.clock, seed=options.seed, config=values)
 
 
-async def _run_with_server(config: Config, nodes: dict[str, Any], options: argparse.Namespace) -> int:
+async def _run_with_server(config: ServerConfig, nodes: dict[str, Any], options: argparse.Namespace) -> int:
     """Serve while a command runs, or until the server is stopped; return the exit code."""
     clock = RealClock()
     daemon = assemble(config, new_engine(config, clock, SystemRandom()), clock=clock)
@@ -151,7 +151,7 @@ async def _run_with_server(config: Config, nodes: dict[str, Any], options: argpa
     try:
         hosts = host_and_port(options.host, await daemon.start(options.host, options.port))
     except (OSError, UnicodeError) as error:
-        raise cannot_listen(shown(options.host, options.port), error) from None
+        raise cannot_listen(format_address(options.host, options.port), error) from None
     try:
         return await serve_command(options.words, hosts, "", signals)
     finally:
@@ -164,7 +164,7 @@ async def _run_with_test_server(server: Server | Cluster, nodes: dict[str, Any],
     With ``--admin``, the command can use the control API.
     """
     signals = Signals() if options.words else None
-    async with listening(server, options) as control:
+    async with running_endpoint(server, options) as control:
         try:
             server.populate(nodes)
         except ValueError as error:

@@ -19,13 +19,13 @@ from ..server.admin.observed import ready
 from ..server.app import assemble, new_engine
 from ..server.config import (
     KEYS,
-    Config,
     ConfigError,
     Key,
+    ServerConfig,
     Setting,
-    Source,
+    SettingSource,
     build,
-    masked,
+    masked_lines,
     parse_definitions,
     read_environment,
     read_file,
@@ -38,20 +38,20 @@ from ..server.net.daemon import Daemon
 from ..server.net.gc import GcTuner
 from ..server.net.listening import means_all
 from . import logs
-from .addresses import shown
+from .addresses import format_address
 from .event_loop import run_loop
 from .logs import LEVELS
 from .options import STOPPED, CommandError, add_definitions, add_sid, cannot_listen, listen_host
 from .progress import Progress
 from .systemd import Systemd
-from .usage import add_example, counted, path
+from .usage import add_example, path, pluralize
 
 if TYPE_CHECKING:  # most servers have no files, no TLS and no HTTP, and observe no ensemble
     from ..console.attach import EngineConsole
     from ..server.config.config import AdminSettings
     from ..server.net.leader_link import LeaderLink
     from ..server.net.tls import ServerContext
-    from ..server.observer import Ensemble
+    from ..server.observer import ObservedEnsemble
     from ..server.storage.opening import OpenDirectory
     from ..server.storage.transfer import StateTransfer
     from .admin_ports import AdminPorts
@@ -63,7 +63,7 @@ OPTIONS: Final = tuple((key.option, key) for key in KEYS if key.option is not No
 """The options that set a key."""
 
 
-def help_of(key: Key) -> str:
+def key_help(key: Key) -> str:
     """Return the help of an option: the first sentence of the key's description, its name and its default."""
     sentence = key.help.replace("`", "").partition(". ")[0].removesuffix(".")
     for article in ("The ", "A ", "An "):
@@ -98,7 +98,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     for option, key in OPTIONS:
         metavar = option.rpartition("-")[2].upper()
         kind = listen_host if option == "--host" else str
-        parser.add_argument(option, dest=key.name, type=kind, metavar=metavar, help=help_of(key))
+        parser.add_argument(option, dest=key.name, type=kind, metavar=metavar, help=key_help(key))
     parser.add_argument(
         "--observe",
         metavar="ADDRESSES",
@@ -127,15 +127,15 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _serve(options: argparse.Namespace, definitions: list[str]) -> int:
     logs.configure(options.log_level, options.log_format)
     given = {
-        key.name: Setting(value, "command line", Source.OPTION)
+        key.name: Setting(value, "command line", SettingSource.OPTION)
         for _, key in OPTIONS
         if (value := getattr(options, key.name)) is not None
     }
     ensemble = None
     if options.observe is not None:
-        from .observing import ensemble_of  # most servers observe no ensemble
+        from .observing import parse_ensemble  # most servers observe no ensemble
 
-        ensemble = ensemble_of(options.observe, options.sid, options.observe_read_only)
+        ensemble = parse_ensemble(options.observe, options.sid, options.observe_read_only)
     elif options.observe_read_only:
         raise ConfigError("--observe-read-only requires --observe")
     elif options.sid is not None:
@@ -155,7 +155,7 @@ def serve(
     definitions: list[str],
     options: Mapping[str, Setting] | None = None,
     compat: str = NEWEST,
-    ensemble: Ensemble | None = None,
+    ensemble: ObservedEnsemble | None = None,
     users: dict[str, str] | None = None,
 ) -> int:
     """Run the daemon until it is stopped; return its exit code.
@@ -175,7 +175,7 @@ def serve(
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until its handler is set, the signal must not kill the daemon
     file = read_file(path) if path is not None else {}
-    text = masked(file) if path is not None else None
+    text = masked_lines(file) if path is not None else None
     given = parse_definitions(definitions, "command line") | dict(options or {})
     config = build(*sources, file, given, compat=compat, file=text)
     if users is not None:
@@ -195,7 +195,7 @@ def _admin_ports(settings: AdminSettings) -> _AdminPorts:
     return AdminPorts(settings)
 
 
-async def _daemon(config: Config, ports: _AdminPorts, ensemble: Ensemble | None) -> int:
+async def _daemon(config: ServerConfig, ports: _AdminPorts, ensemble: ObservedEnsemble | None) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
     context = None
     if config.secure_port is not None:
@@ -217,11 +217,11 @@ async def _daemon(config: Config, ports: _AdminPorts, ensemble: Ensemble | None)
 
 
 async def _serve_until_signal(
-    config: Config,
+    config: ServerConfig,
     context: ServerContext | None,
     data: OpenDirectory | None,
     ports: _AdminPorts,
-    ensemble: Ensemble | None,
+    ensemble: ObservedEnsemble | None,
 ) -> int:
     with GcTuner() as gc_tuner:
         async with ports as opened:
@@ -248,11 +248,11 @@ class _Service:
 
     def __init__(
         self,
-        config: Config,
+        config: ServerConfig,
         context: ServerContext | None,
         data: OpenDirectory | None,
         ports: AdminPorts | None,
-        ensemble: Ensemble | None,
+        ensemble: ObservedEnsemble | None,
     ) -> None:
         self.config = config
         self.context = context
@@ -285,7 +285,7 @@ class _Service:
 
             self._report("recovering")
             loop = asyncio.get_running_loop()
-            _stop_at_once(loop)
+            _exit_immediately(loop)
             work = loop.run_in_executor(None, partial(make, progress=show))
             try:
                 return await asyncio.shield(work)
@@ -351,15 +351,15 @@ class _Service:
                 continue
             try:
                 if kind == "on":
-                    # To look up a name, the loop imports codecs.
+                    # Looking up a name would import codecs, so a numeric address is bound directly.
                     is_number = means_all(host) or str(host).replace(".", "").isdecimal()
-                    bound = await daemon.start(host, port, at_once=is_number)
+                    bound = await daemon.start(host, port, without_waiting=is_number)
                 else:
                     assert self.context is not None
                     bound = await daemon.start_secure(host, port, self.context)
             except (OSError, UnicodeError) as error:  # the host may not be encodable as a name
-                raise cannot_listen(shown(host or "0.0.0.0", port), error) from None
-            lines += [f"zoolet ready {kind} {shown(one, bound)}" for one in (host or "0.0.0.0").split(",")]
+                raise cannot_listen(format_address(host or "0.0.0.0", port), error) from None
+            lines += [f"zoolet ready {kind} {format_address(one, bound)}" for one in (host or "0.0.0.0").split(",")]
         if (path := config.unix_socket) is not None:
             try:
                 await daemon.start_unix(path)
@@ -402,7 +402,7 @@ class _Service:
 
                 problem = await follow(self.link, stop)
         connections, sessions = len(daemon.connections.open), len(daemon.engine.sessions.alive)
-        _log.info("stopping: %s, %s", counted(connections, "connection"), counted(sessions, "session"))
+        _log.info("stopping: %s, %s", pluralize(connections, "connection"), pluralize(sessions, "session"))
         logs.audit_server("serverStop", "invoked")
         if self.ports is not None:
             self.ports.end()
@@ -430,7 +430,7 @@ class _Service:
         return EngineConsole(self.daemon, history=self.config.admin.history, name=name, past=past)
 
 
-def _stop_at_once(loop: asyncio.AbstractEventLoop) -> None:
+def _exit_immediately(loop: asyncio.AbstractEventLoop) -> None:
     """Exit immediately on a signal: an interrupted recovery leaves the files in a state as after a crash."""
     for number, code in STOPPED.items():
         loop.add_signal_handler(number, os._exit, code)
@@ -442,11 +442,11 @@ def status_line(daemon: Daemon) -> str:
     """Return the status of a daemon in one line."""
     reason = ready(daemon.observed)
     engine = daemon.engine
-    counts = f"{counted(len(engine.sessions.alive), 'session')}, {counted(daemon.observed.node_count(), 'node')}"
+    counts = f"{pluralize(len(engine.sessions.alive), 'session')}, {pluralize(daemon.observed.node_count(), 'node')}"
     return f"{reason}; {counts}" if reason else f"serving {counts}"
 
 
-def _warnings(config: Config) -> Iterator[str]:
+def _warnings(config: ServerConfig) -> Iterator[str]:
     """Yield a line for all ignored keys, and a line for each unknown key or four-letter command."""
     if config.ignored:
         yield f"ignored (not supported): {', '.join(config.ignored)}"

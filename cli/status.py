@@ -7,10 +7,10 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..client.four_letters import NotExecutedError, ask, not_serving, srvr_facts
-from .addresses import about
+from ..client.four_letters import NotExecutedError, not_serving, send_command, srvr_facts
+from .addresses import server_message
 from .event_loop import run_loop
-from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, servers_of
+from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, parse_servers
 from .usage import add_example
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
@@ -52,7 +52,7 @@ class Health(NamedTuple):
 
 
 def _status(options: argparse.Namespace, definitions: list[str]) -> int:
-    hosts, tls = servers_of(options.hosts, options, with_path=False)
+    hosts, tls = parse_servers(options.hosts, options, with_path=False)
     return run_loop(_report(hosts.addresses, options.timeout, tls))
 
 
@@ -60,10 +60,11 @@ async def _report(addresses: tuple[Address, ...], timeout: float, tls: ssl.SSLCo
     healths = await asyncio.gather(*(_ask(address, timeout, tls) for address in addresses))
     serving = sum(health.serves for health in healths)
     if len(addresses) == 1:
-        print(about(addresses[0], healths[0].text))
+        print(server_message(addresses[0], healths[0].text))
     else:
         each = "; ".join(
-            about(address, health.mode or health.text) for address, health in zip(addresses, healths, strict=True)
+            server_message(address, health.mode or health.text)
+            for address, health in zip(addresses, healths, strict=True)
         )
         print(f"{serving} of {len(addresses)} servers accept reads and writes: {each}")
     return 0 if serving == len(addresses) else 1
@@ -72,7 +73,7 @@ async def _report(addresses: tuple[Address, ...], timeout: float, tls: ssl.SSLCo
 async def _ask(address: Address, timeout: float, tls: ssl.SSLContext | None) -> Health:
     """Query the health of one server."""
     try:
-        answer = await ask(address, "srvr", timeout, tls)
+        answer = await send_command(address, "srvr", timeout, tls)
     except NotExecutedError:
         return Health(False, "is running, but its state is unknown: srvr is not in 4lw.commands.whitelist")
     except OSError as error:

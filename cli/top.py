@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..client.four_letters import Sample, rates, sample, traffic
-from .addresses import about
+from .addresses import server_message
 from .event_loop import run_loop
-from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, seconds, servers_of
+from .options import DEFAULT_HOSTS, SERVERS, add_timeout, add_tls, parse_servers, seconds
 from .usage import add_example, columns, is_dumb, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
@@ -67,7 +67,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _top(options: argparse.Namespace) -> int:
-    hosts, tls = servers_of(options.hosts, options, with_path=False)
+    hosts, tls = parse_servers(options.hosts, options, with_path=False)
     return run_loop(_follow(hosts.addresses, options, tls))
 
 
@@ -147,16 +147,16 @@ def _print(samples: dict[Address, Sample], before: dict[Address, Sample], option
 
     texts = [time.strftime("%H:%M:%S")]
     for address, each in samples.items():
-        texts += described(str(address), each, before.get(address))
+        texts += format_server(str(address), each, before.get(address))
     is_terminal = sys.stdout.isatty()
     clear, width = (CLEAR, columns()) if is_terminal and not is_dumb() else ("", None)
     print(clear + "\n".join(printable(text)[:width] for text in texts), flush=True)
 
 
-def described(address: str, now: Sample, before: Sample | None) -> list[str]:
+def format_server(address: str, now: Sample, before: Sample | None) -> list[str]:
     """Return the lines about one server."""
     if not now.numbers:
-        return [about(address, now.state)]
+        return [server_message(address, now.state)]
     n = now.numbers.get
     rate = rates(now, before)
     per_second = "{packets_received_per_second:,.0f} in/s, {packets_sent_per_second:,.0f} out/s, "

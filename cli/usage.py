@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=Formatter, **settings)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Write a text. The default method also ignores errors of stdout."""
+        """Write a text. Unlike the default method, raise the errors of stdout."""
         if file is sys.stdout:
             file.write(message)
         else:
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         elif message.startswith("the following arguments are required: "):
             message = f"missing {message.partition(': ')[2].replace(', ', ' and ')}"
         elif message.startswith("unrecognized arguments: "):
-            known, word = list(_options_of(self)), message.removeprefix("unrecognized arguments: ").split()[0]
+            known, word = list(_walk_options(self)), message.removeprefix("unrecognized arguments: ").split()[0]
         from difflib import get_close_matches  # the import takes 2 ms
 
         near = get_close_matches(word, known, 1, 0.7)
@@ -125,7 +125,7 @@ def whole_number(low: int | None = None, high: int | None = None) -> Callable[[s
     return convert
 
 
-def counted(number: float, noun: str) -> str:
+def pluralize(number: float, noun: str) -> str:
     """Return a number with its noun: ``1 session``, ``2 sessions``."""
     return f"{number:,.0f} {noun if number == 1 else noun + 's'}"
 
@@ -140,10 +140,10 @@ def summaries(commands: argparse._SubParsersAction[Any]) -> dict[str, str]:
     return {action.dest: action.help or "" for action in commands._choices_actions}  # noqa: SLF001 - has no public name
 
 
-def _options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+def _walk_options(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yield the options of a parser and of its commands."""
     for action in parser._actions:  # noqa: SLF001 - has no public name
         yield from action.option_strings
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():
-                yield from _options_of(command)
+                yield from _walk_options(command)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..server.admin.descriptors import restore_limit
-from .addresses import shown
+from .addresses import format_address
 from .options import STOPPED, CannotRunError, cannot_listen, require_h11
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that are forwarded to the command."""
-HUNG_UP: Final = 128 + signal.SIGHUP
+EXIT_AFTER_HANGUP: Final = 128 + signal.SIGHUP
 """Exit code after the terminal was closed."""
 REAPING_S: Final = 0.5
 """Seconds between two searches for orphaned processes."""
@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 @contextlib.asynccontextmanager
-async def listening(endpoint: Server | Cluster | Proxy, options: argparse.Namespace) -> AsyncIterator[str]:
+async def running_endpoint(endpoint: Server | Cluster | Proxy, options: argparse.Namespace) -> AsyncIterator[str]:
     """Run a server or a proxy; yield the URL of its control API, which is empty without ``--admin``.
 
     Raises:
@@ -43,7 +43,7 @@ async def listening(endpoint: Server | Cluster | Proxy, options: argparse.Namesp
         try:
             await stack.enter_async_context(endpoint)
         except OSError as error:
-            raise cannot_listen(shown(options.host, options.port), error) from None
+            raise cannot_listen(format_address(options.host, options.port), error) from None
         if not options.admin and options.admin_port is None:
             yield ""
             return
@@ -55,7 +55,7 @@ async def listening(endpoint: Server | Cluster | Proxy, options: argparse.Namesp
         try:
             await stack.enter_async_context(control)
         except OSError as error:
-            raise cannot_listen(f"{shown(options.host, options.admin_port or 0)} for HTTP", error) from None
+            raise cannot_listen(f"{format_address(options.host, options.admin_port or 0)} for HTTP", error) from None
         yield control.url
 
 
@@ -83,7 +83,7 @@ async def serve_command(words: Sequence[str], hosts: str, control: str, signals:
         if not code.done():
             code.set_result(with_code)
 
-    for number, stopped in {**STOPPED, signal.SIGHUP: HUNG_UP}.items():
+    for number, stopped in {**STOPPED, signal.SIGHUP: EXIT_AFTER_HANGUP}.items():
         if not _is_ignored(number):
             loop.add_signal_handler(number, stop, stopped)
     print(f"zoolet ready on {hosts}", flush=True)
@@ -108,7 +108,7 @@ async def run_command(words: Sequence[str], environment: Mapping[str, str], sign
         code = await asyncio.get_running_loop().run_in_executor(None, command.wait)
     finally:
         reaping.cancel()
-        if command.poll() is None:  # this was cancelled, and the end of the loop waits for the thread
+        if command.poll() is None:  # after a cancellation, the loop waits for the thread at its end
             command.terminate()
     return code if code >= 0 else 128 - code
 

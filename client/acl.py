@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..protocol.acl import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, AclList, Id, digest_id
-from ..protocol.distinguished_name import WRITTEN_FORM, is_written_as_shown
+from ..protocol.distinguished_name import WRITTEN_FORM, is_canonical
 from ..protocol.enums import Perm
 
 READ: Final = Perm.READ
@@ -22,7 +22,7 @@ ALL: Final = Perm.ALL
 OPEN: Final = OPEN_ACL_UNSAFE
 """All permissions for everyone. This is the default for new nodes."""
 READ_ONLY: Final = READ_ACL_UNSAFE
-"""Everyone may read."""
+"""Read permission for everyone, and no other permissions."""
 CREATOR_ALL: Final = CREATOR_ALL_ACL
 """All permissions for the identities of the client that creates the node."""
 
@@ -37,8 +37,8 @@ def digest(user: str, password: str, permissions: int = ALL) -> AclList:
     """Return a list that grants permissions to clients with these ``digest`` credentials.
 
     Args:
-        user: The user.
-        password: The password. The list contains only a hash of it.
+        user: Name of the user.
+        password: Password of the user. The list contains only a hash of it.
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
 
     Raises:
@@ -48,14 +48,14 @@ def digest(user: str, password: str, permissions: int = ALL) -> AclList:
 
 
 def ip(network: str, permissions: int = ALL) -> AclList:
-    """Return a list that grants permissions to clients with an address, or in a network such as ``10.0.0.0/8``.
+    """Return an ACL list that grants permissions to clients at an IP address or in a network.
 
     Args:
-        network: The address or network.
+        network: An IP address, or a network such as ``10.0.0.0/8``.
         permissions: READ, WRITE, CREATE, DELETE and ADMIN, joined with ``|``.
 
     Raises:
-        ValueError: *network* is neither, or *permissions* is not a combination of these.
+        ValueError: *network* is not an IP address or network, or *permissions* is not a combination of these.
     """
     from ipaddress import ip_network  # the import takes 3 ms
 
@@ -67,7 +67,7 @@ def ip(network: str, permissions: int = ALL) -> AclList:
 
 
 def x509(name: str, permissions: int = ALL) -> AclList:
-    """Return a list that grants permissions to clients whose TLS certificate has a distinguished name.
+    """Return an ACL list that grants permissions to clients whose TLS certificate has this distinguished name.
 
     Args:
         name: The name in the server's notation (as in ``who_am_i``): the most specific part first, no space after
@@ -77,6 +77,6 @@ def x509(name: str, permissions: int = ALL) -> AclList:
     Raises:
         ValueError: *name* is in a different notation, which matches no client, or *permissions* is invalid.
     """
-    if not is_written_as_shown(name):
+    if not is_canonical(name):
         raise ValueError(f"{name!r} is not in the server's notation for distinguished names: {WRITTEN_FORM}")
     return _permit(permissions, Id("x509", name))

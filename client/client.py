@@ -42,7 +42,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound="Client[Any]")
 
 INTERNAL: Final = frozenset({"add_chroot", "first_round", "strip_chroot"})
-"""Members of the client that are only for the commands of this package."""
+"""Members of the client that only the commands of this package use. ``dir()`` does not list them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,13 +386,13 @@ class States(AsyncIterator[State]):
         self._changed.set()
 
     def return_state(self, state: State) -> None:
-        """Make *state*, which was iterated last, the next state again."""
+        """Put back *state*, the last state that was returned. The iterator returns it again."""
         self._states.appendleft(state)
         self._over = False
         self._changed.set()
 
     def next_nowait(self) -> State | None:
-        """Return the next state; None if it is not known yet, or after the end."""
+        """Return the next state without waiting; None if the state has not changed, or after CLOSED."""
         if self._over or not self._states:
             return None
         state = self._states.popleft()

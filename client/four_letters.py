@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..protocol.addresses import host_and_port
-from .aio.dial import dial_streams, failed
+from .aio.dial import dial_streams, open_failure
 from .wire.diagnosis import CLOSED, TLS_ALERT, closed_early, foreign, silent
-from .wire.hosts import Address, Endpoint
+from .wire.hosts import Address, ServerAddress
 
 if TYPE_CHECKING:
     import ssl
@@ -29,7 +29,7 @@ SRVR: Final = {
     "outstanding_requests": "Outstanding",
     "znode_count": "Node count",
 }
-"""The mntr keys of the numbers in a srvr answer, and their names there."""
+"""Names of the numbers in a srvr answer, by the mntr key for the same number."""
 _NUMBER: Final = re.compile(r"-?\d{1,20}(\.\d{1,20})?")
 _CONNECTION: Final = re.compile(r"/?([^\s(]+)\[\d{1,10}\]\((.*)\)")
 MAX_LINE: Final = 1000
@@ -40,7 +40,7 @@ class NotExecutedError(Exception):
     """The server does not execute the command."""
 
 
-async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContext | None = None) -> str:
+async def send_command(address: Address, command: str, timeout: float, tls: ssl.SSLContext | None = None) -> str:
     """Return a server's answer to a four-letter command.
 
     Raises:
@@ -51,7 +51,7 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
     answer = bytearray()
     try:
         async with asyncio.timeout(timeout):
-            reader, writer = await dial_streams(Endpoint(address, address.host), tls)
+            reader, writer = await dial_streams(ServerAddress(address, address.host), tls)
             try:
                 writer.write(command.encode())
                 while len(answer) < MAX_ANSWER and (more := await reader.read(1 << 16)):
@@ -59,11 +59,11 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
             finally:
                 writer.close()
     except TimeoutError:
-        raise OSError(f"does not answer: {unfinished(bytes(answer), timeout, tls is not None)}") from None
+        raise OSError(f"does not answer: {unfinished_reason(bytes(answer), timeout, tls is not None)}") from None
     except UnicodeError:  # the host name cannot be encoded
         raise OSError("does not answer: not a valid host name") from None
     except OSError as error:
-        raise OSError(f"does not answer: {failed(error, timeout, tls is not None)}") from None
+        raise OSError(f"does not answer: {open_failure(error, timeout, tls is not None)}") from None
     if not answer or answer.startswith(TLS_ALERT):
         reason = foreign(bytes(answer)) if answer else closed_early(CLOSED, tls is not None)
         raise OSError(f"does not answer: {reason}")
@@ -73,8 +73,10 @@ async def ask(address: Address, command: str, timeout: float, tls: ssl.SSLContex
     return text
 
 
-def unfinished(answer: bytes, seconds: float, tls: bool) -> str:
-    """Return the reason for an answer that did not end within *seconds*. Servers of other kinds may greet and wait."""
+def unfinished_reason(answer: bytes, seconds: float, tls: bool) -> str:
+    """Return the reason why an answer was incomplete after *seconds*. A server that does not speak the protocol of
+    ZooKeeper may send a greeting and wait for a reply.
+    """
     is_foreign = bool(answer) and not answer.lower().startswith(STARTS)
     return foreign(answer) if is_foreign else silent(seconds, tls)
 
@@ -83,7 +85,7 @@ def unfinished(answer: bytes, seconds: float, tls: bool) -> str:
 
 
 def not_serving(answer: str) -> str:
-    """Return the rest of a sentence about a server whose answer contains no facts.
+    """Return the reason why a server's answer contains no metrics, as the end of a sentence about the server.
 
     Source: AbstractFourLetterCommand.ZK_NOT_SERVING.
     """
@@ -97,7 +99,7 @@ class Sample(NamedTuple):
 
     Args:
         at: Time of the sample, in seconds of a monotonic clock.
-        numbers: The numbers of mntr, without the prefix ``zk_``.
+        numbers: Metrics by their mntr name without the prefix ``zk_``; fewer if only srvr is answered, or empty.
         state: ``standalone``, ``leader``, ``follower`` and so on, or the reason why *numbers* is empty.
         connections: The facts that cons reports for each connection, by address.
         problem: Reason why *connections* is missing; empty if there is none.
@@ -114,17 +116,17 @@ async def sample(address: Address, timeout: float, tls: ssl.SSLContext | None = 
     """Query one server's metrics and connections; errors are part of the result."""
     try:
         try:
-            answer = await ask(address, "mntr", timeout, tls)
+            answer = await send_command(address, "mntr", timeout, tls)
             numbers, state = read_mntr(answer)
         except NotExecutedError:  # by default ZooKeeper refuses mntr but answers srvr
-            answer = await ask(address, "srvr", timeout, tls)
+            answer = await send_command(address, "srvr", timeout, tls)
             numbers, state = read_srvr(answer)
     except (OSError, NotExecutedError) as error:
         return Sample(time.monotonic(), {}, str(error))
     if not numbers:
         return Sample(time.monotonic(), {}, not_serving(answer))
     try:
-        connections = read_cons(await ask(address, "cons", timeout, tls))
+        connections = read_cons(await send_command(address, "cons", timeout, tls))
     except (OSError, NotExecutedError) as error:
         return Sample(time.monotonic(), numbers, state, problem=str(error))
     return Sample(time.monotonic(), numbers, state, connections)
@@ -203,13 +205,13 @@ class Traffic(NamedTuple):
     """The requests of one connection.
 
     Args:
-        lately: Number of requests since the sample before.
-        requests: Number of all requests.
+        recent: Number of requests since the previous sample; 0 if the connection was not in it.
+        requests: Number of requests that the server has counted for the connection.
         address: The address of the client.
         facts: The facts that cons reports.
     """
 
-    lately: int
+    recent: int
     requests: int
     address: str
     facts: dict[str, str]
@@ -219,14 +221,14 @@ def traffic(now: Sample, before: Sample | None) -> list[Traffic]:
     """Return the requests of each connection between two samples, the busiest first."""
     found = []
     for address, facts in now.connections.items():
-        requests = number_of(facts, "recved")
+        requests = cons_number(facts, "recved")
         earlier = before.connections.get(address) if before is not None else None
-        lately = requests - number_of(earlier, "recved") if earlier is not None else 0
+        lately = requests - cons_number(earlier, "recved") if earlier is not None else 0
         found.append(Traffic(lately, requests, address, facts))
     return sorted(found, reverse=True, key=lambda each: each[:2])
 
 
-def number_of(facts: Mapping[str, str], name: str) -> int:
+def cons_number(facts: Mapping[str, str], name: str) -> int:
     """Return a number that cons reports for a connection; 0 if it is missing or invalid."""
     text = facts.get(name, "0")
     return int(text) if text.isdecimal() and len(text) < 20 else 0

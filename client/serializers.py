@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # Python 3.13 introduced defaults of type variables, and type
     V = TypeVar("V", default=bytes)
     """Type of a client's values: ``Client`` without an argument is a client of bytes."""
     C = TypeVar("C", default=Any)
-    """Type of something that has any type unless the program names it."""
+    """Type of a serializer's values: Any, unless the program specifies it."""
 else:
     from typing import TypeVar
 
@@ -28,9 +28,9 @@ class UndecodableError(ValueError):
     """A node holds bytes that the client's serializer cannot read; another program may have written them.
 
     Args:
-        path: The node.
-        serializer: The serializer's name.
-        data: The bytes.
+        path: Path of the node.
+        serializer: Name of the serializer.
+        data: The bytes that could not be decoded.
         reason: The serializer's error message.
     """
 
@@ -64,7 +64,7 @@ class Serializer(Generic[C]):
         return f"<Serializer {self.name}>"
 
     def read(self, path: str | None, data: bytes | None) -> C:
-        """Decode a node's data. Null counts as empty.
+        """Decode a node's data. A node without data (None) is decoded like an empty one.
 
         Raises:
             UndecodableError: The serializer cannot decode the bytes.

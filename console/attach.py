@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ..server.admin.history import History
+from ..server.admin.history import TransactionHistory
 from ..server.admin.http import Route, Token
 from ..server.admin.samples import Samples
 from ..server.net.daemon import Daemon
@@ -14,10 +14,10 @@ from .engine_source import EngineSource, PastOf
 from .pages import ConsolePages
 from .source import Answer
 
-EVERY: Final = 1.0
+SAMPLE_EVERY_S: Final = 1.0
 """Seconds between two samples."""
-TIDY_EVERY: Final = 0.1
-"""Seconds between two calls of :meth:`History.tidy`."""
+TIDY_EVERY_S: Final = 0.1
+"""Seconds between two calls of :meth:`TransactionHistory.limit_memory`."""
 
 
 class EngineConsole:
@@ -28,8 +28,8 @@ class EngineConsole:
         history: Number of transactions to keep; 0 for none.
         name: Name of the server, such as its address.
         kind: ``daemon`` or ``test``.
-        past: Argument of :class:`EngineSource`.
-        cluster: Argument of :class:`EngineSource`.
+        past: Function that returns transactions from the log files; None without log files.
+        cluster: Function that returns facts about a member of a cluster; None for a single server.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class EngineConsole:
         connections = daemon.connections
         self._loop = asyncio.get_running_loop()
         self._samples = Samples(daemon.observed)
-        self._history = History(daemon.engine, history) if history else None
+        self._history = TransactionHistory(daemon.engine, history) if history else None
         self.source: Final = EngineSource(
             daemon.observed,
             connections.set_time,
@@ -57,21 +57,21 @@ class EngineConsole:
             past,
             cluster,
         )
-        self._timer = self._loop.call_later(EVERY, self._sample)
-        self._tidy_timer = self._loop.call_later(TIDY_EVERY, self._tidy)
+        self._timer = self._loop.call_later(SAMPLE_EVERY_S, self._sample)
+        self._tidy_timer = self._loop.call_later(TIDY_EVERY_S, self._tidy)
 
     def routes(self, token: Token) -> Iterator[Route]:
-        """Return the routes of the pages. The argument is that of :class:`ConsolePages`."""
+        """Return the routes of the pages. Changes require *token*."""
         return ConsolePages(self.source, token).routes()
 
     def _sample(self) -> None:
-        self._timer = self._loop.call_later(EVERY, self._sample)
+        self._timer = self._loop.call_later(SAMPLE_EVERY_S, self._sample)
         self._samples.add()
 
     def _tidy(self) -> None:
-        self._tidy_timer = self._loop.call_later(TIDY_EVERY, self._tidy)
+        self._tidy_timer = self._loop.call_later(TIDY_EVERY_S, self._tidy)
         if self._history is not None:
-            self._history.tidy()
+            self._history.limit_memory()
 
     def stop(self) -> None:
         """Stop sampling."""

@@ -24,19 +24,19 @@ from ..protocol.enums import CreateMode, Perm
 from ..protocol.hexadecimal import hexadecimal
 from ..protocol.node_json import JsonNode
 from ..protocol.operations import OpCode
-from ..protocol.paths import QUOTA, parent, sequence_of
+from ..protocol.paths import QUOTA, parent, sequence_number
 from ..protocol.quotas import LIMITS, STATS
 from ..protocol.records import Stat
 from ..server.admin.audit import audit_line
-from ..server.admin.history import CONSOLE_XID, History, HistoryEntry, entry_of_log
+from ..server.admin.history import CONSOLE_XID, HistoryEntry, TransactionHistory, entry_of_log
 from ..server.admin.observed import Observed, ready
 from ..server.admin.samples import COLUMNS, Samples, memory
 from ..server.core.client_connection import ClientConnection, Session
 from ..server.core.engine import Engine
 from ..server.core.node import Node
-from ..server.core.watches import CHILD, DATA, kinds_of
+from ..server.core.watches import CHILD, DATA, watch_kinds
 from .local_locks import LocalReader
-from .local_sessions import LocalSessions, address_of
+from .local_sessions import LocalSessions, client_address
 from .local_tree import CHECKED_EVERY, Deletion, count, export, walk
 from .source import (
     CHANGED,
@@ -44,31 +44,35 @@ from .source import (
     MAX_LISTED,
     MAX_NAME,
     Answer,
-    DataShown,
-    NotOffered,
+    DataPreview,
     Pace,
+    RequestRefusedError,
     acl_shown,
-    cut,
-    in_order,
+    filter_by_session,
     locks_shown,
     matcher,
-    of_session,
     quota_shown,
+    sorted_in_slices,
     stat_shown,
     subtree_shown,
+    truncated_text,
 )
-from .transactions import Rows
-from .wanted import Wanted
+from .transactions import HistoryRows
+from .wanted import HistoryFilter
 
 _audit = logging.getLogger("zoolet.audit")
 _log = logging.getLogger("zoolet.server")
 _Locks = tuple[list[SharedRecipe], list[list[Wait]], dict[str, tuple[list[int], list[int]]], int]
-"""Locks and similar recipes; deadlocks; by parent the sorted numbers of deleted children, and for each position in them
-the time of the latest deletion before it; number of nodes left out.
+"""The result of reading the locks:
+
+- locks and similar recipes,
+- deadlocks,
+- for each parent, the sorted numbers of deleted children, and for each number the latest deletion time before it,
+- number of nodes that were left out.
 """
 PastOf = Callable[[str | None, int | None, int, int, Callable[[Any], object]], list[Any]]
-"""Function that returns transactions from log files: for a path, a session, before a zxid, at most a number, and with
-a property.
+"""Function that returns transactions from log files. Its arguments are a path, a session, an upper limit for zxids, a
+maximum number of transactions, and a predicate.
 """
 SORTED_SECONDS: Final = 5.0
 """Number of seconds that the order of a large node's children by time or size is kept."""
@@ -99,7 +103,7 @@ class EngineSource:
         observed: Observed,
         set_time: Callable[[], None],
         deliver: Callable[[], None],
-        history: History | None,
+        history: TransactionHistory | None,
         samples: Samples,
         name: str,
         kind: str = "daemon",
@@ -121,7 +125,7 @@ class EngineSource:
         self._sessions = LocalSessions(observed.engine, history)
         self._anyone = ClientConnection("console")
         self._turn = asyncio.Lock()  # the time slices of all searches follow each other
-        self._locks: dict[bool, asyncio.Task[_Locks]] = {}  # tasks by whether the token is known
+        self._locks: dict[bool, asyncio.Task[_Locks]] = {}  # tasks that read the locks, by *trusted*
 
     @property
     def _engine(self) -> Engine:
@@ -179,7 +183,10 @@ class EngineSource:
         """Return the paths with the most requests in the sampled batches."""
         summaries = self._observed.samples.get("path", {})
         most = sorted(summaries.items(), key=lambda item: -item[1].count)[:10]
-        return [{"path": cut(path), "requests": each.count, "ms": round(each.average(), 3)} for path, each in most]
+        return [
+            {"path": truncated_text(path), "requests": each.count, "ms": round(each.average(), 3)}
+            for path, each in most
+        ]
 
     def samples(self, *, day: bool) -> tuple[tuple[str, ...], list[tuple[float, ...]]]:
         """Return the samples of the last hour, or one per minute of the last day."""
@@ -197,7 +204,7 @@ class EngineSource:
         names = await self._names(node, sort)
         found = ((name, children.node(name)) for name in names[offset : offset + limit]) if children else ()
         rows = (
-            (cut(name), len(child.children or ()), len(child.data or b""), _kind(child), child.mtime)
+            (truncated_text(name), len(child.children or ()), len(child.data or b""), _kind(child), child.mtime)
             for name, child in found
             if child is not None
         )
@@ -217,7 +224,7 @@ class EngineSource:
             value = 0 if child is None else child.mzxid if sort == "time" else len(child.data or b"")
             return -value, name[:MAX_NAME]
 
-        names = await in_order(list(children), Pace(self._turn), *([] if sort == "name" else [key]))
+        names = await sorted_in_slices(list(children), Pace(self._turn), *([] if sort == "name" else [key]))
         if len(names) > 1000:
             self._sorted = node, version, sort, inf if sort == "name" else now + SORTED_SECONDS, names
         return names
@@ -250,7 +257,7 @@ class EngineSource:
         if stat.ephemeralOwner and self._history is not None:
             answer["owner_address"] = self._history.address(stat.ephemeralOwner)
         if self._may_read(node, trusted=trusted):
-            answer["data"] = DataShown(node.data, whole)
+            answer["data"] = DataPreview(node.data, whole)
         else:
             answer["secret"] = len(node.data or b"")
         return answer
@@ -267,7 +274,7 @@ class EngineSource:
         found: dict[tuple[str, str, str], None] = {}  # a persistent watch is in both stores
         for store in (DATA, CHILD):
             for client in islice(self._engine.watches.watching(store, path), MAX_LISTED):
-                who, kinds = hexadecimal(client.session_id), kinds_of(store, client.modes[store].get(path, 0))
+                who, kinds = hexadecimal(client.session_id), watch_kinds(store, client.modes[store].get(path, 0))
                 found |= dict.fromkeys((who, client.address, kind) for kind in kinds)
         return [{"session": who, "address": address, "kind": kind} for who, address, kind in found]
 
@@ -287,7 +294,7 @@ class EngineSource:
             if text and not (node.data and text in node.data and self._may_read(node, trusted=trusted)):
                 continue
             found += 1
-            yield {"path": cut(path), "kind": _kind(node), "bytes": len(node.data or b"")}
+            yield {"path": truncated_text(path), "kind": _kind(node), "bytes": len(node.data or b"")}
             if found == MAX_FOUND:
                 break
         yield {"searched": searched, "done": True, "more": found == MAX_FOUND}
@@ -310,13 +317,13 @@ class EngineSource:
         lines, circles, gone, left_out = await self._shared(trusted=trusted)
         pace = Pace(self._turn)
         if session_id is not None:
-            lines, circles = await of_session(lines, circles, session_id, pace)
+            lines, circles = await filter_by_session(lines, circles, session_id, pace)
 
         def more(entry: LockEntry) -> Answer:
             facts: Answer = {"address": self._address_of(entry.session_id) if entry.session_id else ""}
             if entry.holds and self._history is not None:  # an entry holds since its last predecessor was deleted
                 numbers, times = gone.get(parent(entry.path), ((), (0,)))
-                number = sequence_of(entry.path)
+                number = sequence_number(entry.path)
                 ahead = times[bisect_left(numbers, number)] if number is not None else 0
                 facts["held_since"] = max(entry.since, ahead / 1000)
             return facts
@@ -348,7 +355,7 @@ class EngineSource:
         gone: dict[str, tuple[list[int], list[int]]] = {}
         for path, found in deletions.items():
             numbers, times = gone[path] = [], [0]
-            for number, time in await in_order(found, pace, lambda deletion: deletion):
+            for number, time in await sorted_in_slices(found, pace, lambda deletion: deletion):
                 await pace.rest()
                 numbers.append(number)
                 times.append(max(times[-1], time))
@@ -363,19 +370,19 @@ class EngineSource:
         if self._history is not None:
             return self._history.address(session_id)
         session = self._engine.sessions.alive.get(session_id)
-        return address_of(session) if session is not None else ""
+        return client_address(session) if session is not None else ""
 
     async def history(
-        self, wanted: Wanted, before: int, limit: int, *, files: bool = False, fold: bool = False
+        self, wanted: HistoryFilter, before: int, limit: int, *, files: bool = False, fold: bool = False
     ) -> Answer:
         """Return the last transactions, or transactions from the log files."""
         if files:
             return await self._history_of_files(wanted, before, limit, fold=fold)
         history = self._history
         if history is None:
-            raise NotOffered("history is disabled: set zoolet.history to the number of transactions to keep")
+            raise RequestRefusedError("history is disabled: set zoolet.history to the number of transactions to keep")
         await self._digest(Pace(self._turn))
-        rows, oldest = Rows(wanted, limit, fold=fold), history.oldest()
+        rows, oldest = HistoryRows(wanted, limit, fold=fold), history.oldest()
         await rows.fill(history.entries(wanted.path, before), Pace(self._turn))
         last = rows.last if rows.is_full else None
         in_files = last if last is not None and oldest is not None and last.number >= oldest.number else oldest
@@ -389,11 +396,11 @@ class EngineSource:
             "files": hexadecimal(log_zxid) if self._past is not None else None,
         }
 
-    async def _history_of_files(self, wanted: Wanted, before: int, limit: int, *, fold: bool) -> Answer:
+    async def _history_of_files(self, wanted: HistoryFilter, before: int, limit: int, *, fold: bool) -> Answer:
         if self._past is None:
-            raise NotOffered("no log files: the server has no data directory")
+            raise RequestRefusedError("no log files: the server has no data directory")
         if self._is_reading:
-            raise NotOffered("another request is already reading the log files; try again")
+            raise RequestRefusedError("another request is already reading the log files; try again")
 
         def read(past: PastOf) -> list[HistoryEntry]:
             path = wanted.path if wanted.path and not wanted.below else None
@@ -405,7 +412,7 @@ class EngineSource:
             found = await asyncio.to_thread(read, self._past)
         finally:
             self._is_reading = False
-        rows = Rows(wanted, limit, fold=fold)
+        rows = HistoryRows(wanted, limit, fold=fold)
         await rows.fill(found, Pace(self._turn))
         last = rows.last
         return {"entries": iter(rows.rows), "files": hexadecimal(last.zxid) if last is not None else None}
@@ -420,8 +427,8 @@ class EngineSource:
             if action in ("expire", "drop"):
                 return self._end(action, arguments["session"])
             path, version, czxid = arguments["path"], arguments["version"], arguments.get("czxid")
-            if czxid is not None and engine.tree.find(path).czxid != czxid:  # its versions start at 0 again
-                raise NotOffered(f"{path}: {CHANGED}")
+            if czxid is not None and engine.tree.find(path).czxid != czxid:  # a new node, with versions from 0
+                raise RequestRefusedError(f"{path}: {CHANGED}")
             if action == "delete_all":
                 deletion = Deletion(engine, _person(), CONSOLE_XID, arguments["nodes"])
                 async for _ in deletion.run(path, Pace(self._turn)):
@@ -446,11 +453,11 @@ class EngineSource:
     def _end(self, action: str, session_id: int) -> Answer:
         engine = self._engine
         if action == "expire" and (refusal := self._observed.refusal()):  # clients must not see an unlogged expiry
-            raise NotOffered(f"cannot expire session {hexadecimal(session_id)}: {refusal}")
+            raise RequestRefusedError(f"cannot expire session {hexadecimal(session_id)}: {refusal}")
         session = engine.sessions.alive.get(session_id)
         if session is None:
-            raise NotOffered(f"session {hexadecimal(session_id)} no longer exists")
-        _log.warning("console: %s of session %s (%s)", action, hexadecimal(session_id), address_of(session))
+            raise RequestRefusedError(f"session {hexadecimal(session_id)} no longer exists")
+        _log.warning("console: %s of session %s (%s)", action, hexadecimal(session_id), client_address(session))
         if _audit.level:  # the level is set by audit.enable
             fields = {"operation": action, "znode": hexadecimal(session_id), "result": "success"}
             _audit.info("%s", audit_line(_person(), fields))
@@ -481,7 +488,7 @@ def _kind(node: Node) -> str:
 
 
 async def _index(names: list[str], name: str, pace: Pace) -> int | None:
-    """Return the place of a name, which is searched in time slices."""
+    """Return the index of a name, searched in time slices; None if it is missing."""
     for start in range(0, len(names), MAX_FOUND):
         await pace.rest()
         if name in (some := names[start : start + MAX_FOUND]):

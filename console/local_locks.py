@@ -12,14 +12,14 @@ from ..server.core.engine import Engine
 from ..server.core.node import Children, Node
 from .source import MAX_NAME, Pace
 
-MAX_CONTENDERS: Final = 5_000
+MAX_LOCK_CHILDREN: Final = 5_000
 """Maximum number of children of a lock. Larger nodes are left out, because contenders are sorted in one slice."""
 MAX_NAMES: Final = 200_000
 """Maximum number of children of all locks together. A contender takes about 0.5 kB while locks are listed."""
 MAX_LOCKS: Final = 10_000
 """Maximum number of nodes that are checked for locks."""
 MAX_MIXED: Final = 1_000
-"""Maximum number of children of which each is checked. A recipe may own only some children of a node."""
+"""Maximum number of children that are all checked, because a recipe may own only some children of a node."""
 CHUNK: Final = 2_000
 """Number of children between two checks of the clock."""
 
@@ -101,7 +101,7 @@ class LocalReader:
                     self.left_out += 1
                     continue
                 if _may_be_shared(below):
-                    if len(below) > min(MAX_CONTENDERS, self._room) or len(listing) == MAX_LOCKS:
+                    if len(below) > min(MAX_LOCK_CHILDREN, self._room) or len(listing) == MAX_LOCKS:
                         self.left_out += 1
                     else:
                         self._room -= len(below)

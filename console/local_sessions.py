@@ -9,17 +9,17 @@ from time import perf_counter
 from typing import Final
 
 from ..protocol.acl import name_without_hash
-from ..protocol.deadlocks import client_named
+from ..protocol.deadlocks import client_name
 from ..protocol.hexadecimal import hexadecimal
 from ..protocol.operations import OPERATIONS
 from ..protocol.recipe_names import may_be_of_recipe
 from ..server.admin.facts import path_shown
-from ..server.admin.history import History
+from ..server.admin.history import TransactionHistory
 from ..server.core.client_connection import ClientConnection, Session
 from ..server.core.engine import Engine
 from ..server.core.node import Node
-from ..server.core.watches import CHILD, DATA, kinds_of
-from .source import MAX_CONTENDER, MAX_LISTED, MAX_NAME, Answer, Pace, cut, in_order
+from ..server.core.watches import CHILD, DATA, watch_kinds
+from .source import MAX_CONTENDER_BYTES, MAX_LISTED, MAX_NAME, Answer, Pace, sorted_in_slices, truncated_text
 
 BUSY_SECONDS: Final = 10.0
 """Minimum number of seconds over which requests are counted for the busiest clients."""
@@ -29,7 +29,7 @@ MAX_NAMING: Final = 3
 """Number of ephemeral nodes that are searched for the name of their client."""
 
 
-def address_of(session: Session) -> str:
+def client_address(session: Session) -> str:
     """Return the address of a session's client; empty while it is disconnected."""
     return session.client.address if session.client is not None else ""
 
@@ -42,7 +42,7 @@ class LocalSessions:
         history: The last transactions, which counts writes; None if they are not kept.
     """
 
-    def __init__(self, engine: Engine, history: History | None) -> None:
+    def __init__(self, engine: Engine, history: TransactionHistory | None) -> None:
         self._engine = engine
         self._history = history
         self._counted: tuple[float, dict[ClientConnection, int]] = (perf_counter(), {})
@@ -87,14 +87,14 @@ class LocalSessions:
             if (
                 not text
                 or text in hexadecimal(each.id)
-                or text in address_of(each)
+                or text in client_address(each)
                 or text in self._name(each, may_read)
             ):
                 found.append(each)
                 keys[each.id] = key(each)  # now, because the numbers may change during a pause
             if text or not number % 128:
                 await pace.rest()
-        found = await in_order(found, pace, lambda each: keys[each.id])
+        found = await sorted_in_slices(found, pace, lambda each: keys[each.id])
         rows = ({**self._row(each), "name": self._name(each, may_read)} for each in found[offset : offset + limit])
         return {"total": len(found), "rows": rows}
 
@@ -102,7 +102,7 @@ class LocalSessions:
         engine, client = self._engine, session.client
         return {
             "id": hexadecimal(session.id),
-            "address": address_of(session),
+            "address": client_address(session),
             "since": client.since if client is not None else None,
             "timeout": session.timeout_ms / 1000,
             "heard": (engine.monotonic_ms - session.heard) / 1000,
@@ -120,13 +120,13 @@ class LocalSessions:
         for scheme in PERSONAL:
             for identity in identities:
                 if identity.scheme == scheme:
-                    return cut(name_without_hash(identity))
+                    return truncated_text(name_without_hash(identity))
         for path in islice(self._engine.tree.ephemerals.get(session.id, ()), MAX_NAMING):
             name = path[path.rfind("/") + 1 :]
             is_named = len(name) <= MAX_NAME and may_be_of_recipe(name)
             node = self._engine.tree.get(path) if is_named else None
-            if node is not None and may_read(node) and 0 < len(node.data or b"") <= MAX_CONTENDER:
-                return client_named(node.data or b"")
+            if node is not None and may_read(node) and 0 < len(node.data or b"") <= MAX_CONTENDER_BYTES:
+                return client_name(node.data or b"")
         return ""
 
     def details(self, session_id: int) -> Answer:
@@ -140,14 +140,18 @@ class LocalSessions:
         if client is not None:
             for store in (DATA, CHILD):
                 for path, modes in islice(client.modes[store].items(), MAX_LISTED):
-                    watched |= dict.fromkeys((path, kind) for kind in kinds_of(store, modes))
+                    watched |= dict.fromkeys((path, kind) for kind in watch_kinds(store, modes))
         identities = list(client.ids) if client is not None else []
         return {
             **self._row(session),
             "alive": True,
-            "identities": iter([cut(f"{each.scheme}:{name_without_hash(each)}") for each in identities[:MAX_LISTED]]),
-            "owned": iter([cut(path) for path in islice(engine.tree.ephemerals.get(session_id, ()), MAX_LISTED)]),
-            "watched": iter([{"path": cut(path_shown(path)), "kind": kind} for path, kind in watched]),
+            "identities": iter(
+                [truncated_text(f"{each.scheme}:{name_without_hash(each)}") for each in identities[:MAX_LISTED]]
+            ),
+            "owned": iter(
+                [truncated_text(path) for path in islice(engine.tree.ephemerals.get(session_id, ()), MAX_LISTED)]
+            ),
+            "watched": iter([{"path": truncated_text(path_shown(path)), "kind": kind} for path, kind in watched]),
         }
 
     def busiest(self) -> list[Answer]:

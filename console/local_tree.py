@@ -12,7 +12,7 @@ from ..protocol.records import DeleteRequest
 from ..server.core.client_connection import ClientConnection
 from ..server.core.engine import Engine
 from ..server.core.node import Children, Node, is_session
-from .source import MAX_NAME, MAX_SUBTREE, NotOffered, Pace
+from .source import MAX_NAME, MAX_SUBTREE, Pace, RequestRefusedError
 
 CHECKED_EVERY: Final = 128
 """Number of nodes between two checks of the clock."""
@@ -43,7 +43,9 @@ def walk(engine: Engine, top: str) -> Iterator[tuple[str, Node]]:
 
 
 async def count(engine: Engine, top: str, pace: Pace) -> tuple[int, int, int]:
-    """Return the nodes, bytes and ephemeral nodes of a subtree. Only one node more than the maximum is counted."""
+    """Return the nodes, bytes and ephemeral nodes of a subtree. Counting stops after
+    :data:`MAX_SUBTREE` + 1 nodes.
+    """
     nodes = size = ephemerals = 0
     for path, node in walk(engine, top):
         nodes += 1
@@ -72,7 +74,7 @@ class Deletion:
     Args:
         engine: The engine.
         client: The connection in whose name the nodes are deleted.
-        xid: Their xid.
+        xid: The xid of the transactions.
         most: Maximum number of nodes.
 
     Attributes:
@@ -90,7 +92,7 @@ class Deletion:
         """Delete the nodes, children first, and yield after each pause.
 
         Raises:
-            NotOffered: The subtree has more than the maximum number of nodes; some are deleted.
+            RequestRefusedError: The subtree has more than the maximum number of nodes; some are deleted.
         """
         self._engine.tree.find(top)
         pending = [top]
@@ -104,7 +106,7 @@ class Deletion:
             if node is None:
                 continue
             if self.deleted == self._most:
-                raise NotOffered(f"deleted {self._most} nodes, and stopped because clients have created more")
+                raise RequestRefusedError(f"deleted {self._most} nodes, and stopped because clients have created more")
             self._engine.execute(self._client, self._xid, OpCode.DELETE, DeleteRequest(path, -1).encode())
             self.deleted += 1
             if await pace.rest():

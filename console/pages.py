@@ -35,11 +35,21 @@ from typing import Any, Final
 from ..protocol import paths
 from ..protocol.acl import OPEN_ACL_UNSAFE
 from ..protocol.errors import NoNodeError, ZooKeeperError
-from ..protocol.hexadecimal import signed
-from ..protocol.node_json import NodeJsonError, acl_of, node_json
-from ..server.admin.http import GET, POST, READS, SECURITY, HttpError, Request, Response, Route, Token
-from .source import MAX_ANSWER, MAX_ROWS, MAX_SUBTREE, SORTS, Answer, NotOffered, Pace, Source, encoded
-from .wanted import KINDS, Wanted
+from ..protocol.hexadecimal import to_signed_64
+from ..protocol.node_json import NodeJsonError, node_json, parse_acl
+from ..server.admin.http import GET, POST, READS, SECURITY, HttpError, HttpRequest, Response, Route, Token
+from .source import (
+    MAX_ANSWER,
+    MAX_ROWS,
+    MAX_SUBTREE,
+    SORTS,
+    Answer,
+    ConsoleSource,
+    Pace,
+    RequestRefusedError,
+    encode_answer,
+)
+from .wanted import KINDS, HistoryFilter
 
 FILES: Final = {
     "index.html": "text/html; charset=utf-8",
@@ -78,7 +88,7 @@ API: Final = "/console/api/"
 
 Query = Mapping[str, str]
 """The parameters of a request."""
-Read = Callable[[Source, Query, Request], Awaitable[Answer | bytes]]
+Read = Callable[[ConsoleSource, Query, HttpRequest], Awaitable[Answer | bytes]]
 """Function that returns the answer of a server to a request, or the encoded answer."""
 
 
@@ -90,7 +100,7 @@ class ConsolePages:
         token: The token that changes require.
     """
 
-    def __init__(self, source: Source, token: Token) -> None:
+    def __init__(self, source: ConsoleSource, token: Token) -> None:
         self._source = source
         self._token = token
         self._streams = 0
@@ -112,28 +122,28 @@ class ConsolePages:
         yield Route(GET, f"{API}*", _no_question, self._token.reads)
         yield Route(POST, f"{API}change/*", partial(self._read, _change), self._token.required, MAX_CHANGE)
 
-    async def _file(self, name: str, request: Request) -> Response:
+    async def _file(self, name: str, request: HttpRequest) -> Response:
         if name not in self._files:
             self._files[name] = (resources.files("zoolet.console") / "static" / name).read_bytes()
         return Response(self._files[name], FILES[name], headers=SECURITY)
 
-    async def _read(self, read: Read, request: Request) -> Response:
+    async def _read(self, read: Read, request: HttpRequest) -> Response:
         query = _query(request)
         try:
             answer = await read(self._source, query, request)
-            body = answer if isinstance(answer, bytes) else await encoded(answer, Pace(self._turn))
-        except NotOffered as error:
+            body = answer if isinstance(answer, bytes) else await encode_answer(answer, Pace(self._turn))
+        except RequestRefusedError as error:
             raise HttpError(409, str(error)) from None
         except ZooKeeperError as error:
             raise HttpError(404 if isinstance(error, NoNodeError) else 409, _reason(error)) from None
         return Response(body, "application/json", headers=(("Cache-Control", "no-store"),))
 
-    async def _about(self, source: Source, query: Query, request: Request) -> Answer:
+    async def _about(self, source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
         trusted, is_open = request.trusted, self._token.is_open
         answer: Answer = {"trusted": trusted, "needs_token": self._token.text is not None, "open": is_open}
         return {**answer, **(await source.about())} if trusted or is_open else answer
 
-    async def _export(self, source: Source, query: Query, request: Request) -> bytes:
+    async def _export(self, source: ConsoleSource, query: Query, request: HttpRequest) -> bytes:
         """Return the nodes of a subtree by path, as ``zoolet dump`` writes and ``zoolet load`` reads them."""
         values: dict[str, str] = {}
         created: dict[str, int] = {}
@@ -146,7 +156,7 @@ class ConsolePages:
             created[path] = node.children_created
             size += len(path) + len(values[path])
             if size > MAX_ANSWER:
-                raise NotOffered(f"the subtree has more than {MAX_ANSWER >> 20} MB: use zoolet dump")
+                raise RequestRefusedError(f"the subtree has more than {MAX_ANSWER >> 20} MB: use zoolet dump")
         for path in values:
             await pace.rest()
             if path != "/" and (parent := paths.parent(path)) in created:
@@ -160,10 +170,10 @@ class ConsolePages:
             text += b"%s%s: %s" % (b",\n" if text else b"{", json.dumps(path).encode(), value.encode())
         return bytes(text or b"{") + b"}\n"
 
-    async def _events(self, request: Request) -> Response:
+    async def _events(self, request: HttpRequest) -> Response:
         return self._stream(_overviews(self._source), "text/event-stream", trusted=request.trusted)
 
-    async def _search(self, request: Request) -> Response:
+    async def _search(self, request: HttpRequest) -> Response:
         query, trusted = _query(request), request.trusted
         if len(query.get("name", "")) > MAX_GLOB:
             raise HttpError(400, f"name must have at most {MAX_GLOB} characters")
@@ -180,12 +190,12 @@ class ConsolePages:
         self._streams -= 1
 
 
-async def _no_file(request: Request) -> Response:
+async def _no_file(request: HttpRequest) -> Response:
     name = request.path.removeprefix("/console/")
     raise HttpError(404, f"no page at /console/{name[:80]}")
 
 
-async def _no_question(request: Request) -> Response:
+async def _no_question(request: HttpRequest) -> Response:
     name = request.path.removeprefix(API)
     raise HttpError(404, f"unknown console request: {name[:80]}")
 
@@ -193,12 +203,12 @@ async def _no_question(request: Request) -> Response:
 # --- reading ---
 
 
-async def _samples(source: Source, query: Query, request: Request) -> Answer:
+async def _samples(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
     columns, rows = source.samples(day=query.get("day") == "1")
     return {"columns": columns, "rows": iter(rows)}
 
 
-async def _children(source: Source, query: Query, request: Request) -> Answer:
+async def _children(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
     sort = query.get("sort", "name")
     if sort not in SORTS:
         raise HttpError(400, f"sort must be one of {', '.join(SORTS)}, not {sort[:20]!r}")
@@ -206,11 +216,11 @@ async def _children(source: Source, query: Query, request: Request) -> Answer:
     return await source.children(_path(query), offset, limit, sort, query.get("name", ""))
 
 
-async def _node(source: Source, query: Query, request: Request) -> Answer:
+async def _node(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
     return await source.node(_path(query), trusted=request.trusted, whole=query.get("whole") == "1")
 
 
-async def _sessions(source: Source, query: Query, request: Request) -> Answer:
+async def _sessions(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
     offset, limit = _number(query, "offset"), _number(query, "limit", 200)
     orders = (await source.about())["orders"]
     if (order := query.get("order", orders[0])) not in orders:
@@ -218,7 +228,7 @@ async def _sessions(source: Source, query: Query, request: Request) -> Answer:
     return await source.sessions(query.get("text", ""), order, offset, limit, trusted=request.trusted)
 
 
-async def _locks(source: Source, query: Query, request: Request) -> Answer:
+async def _locks(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
     session = _session(query["session"]) if query.get("session") else None
     answer = await source.locks(session, trusted=request.trusted)
     if query.get("brief") == "1":
@@ -227,13 +237,13 @@ async def _locks(source: Source, query: Query, request: Request) -> Answer:
     return answer
 
 
-async def _history(source: Source, query: Query, request: Request) -> Answer:
+async def _history(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
     path, kind = _path(query) if query.get("path") else "", query.get("kind", "")
     if kind and kind not in KINDS:
         raise HttpError(400, f"kind must be one of {', '.join(KINDS)}, not {kind[:20]!r}")
     session = _session(query["session"]) if query.get("session") else None
     since, until = (_number(query, name, most=MAX_TIME) for name in ("since", "until"))
-    wanted = Wanted(path, query.get("below") == "1", session, kind, since, until)
+    wanted = HistoryFilter(path, query.get("below") == "1", session, kind, since, until)
     before = _session(query["before"]) if query.get("before") else 0
     files, fold = (query.get(name) == "1" for name in ("files", "fold"))
     return await source.history(wanted, before, _number(query, "limit", 200), files=files, fold=fold)
@@ -253,25 +263,25 @@ READERS: Final[dict[str, Read]] = {
 """Functions that return JSON answers, by the last part of their path."""
 
 
-async def _overviews(source: Source) -> AsyncIterator[bytes]:
+async def _overviews(source: ConsoleSource) -> AsyncIterator[bytes]:
     while True:
         yield b"data: %s\n\n" % json.dumps(await source.overview()).encode()
         await asyncio.sleep(EVERY)
 
 
-async def _found(source: Source, query: Query, trusted: bool) -> AsyncIterator[bytes]:
+async def _found(source: ConsoleSource, query: Query, trusted: bool) -> AsyncIterator[bytes]:
     below = _path(query) if query.get("path") else "/"
     try:
         async for found in source.search(query.get("name", ""), query.get("text", "").encode(), below, trusted=trusted):
             yield json.dumps(found).encode() + b"\n"
-    except (ZooKeeperError, NotOffered) as error:
+    except (ZooKeeperError, RequestRefusedError) as error:
         yield json.dumps({"error": str(error), "done": True}).encode() + b"\n"
 
 
 # --- changing ---
 
 
-async def _change(source: Source, query: Query, request: Request) -> Answer:
+async def _change(source: ConsoleSource, query: Query, request: HttpRequest) -> Answer:
     action = request.path.removeprefix(f"{API}change/")
     about = await source.about()
     if action not in about["changes"]:
@@ -332,14 +342,18 @@ def _arguments(action: str, given: Any) -> dict[str, Any]:
             raise ValueError("mode must be PERSISTENT or PERSISTENT_SEQUENTIAL")
     if action == "set_acl":
         try:
-            arguments["acl"] = acl_of(given["acl"], given["path"])
+            arguments["acl"] = parse_acl(given["acl"], given["path"])
         except NodeJsonError as error:
             raise ValueError(str(error)) from None
     return arguments
 
 
 def _nodes(path: str, nodes: object) -> int:
-    """Return the number of nodes that may be deleted with a node."""
+    """Return the number of nodes that may be deleted with a node.
+
+    Raises:
+        ValueError: The number is invalid, or the node is the root.
+    """
     if type(nodes) is not int or not 0 < nodes <= MAX_SUBTREE:
         raise ValueError(f"nodes must be an integer from 1 to {MAX_SUBTREE}; delete more with zoolet shell")
     if path == "/":
@@ -347,7 +361,7 @@ def _nodes(path: str, nodes: object) -> int:
     return nodes
 
 
-def _query(request: Request) -> Query:
+def _query(request: HttpRequest) -> Query:
     return dict(reversed(request.parameters()))
 
 
@@ -372,7 +386,7 @@ def _session(text: str) -> int:
         number = -1
     if not 0 <= number < 1 << 64:
         raise HttpError(400, f"the number must be hexadecimal, such as 0x1a2b, not {str(text)[:30]!r}")
-    return signed(number)
+    return to_signed_64(number)
 
 
 def _reason(error: ZooKeeperError) -> str:

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from ..client.four_letters import Sample, number_of
+from ..client.four_letters import Sample, cons_number
 
 CLOCK_ERROR: Final = 2.0
-"""Difference of two clocks in seconds that is not certain, because samples are a second apart."""
+"""Maximum difference of two clocks in seconds that is ignored, because samples are a second apart."""
 REBOOTED: Final = 600.0
-"""Difference in seconds that shows that the machine of a server was started again, which resets its clock."""
+"""If a server's monotonic clock goes back by more than this many seconds, its machine was restarted."""
 
 
 class Clocks:
@@ -37,8 +37,8 @@ class Clocks:
         self._differences: deque[float] = deque(maxlen=60)
 
     def add(self, sample: Sample, own: str) -> None:
-        """Add a sample. Its new connections were established just before: all that the sample before does not contain,
-        and the console's own connection when it first appears.
+        """Add a sample. Its new connections have just been established, so they show the server's time: those that the
+        previous sample does not contain, and the console's own connection when it first appears.
 
         Args:
             sample: The sample.
@@ -46,8 +46,8 @@ class Clocks:
         """
         found = sample.connections
         new = found.keys() - (self._known if self._known is not None else found.keys())
-        times = [number_of(found[each], "est") for each in new]
-        mine = next((number_of(facts, "est") for facts in found.values() if facts.get("sid") == own), self._own)
+        times = [cons_number(found[each], "est") for each in new]
+        mine = next((cons_number(facts, "est") for facts in found.values() if facts.get("sid") == own), self._own)
         if mine != self._own:
             self._own = mine
             times.append(mine)
@@ -55,7 +55,7 @@ class Clocks:
             seconds = latest / 1000 - (time.time() - time.monotonic() + sample.at)
             self.ahead = seconds if abs(seconds) > CLOCK_ERROR else 0.0
         self._known = frozenset(found) if found else None
-        if latest := max((number_of(facts, "lresp") for facts in found.values()), default=0):
+        if latest := max((cons_number(facts, "lresp") for facts in found.values()), default=0):
             difference = latest / 1000 - sample.at
             if self._differences and difference < self._differences[-1] - REBOOTED:
                 self._differences.clear()
@@ -64,4 +64,4 @@ class Clocks:
     def since(self, facts: Mapping[str, str]) -> float:
         """Return the number of seconds since the server heard from a client."""
         now = time.monotonic() + max(self._differences, default=0.0)
-        return max(0.0, now - number_of(facts, "lresp") / 1000) if number_of(facts, "lresp") else 0.0
+        return max(0.0, now - cons_number(facts, "lresp") / 1000) if cons_number(facts, "lresp") else 0.0

@@ -11,10 +11,9 @@ from itertools import chain
 from typing import Any, Final
 
 from ..client import Client
-from ..client.aio.subtree import ask as ask_all
-from ..client.aio.subtree import names_below, subtree
-from ..client.four_letters import NotExecutedError, Sample, ask, number_of, rates, traffic
-from ..client.four_letters import sample as ask_sample
+from ..client.aio.subtree import names_below, request_each, subtree
+from ..client.four_letters import NotExecutedError, Sample, cons_number, rates, send_command, traffic
+from ..client.four_letters import sample as read_sample
 from ..client.recipes._shared import SharedRecipe
 from ..client.recipes.overview import Overview
 from ..client.wire.diagnosis import OLD_DATA
@@ -27,8 +26,8 @@ from ..protocol.node_json import JsonNode
 from ..protocol.operations import OPERATIONS
 from ..protocol.paths import QUOTA
 from ..protocol.quotas import LIMITS, STATS
-from ..protocol.records import Stat, creates_of
-from ..server.admin.samples import Rows
+from ..protocol.records import Stat, children_created
+from ..server.admin.samples import SampleBuffer
 from .remote_clocks import Clocks
 from .source import (
     CHANGED,
@@ -36,19 +35,19 @@ from .source import (
     MAX_LISTED,
     MAX_SUBTREE,
     Answer,
-    DataShown,
-    NotOffered,
+    DataPreview,
     Pace,
+    RequestRefusedError,
     acl_shown,
-    cut,
+    filter_by_session,
     locks_shown,
     matcher,
-    of_session,
     quota_shown,
     stat_shown,
     subtree_shown,
+    truncated_text,
 )
-from .wanted import Wanted
+from .wanted import HistoryFilter
 
 COLUMNS: Final = ("time", "requests", "sessions", "watches", "nodes")
 """Columns of the samples: time, requests per second since the previous sample, and counts."""
@@ -59,7 +58,7 @@ MAX_SORTED: Final = 10_000
 LOCK_SECONDS: Final = 20.0
 """Maximum number of seconds for reading all locks."""
 WRITERS: Final = ("leader", "standalone")
-"""Modes of the server whose clock gives nodes their times."""
+"""Modes of servers that execute writes. Their clocks set the times of nodes."""
 NAMES: Final = {row.short: row.name for row in reversed(OPERATIONS.values()) if row.short}
 """The first operation of each abbreviation that cons reports."""
 _SIZES: Final = {"memory": None, "disk": None}
@@ -80,7 +79,7 @@ class RemoteSource:
         self._addresses = addresses
         self._tls = tls
         self._timeout = timeout
-        self._rows = Rows()
+        self._rows = SampleBuffer()
         self._is_looking = False
         self._last: tuple[Sample | None, ...] = (None,) * len(addresses)
         self._samples: tuple[Sample, ...] = ()
@@ -88,7 +87,7 @@ class RemoteSource:
 
     async def sample(self) -> None:
         """Query the metrics of all servers, for the next overview and the charts."""
-        asked = (ask_sample(address, self._timeout, self._tls) for address in self._addresses)
+        asked = (read_sample(address, self._timeout, self._tls) for address in self._addresses)
         self._last, self._samples = self._samples or self._last, tuple(await asyncio.gather(*asked))
         for clocks, each in zip(self._clocks, self._samples, strict=True):
             clocks.add(each, hexadecimal(self._client.session_id))
@@ -115,7 +114,7 @@ class RemoteSource:
         return sum(each.numbers.get(name, 0.0) for each in self._samples)
 
     def _greatest(self, name: str) -> float:
-        """Return a number that all servers share, from the server that is ahead."""
+        """Return the highest value of a number that is the same on all servers, except while some lag."""
         return max((each.numbers.get(name, 0.0) for each in self._samples), default=0.0)
 
     async def about(self) -> Answer:
@@ -139,7 +138,7 @@ class RemoteSource:
         """Return the answer of the first server that executes a four-letter command; empty if none does."""
         for address in self._addresses:
             try:
-                return await ask(address, command, self._timeout, self._tls)
+                return await send_command(address, command, self._timeout, self._tls)
             except (OSError, NotExecutedError):
                 continue
         return ""
@@ -225,7 +224,7 @@ class RemoteSource:
         facts: Answer = {"total": parent.numChildren, "version": hexadecimal(parent.pzxid)}
         if sort != "name" and parent.numChildren > MAX_SORTED:
             reason = f"cannot sort by {sort}: that reads every child, and the node has more than {MAX_SORTED:,}"
-            raise NotOffered(reason)
+            raise RequestRefusedError(reason)
         if not limit and not name:
             return {**facts, "at": None, "rows": []}
         (listed,) = await names_below(self._client, [path])
@@ -240,15 +239,15 @@ class RemoteSource:
         shown = names[offset : offset + limit]
         stats = known or await self._stats(prefix, shown)
         rows = (
-            (cut(each), stat.numChildren, stat.dataLength, _kind(stat), stat.mtime)
+            (truncated_text(each), stat.numChildren, stat.dataLength, _kind(stat), stat.mtime)
             if (stat := stats.get(each)) is not None
-            else (cut(each), 0, 0, "persistent", 0)
+            else (truncated_text(each), 0, 0, "persistent", 0)
             for each in shown
         )
         return {**facts, "at": names.index(name) if name in names else None, "rows": rows}
 
     async def _stats(self, prefix: str, names: list[str]) -> dict[str, Stat]:
-        found = await ask_all(self._client.exists, [prefix + name for name in names], NoNodeError, NoAuthError)
+        found = await request_each(self._client.exists, [prefix + name for name in names], NoNodeError, NoAuthError)
         return {name: stat for name, stat in zip(names, found, strict=True) if isinstance(stat, Stat)}
 
     async def subtree(self, path: str, *, trusted: bool) -> Answer:
@@ -258,7 +257,7 @@ class RemoteSource:
             found.append(at)
             if len(found) > MAX_SUBTREE:
                 break
-        stats = [each for each in await ask_all(self._client.exists, found) if isinstance(each, Stat)]
+        stats = [each for each in await request_each(self._client.exists, found) if isinstance(each, Stat)]
         size, ephemerals = sum(each.dataLength for each in stats), sum(bool(each.ephemeralOwner) for each in stats)
         lines, _ = await self._overview(path)
         return await subtree_shown(path, len(found), size, ephemerals, lines, Pace(asyncio.Lock()))
@@ -271,7 +270,7 @@ class RemoteSource:
             except NoNodeError:
                 continue
             if not stat.ephemeralOwner:  # a Stat shows neither containers nor TTLs
-                yield at, JsonNode(data, acl, children_created=creates_of(stat))
+                yield at, JsonNode(data, acl, children_created=children_created(stat))
 
     async def node(self, path: str, *, trusted: bool, whole: bool) -> Answer:
         """Return all details of a node that the console's client may read."""
@@ -280,13 +279,13 @@ class RemoteSource:
             raise NoNodeError(path)
         answer: Answer = {
             "path": path,
-            "stat": stat_shown(stat, _kind(stat), creates_of(stat)),
+            "stat": stat_shown(stat, _kind(stat), children_created(stat)),
             "ttl": None,
             "quota": await self._quota(path),
         }
         try:
             data, stat = await self._client.get(path)
-            answer |= {"data": DataShown(data, whole), "stat": stat_shown(stat, _kind(stat), creates_of(stat))}
+            answer |= {"data": DataPreview(data, whole), "stat": stat_shown(stat, _kind(stat), children_created(stat))}
         except NoAuthError:
             answer["secret"] = stat.dataLength
         try:
@@ -301,7 +300,7 @@ class RemoteSource:
 
     async def _quota(self, path: str) -> Answer | None:
         nodes = [QUOTA + path.rstrip("/") + name for name in (LIMITS, STATS)]
-        limits, stats = await ask_all(self._client.get, nodes, NoNodeError, NoAuthError)
+        limits, stats = await request_each(self._client.get, nodes, NoNodeError, NoAuthError)
         if not isinstance(limits, tuple):
             return None
         return quota_shown(limits[0], stats[0] if isinstance(stats, tuple) else None)
@@ -323,7 +322,7 @@ class RemoteSource:
             if text and text not in data:
                 continue
             found += 1
-            yield {"path": cut(path), "kind": _kind(stat), "bytes": stat.dataLength}
+            yield {"path": truncated_text(path), "kind": _kind(stat), "bytes": stat.dataLength}
             if found == MAX_FOUND:
                 break
         yield {"searched": searched, "done": True, "more": found == MAX_FOUND}
@@ -334,7 +333,7 @@ class RemoteSource:
         """Return the sessions whose clients are connected to the servers."""
         found = [each for each in self._connections().items() if text in each[0] or text in each[1]["sid"]]
         fact, sign = ORDERS[order]
-        found.sort(key=lambda each: sign * number_of(each[1], fact))
+        found.sort(key=lambda each: sign * cons_number(each[1], fact))
         return {"total": len(found), "rows": (self._row(*each, None) for each in found[offset : offset + limit])}
 
     def _row(self, address: str, facts: Mapping[str, str], owned: Mapping[str, list[str]] | None) -> Answer:
@@ -342,13 +341,13 @@ class RemoteSource:
         return {
             "id": facts["sid"],
             "address": address,
-            "since": number_of(facts, "est"),
-            "timeout": number_of(facts, "to") / 1000,
+            "since": cons_number(facts, "est"),
+            "timeout": cons_number(facts, "to") / 1000,
             "heard": heard,
-            "expires": max(0.0, number_of(facts, "to") / 1000 - heard),
+            "expires": max(0.0, cons_number(facts, "to") / 1000 - heard),
             "ephemerals": len(owned.get(facts["sid"], ())) if owned is not None else None,
             "watches": None,
-            "requests": number_of(facts, "recved"),
+            "requests": cons_number(facts, "recved"),
             "last": _last_operation(facts),
         }
 
@@ -360,11 +359,11 @@ class RemoteSource:
                 return {
                     **self._row(address, facts, owned),
                     "alive": True,
-                    "owned": list(map(cut, owned.get(wanted, [])[:MAX_LISTED])),
+                    "owned": list(map(truncated_text, owned.get(wanted, [])[:MAX_LISTED])),
                 }
         if wanted in owned:
             row = self._row("", {"sid": wanted}, owned)
-            return {**row, "alive": True, "owned": list(map(cut, owned[wanted][:MAX_LISTED])), "timeout": 0}
+            return {**row, "alive": True, "owned": list(map(truncated_text, owned[wanted][:MAX_LISTED])), "timeout": 0}
         return {"id": wanted, "alive": False}
 
     async def _owned(self) -> dict[str, list[str]]:
@@ -389,7 +388,7 @@ class RemoteSource:
         lines, circles = await self._overview("/")
         pace = Pace(asyncio.Lock())
         if session_id is not None:
-            lines, circles = await of_session(lines, circles, session_id, pace)
+            lines, circles = await filter_by_session(lines, circles, session_id, pace)
         addresses = {facts["sid"]: address for address, facts in self._connections().items()}
 
         def more(entry: LockEntry) -> Answer:
@@ -399,26 +398,28 @@ class RemoteSource:
 
     async def _overview(self, path: str) -> tuple[list[SharedRecipe], list[list[Wait]]]:
         if self._is_looking:
-            raise NotOffered("another request is already reading the locks; try again")
+            raise RequestRefusedError("another request is already reading the locks; try again")
         self._is_looking = True
         try:
             async with asyncio.timeout(LOCK_SECONDS):
                 return await Overview(self._client, path).read()
         except TimeoutError:
-            raise NotOffered(f"reading the locks took longer than {LOCK_SECONDS:g} s: the tree is too large") from None
+            raise RequestRefusedError(
+                f"reading the locks took longer than {LOCK_SECONDS:g} s: the tree is too large"
+            ) from None
         finally:
             self._is_looking = False
 
-    async def history(self, wanted: Wanted, before: int, limit: int, *, files: bool, fold: bool) -> Answer:
-        """Raise NotOffered, because the protocol has no history."""
-        raise NotOffered("no history: the ZooKeeper protocol only exposes the current state")
+    async def history(self, wanted: HistoryFilter, before: int, limit: int, *, files: bool, fold: bool) -> Answer:
+        """Raise RequestRefusedError, because the protocol has no history."""
+        raise RequestRefusedError("no history: the ZooKeeper protocol only exposes the current state")
 
     async def change(self, action: str, arguments: Mapping[str, Any]) -> Answer:
         """Change a node with the console's client."""
         client, path, version, czxid = self._client, arguments["path"], arguments["version"], arguments.get("czxid")
         try:
             if czxid is not None and (stat := await client.exists(path)) is not None and stat.czxid != czxid:
-                raise NotOffered(f"{path}: {CHANGED}")
+                raise RequestRefusedError(f"{path}: {CHANGED}")
             if action == "create":
                 is_sequential = arguments["mode"] == "PERSISTENT_SEQUENTIAL"
                 await client.create(path, arguments["data"], sequential=is_sequential)
@@ -431,7 +432,9 @@ class RemoteSource:
             else:
                 await client.set_acl(path, arguments["acl"], version=version)
         except ConnectionLossError as error:
-            raise NotOffered(f"connection lost; the change may or may not have been applied: {error}") from None
+            raise RequestRefusedError(
+                f"connection lost; the change may or may not have been applied: {error}"
+            ) from None
         return {}
 
 

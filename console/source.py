@@ -3,9 +3,9 @@
 Answers are dictionaries for JSON. Session ids are strings such as ``0x1a2b``, because JavaScript numbers are exact only
 up to 2**53.
 
-Clients choose names, data and ACLs, so no answer contains more of them than a page can show. :func:`cut` truncates
-texts. A list that may be long is an iterator: :func:`encoded` encodes its rows one by one, in time slices, and stops at
-:data:`MAX_ANSWER` bytes.
+Clients choose names, data and ACLs, so no answer contains more of them than a page can show. :func:`truncated_text`
+truncates texts. A list that may be long is an iterator: :func:`encode_answer` encodes its rows one by one, in time
+slices, and stops at :data:`MAX_ANSWER` bytes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from heapq import merge, nsmallest
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from ..client.recipes._shared import SharedRecipe, consumed, waits_since
-from ..client.recipes.overview import described_entry
+from ..client.recipes._shared import SharedRecipe, drain, longest_wait_start
+from ..client.recipes.overview import entry_json
 from ..protocol.acl import AclList, name_without_hash
 from ..protocol.deadlocks import LockEntry, Wait
 from ..protocol.hexadecimal import hexadecimal
@@ -30,7 +30,7 @@ from ..protocol.node_json import JsonNode, perms_text
 from ..protocol.paths import is_within, sequence_suffix
 from ..protocol.records import Stat
 from ..server.admin.pace import Pace as Pace
-from .wanted import Wanted
+from .wanted import HistoryFilter
 
 Answer = dict[str, Any]
 Item = TypeVar("Item")
@@ -47,9 +47,9 @@ MAX_LISTED: Final = 200
 """Maximum number of watches, ephemeral nodes and other details of one node or session."""
 MAX_CONTENDERS: Final = 100
 """Maximum number of holders of a lock, waiters of a lock, and clients of a deadlock."""
-MAX_CONTENDER: Final = 200
+MAX_CONTENDER_BYTES: Final = 200
 """Maximum number of bytes of the data of a contender."""
-MARKS: Final = 1_000
+SAMPLED_KEYS: Final = 1_000
 """Number of sampled names by which a long list is partitioned before it is sorted."""
 MAX_FOUND: Final = 500
 """Maximum number of nodes that a search returns."""
@@ -66,14 +66,14 @@ MAX_SUBTREE: Final = 100_000
 CHANGED: Final = "the node was deleted and created again since it was shown"
 
 
-class NotOffered(Exception):
+class RequestRefusedError(Exception):
     """The server cannot answer this request; the message is the reason."""
 
 
-class Source(Protocol):
+class ConsoleSource(Protocol):
     """A server with everything that the console shows.
 
-    The caller checks all paths. A request that fails raises a ``ZooKeeperError`` or :class:`NotOffered`.
+    The caller checks all paths. A request that fails raises a ``ZooKeeperError`` or :class:`RequestRefusedError`.
     """
 
     async def about(self) -> Answer:
@@ -124,7 +124,7 @@ class Source(Protocol):
         """Return locks and similar recipes with holders and waiters, and deadlocks, optionally only of a session."""
         ...
 
-    async def history(self, wanted: Wanted, before: int, limit: int, *, files: bool, fold: bool) -> Answer:
+    async def history(self, wanted: HistoryFilter, before: int, limit: int, *, files: bool, fold: bool) -> Answer:
         """Return the last transactions that are wanted; with *files* from the log files."""
         ...
 
@@ -137,8 +137,8 @@ def matcher(name: str) -> Callable[[str], object]:
     """Return a predicate for paths.
 
     Args:
-        name: A part of the path if it contains a slash, otherwise of the name; or a glob for all of it. Empty to match
-            all paths.
+        name: Text that the path contains, or without a slash the last part of the path; or a glob that matches all of
+            it. Empty to match all paths.
     """
     matches = re.compile(fnmatch.translate(name) if set(name) & set("*?[") else "(?!)").match
     if "/" in name:
@@ -146,7 +146,7 @@ def matcher(name: str) -> Callable[[str], object]:
     return lambda path: name in (shown := path.rpartition("/")[2][:MAX_MATCHED]) or matches(shown)
 
 
-def cut(text: str) -> str:
+def truncated_text(text: str) -> str:
     """Truncate a text of a client. The page recognizes the end of a truncated text, and does not make it a link."""
     return text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}… ({len(text):,} characters)"
 
@@ -155,18 +155,18 @@ def _begin(name: str) -> str:
     return name[:MAX_NAME]
 
 
-async def in_order(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _begin) -> list[Item]:
+async def sorted_in_slices(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _begin) -> list[Item]:
     """Sort items in time slices, names by the part that is shown: the items are partitioned, then each part is sorted.
 
     Args:
         items: The items.
         pace: The time slices.
-        key: Function that returns the same key each time, and whose keys are seldom equal.
+        key: Function that returns the sort key of an item: the same key each time, and rarely equal keys.
     """
-    if len(items) <= MARKS:
+    if len(items) <= SAMPLED_KEYS:
         return sorted(items, key=key)
-    marks = sorted(map(key, random.sample(items, MARKS)))
-    parts: list[list[Item]] = [[] for _ in range(MARKS + 1)]
+    marks = sorted(map(key, random.sample(items, SAMPLED_KEYS)))
+    parts: list[list[Item]] = [[] for _ in range(SAMPLED_KEYS + 1)]
     for number, item in enumerate(items):
         parts[bisect(marks, key(item))].append(item)
         if not number % 128:
@@ -174,8 +174,8 @@ async def in_order(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _b
     found = []
     for part in parts:  # a part is long if many keys are equal
         runs = []
-        for start in range(0, len(part), MARKS):
-            runs.append(sorted(part[start : start + MARKS], key=key))
+        for start in range(0, len(part), SAMPLED_KEYS):
+            runs.append(sorted(part[start : start + SAMPLED_KEYS], key=key))
             await pace.rest()
         for number, item in enumerate(runs[0] if len(runs) == 1 else merge(*runs, key=key)):
             found.append(item)
@@ -184,25 +184,25 @@ async def in_order(items: list[Item], pace: Pace, key: Callable[[Any], Any] = _b
     return found
 
 
-async def of_session(
+async def filter_by_session(
     lines: list[SharedRecipe], circles: list[list[Wait]], session_id: int, pace: Pace
 ) -> tuple[list[SharedRecipe], list[list[Wait]]]:
     """Return the locks that a session holds or waits for, and its deadlocks. The list of locks is emptied."""
     found = []
-    for line in consumed(lines):
+    for line in drain(lines):
         await pace.rest()
         if any(entry.session_id == session_id for entry in chain(line.holders, line.waiters)):
             found.append(line)
     return found, [circle for circle in circles if any(wait.entry.session_id == session_id for wait in circle)]
 
 
-async def encoded(answer: Answer, pace: Pace) -> bytes:
+async def encode_answer(answer: Answer, pace: Pace) -> bytes:
     """Return an answer as JSON. Its ``cut`` names the lists that were truncated to limit the size."""
     text, ended = bytearray(), []
     for key, value in answer.items():
         await pace.rest()
         text += b"%s%s: " % (b", " if text else b"{", json.dumps(key).encode())
-        if isinstance(value, DataShown):
+        if isinstance(value, DataPreview):
             await value.put(text, pace)
             continue
         if not isinstance(value, Iterator):
@@ -227,7 +227,7 @@ async def encoded(answer: Answer, pace: Pace) -> bytes:
     return bytes(text)
 
 
-class DataShown(NamedTuple):
+class DataPreview(NamedTuple):
     """The size of data, and its first bytes in base64, which browsers decode.
 
     Args:
@@ -254,10 +254,10 @@ async def subtree_shown(
 ) -> Answer:
     """Return the counts of a subtree, and the recipes in it that clients hold. The list of recipes is emptied."""
     held = []
-    for line in consumed(lines):
+    for line in drain(lines):
         await pace.rest()
         if line.holders and is_within(line.path, path):
-            held.append(cut(line.path))
+            held.append(truncated_text(line.path))
     return {
         "nodes": nodes,
         "more": nodes > MAX_SUBTREE,
@@ -278,7 +278,7 @@ class LockRows(Iterator[Answer]):
     """
 
     def __init__(self, lines: list[SharedRecipe], shown: Callable[[SharedRecipe], Answer], pace: Pace) -> None:
-        self._rest = consumed(lines)
+        self._rest = drain(lines)
         self._shown = shown
         self._pace = pace
 
@@ -309,15 +309,15 @@ async def locks_shown(
         pace: The time slices.
         session_id: A session whose ``place`` in each line is shown, 0 for a holder; None for none.
     """
-    lines = await in_order(lines, pace, lambda line: (waits_since(line), line.path))
+    lines = await sorted_in_slices(lines, pace, lambda line: (longest_wait_start(line), line.path))
     longest = lines[0] if lines and lines[0].waiters else None
 
     def contender(entry: LockEntry) -> Answer:
-        return {**described_entry(entry._replace(path=cut(entry.path)), MAX_CONTENDER), **more(entry)}
+        return {**entry_json(entry._replace(path=truncated_text(entry.path)), MAX_CONTENDER_BYTES), **more(entry)}
 
     def line_shown(line: SharedRecipe) -> Answer:
         return {
-            "path": cut(line.path),
+            "path": truncated_text(line.path),
             "kind": line.kind,
             "naming": line.naming,
             "size": line.size,
@@ -332,7 +332,10 @@ async def locks_shown(
         return next((at for at, each in enumerate(line.waiters, 1) if each.session_id == session_id), 0)
 
     def circle_shown(circle: list[Wait]) -> Answer:
-        waits = [(cut(wait.lock), contender(wait.entry), contender(wait.holder)) for wait in circle[:MAX_CONTENDERS]]
+        waits = [
+            (truncated_text(wait.lock), contender(wait.entry), contender(wait.holder))
+            for wait in circle[:MAX_CONTENDERS]
+        ]
         return {
             "clients": len(circle),
             "waits": [{"lock": lock, "waiter": waiter, "holder": holder} for lock, waiter, holder in waits],
@@ -342,7 +345,9 @@ async def locks_shown(
         "now": now,
         "locks": len(lines),
         "waiters": sum(len(line.waiters) for line in lines),
-        "longest": {"path": cut(longest.path), "since": waits_since(longest)} if longest is not None else None,
+        "longest": {"path": truncated_text(longest.path), "since": longest_wait_start(longest)}
+        if longest is not None
+        else None,
         "circles": len(circles),
         "shared": LockRows(lines, line_shown, pace),
         "deadlocks": map(circle_shown, circles),
@@ -351,15 +356,18 @@ async def locks_shown(
 
 def quota_shown(limits: bytes | None, stats: bytes | None) -> Answer:
     """Return the texts of a quota: its limits, and the usage below its node."""
-    return {name: cut((data or b"").decode("utf-8", "replace")) for name, data in (("limits", limits), ("used", stats))}
+    return {
+        name: truncated_text((data or b"").decode("utf-8", "replace"))
+        for name, data in (("limits", limits), ("used", stats))
+    }
 
 
 def acl_shown(acl: AclList, *, trusted: bool) -> list[Answer]:
     """Return an ACL list: scheme, id and permissions. Only users with the token see password hashes."""
     return [
         {
-            "scheme": cut(entry.id.scheme or ""),
-            "id": cut((entry.id.id or "") if trusted else name_without_hash(entry.id)),
+            "scheme": truncated_text(entry.id.scheme or ""),
+            "id": truncated_text((entry.id.id or "") if trusted else name_without_hash(entry.id)),
             "permissions": perms_text(entry.perms),
         }
         for entry in acl[:MAX_LISTED]

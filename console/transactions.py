@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from ..protocol.hexadecimal import hexadecimal
 from ..server.admin.history import HistoryEntry
-from .source import Answer, Pace, cut
-from .wanted import Wanted
+from .source import Answer, Pace, truncated_text
+from .wanted import HistoryFilter
 
 MAX_CHANGES: Final = 200
 """Maximum number of changes of one transaction that are shown."""
@@ -16,7 +16,7 @@ STEP: Final = 1_000
 """Number of changes that are compared between two checks of the clock."""
 
 
-class Rows:
+class HistoryRows:
     """The rows of an answer.
 
     Args:
@@ -27,10 +27,10 @@ class Rows:
     Attributes:
         rows: The rows, the latest first.
         last: The last entry that belongs to a row; None for none.
-        is_full: Whether another row was found.
+        is_full: Whether more rows than *limit* were found.
     """
 
-    def __init__(self, wanted: Wanted, limit: int, *, fold: bool) -> None:
+    def __init__(self, wanted: HistoryFilter, limit: int, *, fold: bool) -> None:
         self.rows: list[Answer] = []
         self.last: HistoryEntry | None = None
         self.is_full = False
@@ -76,7 +76,7 @@ class Rows:
         elif len(self.rows) == self._limit:
             return False
         else:
-            if len(entry.parts) <= MAX_CHANGES:  # larger ones are shown without the other changes
+            if len(entry.parts) <= MAX_CHANGES:  # a larger transaction is shown without its unwanted changes
                 parts += [part for part in entry.parts if part not in parts]
             self.rows.append(_row(entry, parts))
             if self._fold and entry.kind == "set":
@@ -95,7 +95,7 @@ def _row(entry: HistoryEntry, parts: list[Any]) -> Answer:
         "session": hexadecimal(entry.session_id) if entry.session_id else None,
         "address": entry.address,
         "kind": entry.kind,
-        "changes": [(op, cut(path), size) for op, path, size in parts],
+        "changes": [(op, truncated_text(path), size) for op, path, size in parts],
         "left_out": entry.left_out + len(entry.parts) - len(parts),
         "why": entry.why,
     }

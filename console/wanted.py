@@ -19,7 +19,7 @@ KINDS: Final[dict[str, frozenset[str]]] = {
 """The kinds that a request can select, with the kinds of changes or entries that they contain."""
 
 
-class Wanted(NamedTuple):
+class HistoryFilter(NamedTuple):
     """The transactions that a request selects.
 
     Args:

@@ -38,7 +38,7 @@ class ACL(Record):
 AclList = tuple[ACL, ...]
 
 
-def masked(entry: ACL) -> ACL:
+def mask_digest(entry: ACL) -> ACL:
     """Return the entry as clients without ADMIN permission see it: a digest identity has ``x`` in place of its hash.
 
     Source: FinalRequestProcessor, case getACL.
@@ -53,7 +53,7 @@ def is_masked(entry: ACL) -> bool:
     return entry.id.scheme == "digest" and (entry.id.id or "").endswith(":x")
 
 
-def entries_of(acl: Iterable[Any]) -> Iterator[ACL]:
+def acl_entries(acl: Iterable[Any]) -> Iterator[ACL]:
     """Yield the entries of an ACL list. Nested lists, and the entries of other libraries such as kazoo, are accepted.
 
     Raises:
@@ -63,7 +63,7 @@ def entries_of(acl: Iterable[Any]) -> Iterator[ACL]:
         if isinstance(entry, ACL):
             yield entry
         elif isinstance(entry, list | tuple) and not hasattr(entry, "perms"):  # kazoo's ACL entries are tuples too
-            yield from entries_of(entry)
+            yield from acl_entries(entry)
         else:
             perms, who = getattr(entry, "perms", None), getattr(entry, "id", None)
             scheme, name = getattr(who, "scheme", None), getattr(who, "id", None)
@@ -123,6 +123,9 @@ def digest_id(credentials: bytes, algorithm: str = "sha1") -> str:
     Args:
         credentials: The bytes of ``user:password``, or of the user's name alone, without a colon.
         algorithm: Name of a ``hashlib`` algorithm.
+
+    Raises:
+        ValueError: The algorithm is unknown.
 
     Source: DigestAuthenticationProvider.generateDigest.
     """

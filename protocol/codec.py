@@ -116,7 +116,11 @@ def text(raw: bytes) -> str:
 
 
 def str_at(buf: bytes, offset: int, end: int) -> tuple[str, int]:
-    """Read a string that must not be null."""
+    """Read a string that must not be null. Return it with the offset of its end.
+
+    Raises:
+        MarshallingError: The string is null or truncated, or its length is invalid.
+    """
     value, offset = str_or_null_at(buf, offset, end)
     if value is None:
         raise MarshallingError(detail="a required string is null")
@@ -124,7 +128,7 @@ def str_at(buf: bytes, offset: int, end: int) -> tuple[str, int]:
 
 
 def str_or_null_at(buf: bytes, offset: int, end: int) -> tuple[str | None, int]:
-    """Read a string or null."""
+    """Read a string or null, like :func:`bytes_or_null_at`. Malformed UTF-8 is replaced (:func:`text`)."""
     value, offset = bytes_or_null_at(buf, offset, end)
     if value is None:
         return None, offset
@@ -135,7 +139,11 @@ def str_or_null_at(buf: bytes, offset: int, end: int) -> tuple[str | None, int]:
 
 
 def bytes_at(buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
-    """Read a buffer that must not be null."""
+    """Read a buffer that must not be null. Return it with the offset of its end.
+
+    Raises:
+        MarshallingError: The buffer is null or truncated, or its length is invalid.
+    """
     value, offset = bytes_or_null_at(buf, offset, end)
     if value is None:
         raise MarshallingError(detail="a required buffer is null")
@@ -143,7 +151,11 @@ def bytes_at(buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
 
 
 def bytes_or_null_at(buf: bytes, offset: int, end: int) -> tuple[bytes | None, int]:
-    """Read a buffer or null."""
+    """Read a buffer or null. Return it with the offset of its end.
+
+    Raises:
+        MarshallingError: The buffer is truncated, or its length is below -1.
+    """
     if offset + 4 > end:
         raise MarshallingError(detail="unexpected end of data in a length")
     (size,) = int_at(buf, offset)
@@ -157,7 +169,11 @@ def bytes_or_null_at(buf: bytes, offset: int, end: int) -> tuple[bytes | None, i
 
 
 def count_at(buf: bytes, offset: int, end: int) -> int:
-    """Read the count of a vector: -1 for null, 0 or more for items."""
+    """Return the count of a vector: -1 for null, otherwise 0 or more.
+
+    Raises:
+        MarshallingError: The count is truncated.
+    """
     if offset + 4 > end:
         raise MarshallingError(detail="unexpected end of data in a count")
     (count,) = int_at(buf, offset)
@@ -266,7 +282,7 @@ class _Compiler:
         return "\n".join(parts)
 
     def fixed(self, run: list[tuple[str, str]]) -> None:
-        """Read and write neighbouring fixed-size fields with one Struct."""
+        """Add the statements that read and write neighbouring fixed-size fields with one Struct."""
         if not run:
             return
         packed = struct.Struct(">" + "".join(code for _, code in run))
@@ -276,7 +292,7 @@ class _Compiler:
         self.writes.append(f"{tag}_pack({', '.join('self.' + name for name, _ in run)})")
 
     def variable(self, name: str, hint: Any) -> None:
-        """Read and write a field whose size depends on its value."""
+        """Add the statements that read and write a field whose size depends on its value."""
         inner, optional = _optional(hint)
         if get_origin(inner) is Annotated and isinstance(codec := get_args(inner)[1], Codec):
             self.env[f"read_{name}"], self.env[f"write_{name}"] = codec.read, codec.write
@@ -293,7 +309,7 @@ class _Compiler:
         """Read and write a record. Records of fixed size are read inline, because most replies contain a Stat."""
         self.env[f"item_{name}"] = item
         if all(_fixed_code(hint) for hint in item.fields().values()):
-            packed = struct_of(item)
+            packed = combined_struct(item)
             self.env[f"{name}_at"] = packed.unpack_from
             self.reads += [f"{name} = item_{name}(*{name}_at(buf, offset))", f"offset += {packed.size}"]
         else:
@@ -357,7 +373,7 @@ class _Compiler:
 StructError = struct.error
 
 
-def struct_of(*parts: Any) -> struct.Struct:
+def combined_struct(*parts: Any) -> struct.Struct:
     """Return the ``Struct`` of consecutive fixed-size fields. It saves hot paths from repeating a record's declaration.
 
     Args:
@@ -396,11 +412,11 @@ def record(cls: type[R]) -> type[R]:
     slotted: Any = type(cls.__name__, cls.__bases__, {**kept, **slots})
 
     def first_init(self: Any, *args: Any, **kwargs: Any) -> None:
-        compiled(slotted).__init__(self, *args, **kwargs)
+        ensure_compiled(slotted).__init__(self, *args, **kwargs)
 
     slotted.__init__ = first_init
-    slotted.decode = staticmethod(lambda *args: compiled(slotted).decode(*args))
-    slotted.read_from = staticmethod(lambda *args: compiled(slotted).read_from(*args))
+    slotted.decode = staticmethod(lambda *args: ensure_compiled(slotted).decode(*args))
+    slotted.read_from = staticmethod(lambda *args: ensure_compiled(slotted).read_from(*args))
     return cast(type[R], slotted)
 
 
@@ -430,7 +446,7 @@ class Decoded(dict[bytes, R]):
         return record
 
 
-def compiled(cls: type[R]) -> type[R]:
+def ensure_compiled(cls: type[R]) -> type[R]:
     """Compile a record's functions unless they are compiled. Call this before keeping a reference to one of them."""
     if cls in _compiled:
         return cls
@@ -458,7 +474,7 @@ class Reading(NamedTuple):
     names: dict[str, Any]
 
 
-def reading_of(cls: type[Record]) -> Reading:
+def read_statements(cls: type[Record]) -> Reading:
     """Return the statements that read a record, for a function that uses its fields without creating the record."""
     compiler = _Compiler(cls, cls.fields())
     compiler.read_fields()

@@ -1,4 +1,4 @@
-"""Clients that hold locks or wait for them, and deadlocks: circles of sessions that wait for each other."""
+"""Clients that hold locks or wait for them, and deadlocks: cycles of sessions that wait for each other."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .recipe_names import HEX, UUID
 _RANDOM: Final = re.compile(f"{HEX}|{UUID}".encode())
 """Pattern of random data. Queues and leases recognize their own nodes by such data."""
 MAX_VISITS: Final = 1_000_000
-"""Maximum number of sessions that a search visits. In a tangle of thousands of sessions it may miss some circles."""
+"""Maximum number of sessions that a search visits. With thousands of deadlocked sessions, it may miss some cycles."""
 MAX_WAITS: Final = 200_000
-"""Maximum number of pairs of a waiter and a holder that a search considers. Each takes up to 1 kB until it is over."""
+"""Maximum number of pairs of a waiter and a holder that a search considers. Each uses up to 1 kB during the search."""
 STEP: Final = 256
 """Number of sessions or waits of a search between two pauses."""
 
@@ -45,7 +45,7 @@ class LockEntry(NamedTuple):
 
 
 class LockStatus(NamedTuple):
-    """A lock that a client holds.
+    """A lock with its holders and waiters.
 
     Args:
         path: Path of the lock.
@@ -74,14 +74,14 @@ class Wait(NamedTuple):
     holder: LockEntry
 
     def __str__(self) -> str:
-        return f"{name_of(self.entry)} waits for {self.lock}, and {name_of(self.holder)} holds it"
+        return f"{contender_name(self.entry)} waits for {self.lock}, and {contender_name(self.holder)} holds it"
 
 
 _Waits = dict[int, dict[int, list[Wait]]]
 """Waits by the id of the waiting session, then by the session that holds the lock: one, or two for different locks."""
 
 
-def find_circles(lines: list[LockStatus]) -> list[list[Wait]]:
+def find_cycles(lines: list[LockStatus]) -> list[list[Wait]]:
     """Find circles of sessions that wait for each other. Each session is in at most one of them."""
     holding = {entry.session_id for line in lines for entry in line.entries if entry.holds}
     waiting = {entry.session_id for line in lines for entry in line.entries if not entry.holds}
@@ -89,11 +89,11 @@ def find_circles(lines: list[LockStatus]) -> list[list[Wait]]:
 
 
 def search_circles(lines: Iterable[LockStatus | None], both: Collection[int]) -> Iterator[list[Wait] | None]:
-    """Yield the circles of :func:`find_circles`, and None after each bit of work, where the caller may pause.
+    """Yield the cycles of :func:`find_cycles`. After each small step yield None, to let the caller pause.
 
     Args:
-        lines: The locks; None where the caller may pause.
-        both: The sessions that hold and wait. Only these can be in a circle, and most are not.
+        lines: The locks. A None among them is passed on, to let the caller pause.
+        both: Ids of the sessions that both hold a lock and wait for one. Only these can be in a cycle.
     """
     waits = yield from _waits(lines, both)
     waiting_for: dict[int, set[int]] = {}
@@ -151,8 +151,8 @@ def _waits(lines: Iterable[LockStatus | None], both: Collection[int]) -> Generat
 
 
 def _circle_through(start: int, waits: _Waits) -> Iterator[list[Wait] | None]:
-    """Find the shortest circle through a session; yield it at the end, unless none involves at least two locks. Yield
-    None for each visited session.
+    """Search for the shortest cycle through a session that involves at least two locks. Yield None for each visited
+    session, and finally the cycle, if one exists.
     """
     came_from: dict[int, int] = {}
     pending = deque([start])
@@ -186,14 +186,14 @@ def _with_two_locks(steps: list[list[Wait]]) -> list[Wait]:
     return []
 
 
-def client_named(data: bytes) -> str:
+def client_name(data: bytes) -> str:
     """Return the name of the client in the data of a node; empty if the data is random."""
     return "" if _RANDOM.fullmatch(data) else data.decode(errors="replace")
 
 
-def name_of(entry: LockEntry) -> str:
+def contender_name(entry: LockEntry) -> str:
     """Return a name for an entry: its data and its session, or the session alone if the data names no process."""
-    name = client_named(entry.data)
+    name = client_name(entry.data)
     if not entry.session_id:
         return name or "an unknown client"
     session = f"session {hexadecimal(entry.session_id)}"

@@ -53,9 +53,9 @@ def is_name(text: str) -> bool:
     return not text or all(_parts(text, _TYPE, _VALUE, ",;+"))
 
 
-def is_written_as_shown(text: str) -> bool:
-    """Return whether a text is a name as :func:`show` writes it. A name in any other form never matches an identity,
-    because names are compared as text.
+def is_canonical(text: str) -> bool:
+    """Return whether a text is a name in the form that :func:`show` produces. In an ACL, a name in any other form never
+    matches, because names are compared as text.
     """
     parts = _parts(text, _WRITTEN_TYPE, _WRITTEN_VALUE, ",+")
     return all(part is not None and (part[-1:] != " " or part[-2:-1] == "\\") for part in parts)

@@ -36,7 +36,7 @@
     +-- ThrottledOpError              -127
     +-- ClosedError                   the application closed the client (never on the wire)
 
-The server raises them to answer with a code. The client raises them when it receives a code.
+The server raises an error to reply with its code. The client raises the error for each code that it receives.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ _BY_CODE: dict[int, type[ZooKeeperError]] = {}
 class ZooKeeperError(Exception):
     """An operation failed.
 
-    A subclass is declared with its code. Its meaning is the first line of its docstring. With ``python -OO``, which
-    discards docstrings, it is the name of the class.
+    Each subclass declares its code. The first line of its docstring is the default message. With ``python -OO``, which
+    discards docstrings, the default message is the name of the class.
 
     Args:
         path: The path of the node, if the operation has one.

@@ -63,10 +63,10 @@ class ConnectRequest(NamedTuple):
 
     @classmethod
     def decode(cls, buf: bytes, offset: int = 0, end: int | None = None) -> ConnectRequest:
-        """Read the payload of the first frame.
+        """Read the payload of the first frame. Bytes after it are ignored.
 
         Raises:
-            MarshallingError: The payload is too short.
+            MarshallingError: The payload is truncated, or the length of the password is invalid.
         """
         end = len(buf) if end is None else end
         if end - offset == _USUAL_REQUEST.size:  # as from all clients since 3.4: one call instead of six

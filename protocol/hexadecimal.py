@@ -11,6 +11,6 @@ def hexadecimal(number: int) -> str:
     return f"0x{number & 0xFFFFFFFFFFFFFFFF:x}"
 
 
-def signed(number: int) -> int:
+def to_signed_64(number: int) -> int:
     """Return the number from -2**63 to 2**63 - 1 with the same 64 bits, like Java's long."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,6 +1,6 @@
 """The members of an ensemble, as lines ``server.N=host:port:port[:role][;[host:]port]``.
 
-The lines stand in zoo.cfg, in the file of ``dynamicConfigFile``, in a reconfig request, and in the data of
+The lines appear in zoo.cfg, in the file of ``dynamicConfigFile``, in a reconfig request, and in the data of
 ``/zookeeper/config``. The first two ports are for traffic between members. The address after the semicolon is for
 clients.
 
@@ -55,7 +55,7 @@ class MemberLine(NamedTuple):
         return cls(match["quorum"], role, match["host"] or None, match["port"], match["rest"] or "")
 
 
-def voters_of(members: Members) -> list[int]:
+def voter_numbers(members: Members) -> list[int]:
     """Return the numbers of the members that vote."""
     return [number for number, line in members.items() if not re.search(r":observer(;|$)", line)]
 
@@ -69,7 +69,7 @@ def encode_config(members: Members, version: int) -> bytes:
 
 
 def parse_config(data: bytes | None) -> tuple[Members, int]:
-    """Parse the data of ``/zookeeper/config``, and return the members and the version."""
+    """Return the members and the version in the data of ``/zookeeper/config``. Malformed lines are ignored."""
     members: Members = {}
     version = 0
     for line in (data or b"").decode("utf-8", "replace").splitlines():

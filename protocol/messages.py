@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 
-def lowered(text: str) -> str:
-    """Return the text of an error with a small first letter, unless the first word is an abbreviation."""
+def lower_first(text: str) -> str:
+    """Return the text of an error with its first letter in lower case, unless the first word is an abbreviation."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
-def reason_of(error: OSError) -> str:
+def file_error_reason(error: OSError) -> str:
     """Return the reason in an error about a file, without its name: ``no such file or directory``."""
-    return lowered(error.strerror or str(error))
+    return lower_first(error.strerror or str(error))
 
 
 def one_line(text: str) -> str:

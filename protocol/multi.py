@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .codec import Record, str_or_null_at, struct_of
+from .codec import Record, combined_struct, str_or_null_at
 from .errors import MarshallingError
 from .operations import OPERATIONS, OpCode
 from .records import ErrorResponse, MultiHeader
 
-_HEADER = struct_of(MultiHeader)
+_HEADER = combined_struct(MultiHeader)
 _header_at: Final = _HEADER.unpack_from
 END: Final = _HEADER.pack(-1, True, -1)
 WRITES: Final = frozenset(OpCode(row.code) for row in OPERATIONS.values() if row.in_multi)

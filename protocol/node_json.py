@@ -42,10 +42,10 @@ class JsonNode(NamedTuple):
     children_created: int = 0
 
 
-# --- in ---
+# --- from JSON ---
 
 
-def data_of(value: object) -> bytes | None:
+def parse_data(value: object) -> bytes | None:
     """Return the data of a JSON value.
 
     Raises:
@@ -80,10 +80,11 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_tree(value: object, path: str = "") -> dict[str, Any]:
-    """Return *value* if it describes the nodes below a path, by path or name.
+    """Check that a JSON value is an object whose keys are paths or names of nodes, and return it. The nodes themselves
+    are not checked.
 
     Raises:
-        NodeJsonError: The value does not describe a tree.
+        NodeJsonError: The value is not an object, or a key starts with ``$``.
     """
     if not isinstance(value, dict):
         raise NodeJsonError(f"{path or 'the tree'} must be an object of nodes by path or name, not {value!r}")
@@ -93,7 +94,7 @@ def check_tree(value: object, path: str = "") -> dict[str, Any]:
     return value
 
 
-def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
+def parse_node(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
     """Return the node that a JSON value describes, and its children.
 
     Raises:
@@ -101,7 +102,7 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
     """
     if not isinstance(value, dict) or set(value) == {"base64"}:
         try:
-            return JsonNode(data_of(value)), {}
+            return JsonNode(parse_data(value)), {}
         except NodeJsonError as error:
             raise NodeJsonError(f"{path}: {error}") from None
     settings = {name: value[name] for name in value if name.startswith("$")}
@@ -109,18 +110,18 @@ def node_of(value: object, path: str) -> tuple[JsonNode, dict[str, Any]]:
         raise NodeJsonError(f"{path}: keys must be {', '.join(_SETTINGS)} or children, not {', '.join(unknown)}")
     container, ttl = settings.get("$container", False), settings.get("$ttl")
     encoded = {"base64": settings["$base64"]} if "$base64" in settings else settings.get("$data", "")
-    acl = acl_of(settings["$acl"], path) if "$acl" in settings else None
+    acl = parse_acl(settings["$acl"], path) if "$acl" in settings else None
     created = settings.get("$children_created", 0)
     if (problem := node_problem(None, ttl, container, created)) is not None:
         raise NodeJsonError(f"{path}: {problem}")
     try:
-        node = JsonNode(data_of(encoded), acl, ttl, container, created)
+        node = JsonNode(parse_data(encoded), acl, ttl, container, created)
     except NodeJsonError as error:
         raise NodeJsonError(f"{path}: {error}") from None
     return node, {name: value[name] for name in value if name not in settings}
 
 
-def acl_of(value: object, path: str) -> AclList:
+def parse_acl(value: object, path: str) -> AclList:
     """Return the ACL list that a JSON value describes: ``["scheme:id:permissions"]``, or one such text.
 
     Raises:
@@ -149,7 +150,7 @@ def _permissions(text: str) -> int | None:
     return sum(PERM_LETTERS[letter] for letter in set(text))
 
 
-# --- out ---
+# --- to JSON ---
 
 
 def data_json(data: bytes) -> str | dict[str, str]:
@@ -172,7 +173,7 @@ def acl_text(acl: ACL) -> str:
 
 
 def node_json(node: JsonNode) -> Any:
-    """Return a node, without its children, in the form that :func:`node_of` reads."""
+    """Return a node, without its children, in the form that :func:`parse_node` reads."""
     encoded = None if node.data is None else data_json(node.data)
     settings: dict[str, Any] = {"$base64": encoded["base64"]} if isinstance(encoded, dict) else {"$data": encoded}
     if node.ttl is not None:

@@ -1,4 +1,4 @@
-"""The common check of a node to create, for the descriptions in JSON, dumps and tests."""
+"""The check of the values of a new node, shared by JSON files, dumps and tests."""
 
 from __future__ import annotations
 

@@ -412,7 +412,7 @@ OPERATIONS: Final[dict[int, Operation]] = _table(
 """All operations by op code. ``connect`` stands for the first frame of a connection, which has no op code."""
 
 
-def changing(what: Changes) -> frozenset[int]:
+def ops_that_change(what: Changes) -> frozenset[int]:
     """Return the op codes with this value in the column ``changes``."""
     return frozenset(code for code, row in OPERATIONS.items() if row.changes == what)
 
@@ -432,7 +432,7 @@ def names() -> list[str]:
     return sorted({_plain(name) for row in OPERATIONS.values() for name in (row.name, *row.aliases)})
 
 
-def name_of(code: int) -> str:
+def operation_name(code: int) -> str:
     """Return the name of an operation, or for example ``op 999`` if the op code is unknown."""
     row = OPERATIONS.get(code)
     return row.name if row is not None else f"op {code}"

@@ -69,7 +69,11 @@ def name(path: str) -> str:
 
 
 def parent(path: str) -> str:
-    """Return the path of the parent. The root is its own parent."""
+    """Return the path of the parent. The root is its own parent.
+
+    Raises:
+        ValueError: The path contains no slash.
+    """
     return path[: path.rindex("/")] or "/"
 
 
@@ -87,7 +91,7 @@ def sequence_suffix(number: int) -> str:
     return f"{number:010d}"
 
 
-def sequence_of(path: str) -> int | None:
+def sequence_number(path: str) -> int | None:
     """Return the number at the end of the path of a sequential node; None for other nodes.
 
     A number below -999,999,999 is read without its sign, because a name may end with a hyphen.

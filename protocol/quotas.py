@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from .hexadecimal import signed
+from .hexadecimal import to_signed_64
 
 LIMITS: Final = "/zookeeper_limits"
 STATS: Final = "/zookeeper_stats"
@@ -35,12 +35,12 @@ class Amount(NamedTuple):
 
     @property
     def count_hard(self) -> int:
-        """The maximum number of nodes."""
+        """The hard limit of the number of nodes; -1 for no limit."""
         return self._other("countHardLimit")
 
     @property
     def size_hard(self) -> int:
-        """The maximum number of bytes."""
+        """The hard limit of the number of bytes; -1 for no limit."""
         return self._other("byteHardLimit")
 
     def _other(self, key: str) -> int:
@@ -77,10 +77,10 @@ class Amount(NamedTuple):
 
     def plus(self, nodes: int, size: int) -> Amount:
         """Return the amount with more nodes and bytes. The numbers wrap around as in Java."""
-        return self._replace(nodes=signed(self.nodes + nodes), size=signed(self.size + size))
+        return self._replace(nodes=to_signed_64(self.nodes + nodes), size=to_signed_64(self.size + size))
 
     def encode(self) -> bytes:
-        """Return the text. For releases without further numbers, the = after the bytes is the end of the text."""
+        """Return the text. Older releases stop reading at the ``=`` after the bytes, and ignore the other numbers."""
         text = f"count={self.nodes},bytes={self.size}" + ("=" if self.others else "")
         return (text + "".join(f";{key}={number}" for key, number in self.others)).encode()
 
@@ -95,7 +95,7 @@ def _parse(data: bytes) -> Amount:
         if not texts:
             raise ValueError(f"expected key=number, found {pair!r}")
         number = texts[0] or "-1"
-        if not re.fullmatch(r"[+-]?\d+", number) or signed(int(number)) != int(number):
+        if not re.fullmatch(r"[+-]?\d+", number) or to_signed_64(int(number)) != int(number):
             raise ValueError(f"expected a 64-bit number, found {number!r}")
         numbers[key] = int(number)
     return Amount.of(numbers)

@@ -108,9 +108,12 @@ class SemaphorePaths(NamedTuple):
     lock: str
 
     def is_likely(self, exists: Callable[[str], bool]) -> bool:
-        """Return whether leases at these paths belong to a semaphore. The argument returns whether a node exists.
+        """Return whether leases at these paths belong to a semaphore.
 
-        kazoo's leases have no parent of their own, so a semaphore of kazoo must have a lock.
+        kazoo's leases are directly below the semaphore's path, so a kazoo semaphore must have a lock node.
+
+        Args:
+            exists: A function that returns whether a path exists.
         """
         return self.naming == "curator" or exists(self.lock)
 
@@ -122,7 +125,7 @@ def semaphore_at(naming: Naming, path: str) -> SemaphorePaths:
     return SemaphorePaths(naming, path, paths.join(path, LEASES), paths.join(path, LOCKS))
 
 
-def semaphore_of(naming: Naming, folder: str) -> SemaphorePaths | None:
+def semaphore_paths(naming: Naming, folder: str) -> SemaphorePaths | None:
     """Return the paths of a semaphore from the parent of its leases or waiters. Return None if it can be neither."""
     if naming == "kazoo":
         return semaphore_at(naming, folder.removesuffix(KAZOO_LOCK))
@@ -187,7 +190,7 @@ def is_named(naming: str, kind: str, name: str) -> bool:
     return _PATTERNS[naming, kind].search(name) is not None
 
 
-def numbered(name: str) -> NodeName | None:
+def parse_numbered(name: str) -> NodeName | None:
     """Parse a name that ends with a sequence number. Return None if no recipe creates such names."""
     if (match := _MARKED.search(name)) is not None:
         return NodeName(name, _MARKS[match[1]], int(match[2]))
@@ -199,7 +202,7 @@ def numbered(name: str) -> NodeName | None:
 
 def contender(name: str) -> NodeName | None:
     """Parse the name of a node whose client holds something or waits for it. Return None for other names."""
-    return node if (node := numbered(name)) is not None and node.row.recipe != "queue" else None
+    return node if (node := parse_numbered(name)) is not None and node.row.recipe != "queue" else None
 
 
 def is_leaf(name: str) -> bool:
@@ -210,12 +213,12 @@ def is_leaf(name: str) -> bool:
     return _LEAF.fullmatch(name) is not None
 
 
-def proof_of(node: str, uuid: str) -> str:
+def proof_path(node: str, uuid: str) -> str:
     """Return the path of the proof node for a node: zoolet's TryLock and LockingQueue create both together."""
     return f"{node}-{uuid}"
 
 
-def proven(name: str) -> str | None:
+def proven_node(name: str) -> str | None:
     """Return the name of the node that a proof node of zoolet stands for. Return None for other names."""
     match = _PROOF.match(name)
     return match[1] if match is not None else None
@@ -239,7 +242,7 @@ def may_be_of_recipe(name: str) -> bool:
     return _MAY_BE.search(name) is not None
 
 
-def in_order(naming: str, kinds: Iterable[str], names: Iterable[str]) -> list[NodeName]:
+def sort_by_arrival(naming: str, kinds: Iterable[str], names: Iterable[str]) -> list[NodeName]:
     """Return the nodes of some kinds among a node's children, in order of arrival. Other nodes are skipped."""
     patterns = [(_PATTERNS[naming, kind], ROWS[naming, kind]) for kind in kinds]
     line = []
@@ -248,14 +251,14 @@ def in_order(naming: str, kinds: Iterable[str], names: Iterable[str]) -> list[No
             if (match := pattern.search(name)) is not None:
                 line.append(NodeName(name, row, int(match[1])))
                 break
-    return by_number(line)
+    return sort_by_number(line)
 
 
-def by_number(nodes: list[NodeName]) -> list[NodeName]:
+def sort_by_number(nodes: list[NodeName]) -> list[NodeName]:
     """Sort nodes by their sequence numbers, across the overflow."""
     return sorted(nodes, key=lambda node: place(node.number, nodes[0].number))
 
 
 def place(number: int, other: int) -> int:
-    """Return the place of a number in a line that also contains *other*."""
+    """Return a sort key for a sequence number: its distance from *other*, from 0 to 2**32 - 1, across the overflow."""
     return (number - other + (1 << 31)) % (1 << 32)

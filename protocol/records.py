@@ -28,11 +28,11 @@ class Stat(Record):
     pzxid: Long
 
 
-def creates_of(stat: Stat) -> int:
+def children_created(stat: Stat) -> int:
     """Return the number of children that were ever created below a node.
 
-    It is known only modulo 2**31, so after 2147483647 the result is positive and the counter of the node negative. The
-    cversion counts creates and deletes, and numChildren is the number of creates minus the number of deletes.
+    The cversion counts creates and deletes, and numChildren is the number of creates minus the number of deletes. The
+    result is exact only modulo 2**31: once the counter of the node has overflowed to negative numbers, it is positive.
     """
     return ((stat.cversion + stat.numChildren) & 0xFFFFFFFF) >> 1
 

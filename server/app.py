@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from .admin.four_letter_commands import four_letter_commands
 from .admin.observed import Observed
-from .config import Config
+from .config import ServerConfig
 from .core.client_connection import ClientConnection
 from .core.engine import Engine
 from .core.server_connection import ServerConnection
@@ -37,7 +37,7 @@ WrapConnection = Callable[[ServerConnection, Callable[[], None]], SansIOConnecti
 
 
 def new_engine(
-    config: Config,
+    config: ServerConfig,
     clock: Clock,
     rng: Random,
     *,
@@ -69,7 +69,7 @@ def new_engine(
 
 
 def assemble(
-    config: Config,
+    config: ServerConfig,
     engine: Engine,
     *,
     clock: Clock,

@@ -15,10 +15,10 @@ from ..protocol.addresses import host_and_port, server_addresses
 from ..protocol.records import Stat
 from .admin.observed import Observing
 from .app import assemble
-from .config import Config
-from .core.settings import Settings
+from .config import ServerConfig
+from .core.settings import EngineSettings
 from .learner.errors import LearnerError, ObserverRefusedError
-from .learner.replica import LearnerMetrics, Replica
+from .learner.replica import LearnerMetrics, ReplicaEngine
 from .net.clock import Clock, RealClock
 from .net.daemon import Daemon
 from .net.gc import GcTuner
@@ -33,7 +33,7 @@ SIDS: Final = range(1, 128)
 
 
 @dataclass(frozen=True, slots=True)
-class Ensemble:
+class ObservedEnsemble:
     """An ensemble to observe.
 
     Args:
@@ -45,7 +45,7 @@ class Ensemble:
     sid: int = DEFAULT_SID
 
     @classmethod
-    def of(cls, hosts: str, sid: int | None = None) -> Ensemble:
+    def of(cls, hosts: str, sid: int | None = None) -> ObservedEnsemble:
         """Return the ensemble of some quorum addresses, separated by commas.
 
         Raises:
@@ -58,7 +58,7 @@ class Ensemble:
 
 
 def assemble_observer(
-    ensemble: Ensemble, config: Config, *, clock: Clock, gc_tuner: GcTuner | None = None
+    ensemble: ObservedEnsemble, config: ServerConfig, *, clock: Clock, gc_tuner: GcTuner | None = None
 ) -> tuple[Daemon, LeaderLink]:
     """Return a new observer for the running event loop: its server, which listens after :meth:`Daemon.start`, and its
     link, which follows the leader in :meth:`LeaderLink.run`.
@@ -69,11 +69,11 @@ def assemble_observer(
         clock: The source of time.
         gc_tuner: Tunes the garbage collector, if the server owns the process.
     """
-    # A client that has seen a higher zxid comes from a member that is ahead, and has to find one.
-    settings = Settings(**{**vars(config.settings), "expire_clients_ahead": False})
+    # A client that has seen a higher zxid comes from a member that is ahead, and must find a member again.
+    settings = EngineSettings(**{**vars(config.settings), "expire_clients_ahead": False})
     now, monotonic_ms = clock.read()
     rng = SystemRandom()
-    replica = Replica(settings, now=now, monotonic_ms=monotonic_ms, sid=ensemble.sid, rng=rng, log=_log.warning)
+    replica = ReplicaEngine(settings, now=now, monotonic_ms=monotonic_ms, sid=ensemble.sid, rng=rng, log=_log.warning)
     daemon = assemble(config, replica, clock=clock, gc_tuner=gc_tuner)
     link = LeaderLink(replica, ensemble.addresses, ensemble.sid, daemon.connections)
     daemon.observed.observing = Observing(lambda: link.problem, lambda: figures(replica.learning, link))
@@ -135,7 +135,7 @@ class Observer:
     """
 
     def __init__(self, ensemble: str, *, sid: int = DEFAULT_SID, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._ensemble = Ensemble.of(ensemble, sid)
+        self._ensemble = ObservedEnsemble.of(ensemble, sid)
         self._host = host
         self._port = port
         self._daemon: Daemon | None = None
@@ -143,7 +143,7 @@ class Observer:
         self._task: asyncio.Task[None]
 
     async def __aenter__(self) -> Observer:
-        self._daemon, self._link = assemble_observer(self._ensemble, Config(port=self._port), clock=RealClock())
+        self._daemon, self._link = assemble_observer(self._ensemble, ServerConfig(port=self._port), clock=RealClock())
         await self._daemon.start(self._host, self._port)
         self._task = asyncio.create_task(self._link.run())
         self._task.add_done_callback(_log_end)
@@ -163,9 +163,9 @@ class Observer:
         return self._daemon
 
     @property
-    def _replica(self) -> Replica:
+    def _replica(self) -> ReplicaEngine:
         engine = self._running.engine
-        assert isinstance(engine, Replica)
+        assert isinstance(engine, ReplicaEngine)
         return engine
 
     @property

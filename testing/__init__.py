@@ -11,7 +11,7 @@ requests            ``Recording``, ``OpView``; ``check``, ``Violation``
 state               ``NodeView``, ``SessionView``, ``WatchView``
 schedules           ``zoolet_schedules``, ``Chaos``, ``AttemptCancelledError``; ``StuckError``, ``TooLongError``
 ``unittest``        ``ZooletTestCase``, ``KazooTestCase``, ``KazooTestHarness``, ``get_global_cluster``
-fixtures            ``zoolet_fixture``; their types ``ServerFactory``, ``KazooFactory``, ``ClientFactory``
+fixtures            ``zoolet_fixture``; types: ``ServerFactory``, ``KazooFactory``, ``ClientFactory``
 ==================  ==========================================================================================
 """
 

@@ -1,7 +1,7 @@
 """The calls of the test toolkit for programs in other languages, one row per call.
 
 To add a call, write its method with types and a docstring, and add a row. A method about the state of a server or a
-cluster belongs in ``StateCalls``, one that a proxy has as well in ``Endpoint``, any other in ``Server`` or ``Cluster``.
+cluster belongs in ``StateCalls``, one that proxies also have in ``Endpoint``, any other in ``Server`` or ``Cluster``.
 A method ``wait_for_*`` also needs its coroutine ``until_*``. :func:`.control.values.json_of` converts the results.
 
 :mod:`.control.commands` derives the rest from the method of the endpoint's class:
@@ -26,35 +26,35 @@ _FAULT: Final = "number of the fault"
 _SECONDS: Final = "timeout in seconds"
 
 
-class Call:
-    """One call of a method that a test can make over HTTP.
+class HttpCall:
+    """A method that a test can call over HTTP.
 
     Args:
         name: Name of the call in the control API.
         method: Name of the method, by default *name*.
-        meanings: Descriptions of the parameters, by their names in JSON. There the index of a member is ``member``.
+        descriptions: Descriptions of the parameters, by their names in JSON. There the index of a member is ``member``.
     """
 
-    def __init__(self, name: str, method: str = "", /, **meanings: str) -> None:
+    def __init__(self, name: str, method: str = "", /, **descriptions: str) -> None:
         self.name = name
         self.method = method or name
-        self.meanings = meanings
+        self.descriptions = descriptions
 
 
 CALLS: Final = (
     # sessions and connections
-    Call("expire", who=_WHO),
-    Call("drop", who=_WHO),
-    Call("pause", who=_WHO, direction="both, requests, or replies"),
-    Call("resume", who=_WHO),
-    Call("refuse_connections"),
-    Call("accept_connections"),
-    Call("restart", keep="keep tree and sessions", downtime="seconds until connections are accepted again"),
-    Call("set_read_only", on="on or off"),
-    Call("advance", seconds="seconds to advance"),
-    Call("skew_clock", seconds="seconds that the clock is ahead, or behind if negative"),
+    HttpCall("expire", who=_WHO),
+    HttpCall("drop", who=_WHO),
+    HttpCall("pause", who=_WHO, direction="both, requests, or replies"),
+    HttpCall("resume", who=_WHO),
+    HttpCall("refuse_connections"),
+    HttpCall("accept_connections"),
+    HttpCall("restart", keep="keep tree and sessions", downtime="seconds until connections are accepted again"),
+    HttpCall("set_read_only", on="on or off"),
+    HttpCall("advance", seconds="seconds to advance"),
+    HttpCall("skew_clock", seconds="seconds that the clock is ahead, or behind if negative"),
     # faults
-    Call(
+    HttpCall(
         "fault",
         seconds="for delay: seconds to wait",
         jitter="for delay: maximum of a random number of seconds to add",
@@ -69,55 +69,57 @@ CALLS: Final = (
         probability="from 0 to 1",
         times="maximum number of requests to apply the fault to",
     ),
-    Call("heal"),
+    HttpCall("heal"),
     # state
-    Call("populate", nodes="nodes by path or name: data, or objects of children with $data, $ttl..."),
-    Call("set", path="the node", data="the data"),
-    Call("delete", path="the node", recursive="also delete the nodes below it"),
-    Call(
+    HttpCall("populate", nodes="nodes by path or name: data, or objects of children with $data, $ttl..."),
+    HttpCall("set", path="the node", data="the data"),
+    HttpCall("delete", path="the node", recursive="also delete the nodes below it"),
+    HttpCall(
         "set_quota",
         path="the node",
         count="maximum number of nodes",
         bytes="maximum number of bytes",
         hard="refuse writes that exceed the quota",
     ),
-    Call("reset"),
-    Call("snapshot"),
-    Call("restore", snapshot="number of the snapshot"),
+    HttpCall("reset"),
+    HttpCall("snapshot"),
+    HttpCall("restore", snapshot="number of the snapshot"),
     # views
-    Call("tree", path="the node at the top"),
-    Call("sessions"),
-    Call("watches"),
-    Call("ops", last="maximum number of requests"),
-    Call("report"),
+    HttpCall("tree", path="the node at the top"),
+    HttpCall("sessions"),
+    HttpCall("watches"),
+    HttpCall("ops", last="maximum number of requests"),
+    HttpCall("report"),
     # waiting
-    Call("wait_for_node", path="the node", data="expected data of the node", timeout=_SECONDS),
-    Call("wait_for_sessions", n="number of sessions", timeout=_SECONDS),
-    Call("wait_for_contenders", path="the lock", n="number of contenders", timeout=_SECONDS),
-    Call("wait_for_client", who=_WHO, timeout=_SECONDS),
-    Call("wait_for_idle", timeout=_SECONDS),
+    HttpCall("wait_for_node", path="the node", data="expected data of the node", timeout=_SECONDS),
+    HttpCall("wait_for_sessions", n="number of sessions", timeout=_SECONDS),
+    HttpCall("wait_for_contenders", path="the lock", n="number of contenders", timeout=_SECONDS),
+    HttpCall("wait_for_client", who=_WHO, timeout=_SECONDS),
+    HttpCall("wait_for_idle", timeout=_SECONDS),
     # a cluster
-    Call("members"),
-    Call("stop_leader"),
-    Call("kill_leader"),
-    Call("transfer_leadership", member=_MEMBER),
-    Call("partition", groups="groups of members that can reach each other", noticed_after="seconds until they notice"),
-    Call("lag", member=_MEMBER, seconds="seconds of delay, or 0 to catch up"),
-    Call("rolling_restart"),
-    Call("add_member", "add", role="participant or observer"),
-    Call("remove_member", "remove", member=_MEMBER),
+    HttpCall("members"),
+    HttpCall("stop_leader"),
+    HttpCall("kill_leader"),
+    HttpCall("transfer_leadership", member=_MEMBER),
+    HttpCall(
+        "partition", groups="groups of members that can reach each other", noticed_after="seconds until they notice"
+    ),
+    HttpCall("lag", member=_MEMBER, seconds="seconds of delay, or 0 to catch up"),
+    HttpCall("rolling_restart"),
+    HttpCall("add_member", "add", role="participant or observer"),
+    HttpCall("remove_member", "remove", member=_MEMBER),
 )
 """The calls of endpoints."""
 MEMBER_CALLS: Final = tuple(
-    Call(f"{name}_member", name, member=_MEMBER) for name in ("stop", "kill", "start", "pause", "resume")
+    HttpCall(f"{name}_member", name, member=_MEMBER) for name in ("stop", "kill", "start", "pause", "resume")
 )
 """The calls of the members of a cluster."""
 NUMBERED_CALLS: Final = (
-    Call("fault_status", fault=_FAULT),
-    Call("release", fault=_FAULT),
-    Call("end_fault", fault=_FAULT),
-    Call("faults"),
-    Call("start_recording", who=_WHO),
-    Call("stop_recording", recording="number of the recording"),
+    HttpCall("fault_status", fault=_FAULT),
+    HttpCall("release", fault=_FAULT),
+    HttpCall("end_fault", fault=_FAULT),
+    HttpCall("faults"),
+    HttpCall("start_recording", who=_WHO),
+    HttpCall("stop_recording", recording="number of the recording"),
 )
 """The calls of :class:`~zoolet.testing.control.numbered.Numbered`, for things that are objects in Python."""

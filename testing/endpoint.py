@@ -20,7 +20,7 @@ from . import registry
 from .frames.actions import Action
 from .frames.faults import Fault
 from .frames.interceptor import Interceptor
-from .frames.requests import OpView, When, view_of
+from .frames.requests import OpView, When, recorded_view
 from .recording.recording import Recording
 from .run import arguments, clients
 from .run.place import SOCKETS, Place
@@ -91,7 +91,7 @@ class Endpoint(ABC):
         Called inside the loop at each start.
         """
 
-    def can_have(self, kind: str) -> bool:
+    def supports_chaos(self, kind: str) -> bool:
         """Return whether this endpoint supports a kind of chaos."""
         return False
 
@@ -128,18 +128,18 @@ class Endpoint(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        registry.ending(self, error)
+        registry.report_ending(self, error)
         self._runner.stop()
 
     async def __aenter__(self: E) -> E:
         await self._runner.open()
-        registry.started(self)
+        registry.report_started(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        registry.ending(self, error)
+        registry.report_ending(self, error)
         await self._runner.close()
 
     def start(self) -> None:
@@ -150,7 +150,7 @@ class Endpoint(ABC):
             RuntimeError: The server is already running.
         """
         self._runner.start()
-        registry.started(self)
+        registry.report_started(self)
 
     def stop(self) -> None:
         """Stop, and disconnect all clients. Do nothing if the server is not running, or in a forked child.
@@ -158,7 +158,9 @@ class Endpoint(ABC):
         Raises:
             RuntimeError: The server runs in an ``async with`` block, whose end stops it.
         """
-        registry.ending(self, None, check=False)  # a test that calls stop() does so while its clients are connected
+        registry.report_ending(
+            self, None, check=False
+        )  # a test that calls stop() does so while its clients are connected
         self._runner.stop()
 
     # --- state and address ---
@@ -178,9 +180,9 @@ class Endpoint(ABC):
         """The connection string for clients: ``host:port``."""
         return self._runner.hosts
 
-    def is_ours(self) -> bool:
+    def runs_here(self) -> bool:
         """Return whether the server runs in this process. A forked child does not run its parent's servers."""
-        return self._runner.is_ours()
+        return self._runner.runs_here()
 
     @abstractmethod
     def report(self) -> str:
@@ -210,7 +212,7 @@ class Endpoint(ABC):
         def drop() -> None:
             ids = self._sessions_of(who)
             for daemon in self._daemons():
-                clients.drop(daemon, ids, everybody=who == "all")
+                clients.drop(daemon, ids, all_connections=who == "all")
 
         self._runner.call(drop)
 
@@ -294,7 +296,7 @@ class Endpoint(ABC):
         when: When | None = None,
         strict: bool = False,
     ) -> Fault:
-        """Inject a fault: it ends with the ``with`` block of the result.
+        """Inject a fault: ``with server.fault(lose_reply(), "create") as fault:``. It ends with the block.
 
         Several faults may apply to one request. The request waits for all delays and holds, and gets only the first
         of the other effects, in the order drop_request, error, lose_reply, corrupt_reply, cut_reply, close_after.
@@ -307,19 +309,22 @@ class Endpoint(ABC):
                 transaction matches if any of its paths does.
             client: The client that sends the requests or receives the events, given as for :meth:`drop`. It need not
                 be connected yet.
-            nth: Number, or set of numbers, counted from 1. The fault applies only to these among the requests or
-                events that match *op*, *path*, *client* and *when*.
+            nth: Number, or set of numbers. The requests or events that match *op*, *path*, *client* and *when* are
+                numbered from 1, and the fault applies only to these numbers.
             probability: Probability that the fault applies to a request or event that matches all of the above.
             times: Maximum number of times that the fault applies.
             when: Function of the request, an :class:`~zoolet.testing.frames.requests.OpView`, that is called before
                 the request is executed. The request matches if the result is true. The function runs in the server's
-                loop, so it must not call the server.
+                loop, so it must not call the server. If it raises an exception, so does the end of the block.
             strict: Raise an AssertionError at the end of the block if the fault was never applied.
+
+        Returns:
+            The fault. Its ``hits`` counts how many times it was applied.
 
         Raises:
             ValueError: An argument is invalid.
         """
-        self._runner.check_callable()
+        self._runner.check_can_call()
         self._faults_made += 1
         fault = Fault(
             action,
@@ -351,7 +356,7 @@ class Endpoint(ABC):
         self._runner.call(heal)
 
     def _end_fault(self, fault: Fault) -> None:
-        if self._runner.is_ours():
+        if self._runner.runs_here():
             self._runner.call(lambda: self._interceptor.remove(fault))
         elif not self.running and fault in self._interceptor.faults:  # start() must not bring the fault back
             self._interceptor.faults.remove(fault)
@@ -374,10 +379,10 @@ class Endpoint(ABC):
         """
         arguments.check_counts(last=last, since=since)
         requests, count = self._runner.call(lambda: (list(self._interceptor.seen), self._interceptor.count))
-        return tuple(map(view_of, views.select(requests, count, last, since)))
+        return tuple(map(recorded_view, views.select(requests, count, last, since)))
 
     def recording(self, who: Who | None = None) -> Recording:
-        """Record the requests that are made inside the block of the result, except pings, without a limit.
+        """Record requests except pings: ``with server.recording() as ops:``. Their number is not limited.
 
         Args:
             who: The client to record, which need not be connected yet. None or ``"all"`` records every client.
@@ -385,7 +390,7 @@ class Endpoint(ABC):
         Raises:
             ValueError: *who* is invalid.
         """
-        self._runner.check_callable()
+        self._runner.check_can_call()
         follow = clients.follow(who)
         return Recording.of(
             lambda receive: self._runner.call(lambda: self._interceptor.recorders.append(receive)),
@@ -395,9 +400,10 @@ class Endpoint(ABC):
 
     @contextmanager
     def check_history(self) -> Iterator[Recording]:
-        """Record the block, and check at its end with :func:`zoolet.testing.check` that the replies are consistent.
+        """Record the requests of a ``with`` block, and check at its end that the replies are consistent.
 
-        The value is the recording of the block. If the block raises an exception, a violation is added to it as a note.
+        The value is the recording, which :func:`zoolet.testing.check` checks. If the block raises an exception, a
+        violation is added to the exception as a note.
 
         Raises:
             AssertionError: No single ZooKeeper gives these replies. The message shows a minimal example.
@@ -416,7 +422,7 @@ class Endpoint(ABC):
             raise AssertionError(found.story)
 
     def _end_recording(self, receive: Callable[[Any], None]) -> None:
-        if self._runner.is_ours():
+        if self._runner.runs_here():
             self._runner.call(lambda: self._interceptor.stop_recorder(receive))
         elif not self.running:
             self._interceptor.stop_recorder(receive)
@@ -450,22 +456,22 @@ class Endpoint(ABC):
             TimeoutError: The clients were not idle in time. The message names the reason.
         """
         __tracebackhide__ = True
-        self._runner.check_callable()
+        self._runner.check_can_call()
         idle = waiting.Idle(self._interceptor, REAL.seconds)
         self._wait(lambda: self._runner.call(idle.look), timeout, idle.describe)
 
     async def until_idle(self, timeout: float = 5.0) -> None:
         """Wait like :meth:`wait_for_idle`, without blocking the event loop."""
         __tracebackhide__ = True
-        self._runner.check_callable()
+        self._runner.check_can_call()
         idle = waiting.Idle(self._interceptor, asyncio.get_running_loop().time)
         await self._until(lambda: self._runner.call(idle.look), timeout, idle.describe)
 
     def wait_for_client(self, who: Who, timeout: float = 5.0) -> None:
         """Wait until the server has answered a request of a client's session after its last disconnection.
 
-        Opening or resuming the session counts as a request. After a call that disconnects the client, its next request
-        succeeds.
+        Opening or resuming the session counts as a request. Use this method after a call that disconnects the client:
+        when it returns, the client has reconnected.
 
         Args:
             who: A KazooClient, a zoolet Client or a session id.
@@ -491,7 +497,7 @@ class Endpoint(ABC):
         return (
             lambda: self._runner.call(lambda: self._interceptor.has_answered(session_id())),
             timeout,
-            lambda: f"session {clients.name_of(session_id())} was not answered after its last disconnection",
+            lambda: f"session {clients.client_label(session_id())} was not answered after its last disconnection",
         )
 
     def _name(self, predicate: Callable[..., Any]) -> Callable[[], str]:
@@ -502,14 +508,14 @@ class Endpoint(ABC):
     ) -> Any:
         __tracebackhide__ = True
         arguments.check_seconds("timeout", timeout)
-        self._runner.check_callable()
+        self._runner.check_can_call()
         if self._runner.in_server_thread():
             raise RuntimeError(f"this call would block the server's event loop; await {twin} instead")
         return waiting.wait(predicate, timeout, lambda: self._too_late(what, timeout, blocking=True))
 
     def _until(self, predicate: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Awaitable[Any]:
         arguments.check_seconds("timeout", timeout)
-        self._runner.check_callable()
+        self._runner.check_can_call()
         return waiting.wait_in_loop(predicate, timeout, lambda: self._too_late(what, timeout, blocking=False))
 
     def _too_late(self, what: Callable[[], str], timeout: float, *, blocking: bool) -> TimeoutError:

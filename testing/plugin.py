@@ -1,6 +1,6 @@
-"""The entry of the pytest plugin: it loads :mod:`.pytest.fixtures`, unless pytest is too old for them.
+"""The entry point of the pytest plugin. It loads :mod:`.pytest.fixtures`, unless pytest is too old for them.
 
-Every project with zoolet installed loads it, including those that do not use the fixtures.
+pytest loads this module in every project with zoolet installed, including projects that do not use the fixtures.
 """
 
 from __future__ import annotations

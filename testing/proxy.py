@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import SystemRandom
 from typing import Final
 
-from ..client.aio.dial import failed
+from ..client.aio.dial import open_failure
 from ..protocol.addresses import host_and_port
 from ..server.core.client_connection import ClientConnection
 from ..server.net.daemon import Daemon
@@ -18,7 +18,7 @@ from .frames.interceptor import Interceptor
 from .frames.requests import MAX_FRAME
 from .frames.upstream import Upstream
 from .run import arguments, clients
-from .run.runner import daemon_of
+from .run.runner import make_daemon
 from .state import report
 from .state.real_time import RealTimeClock
 
@@ -55,7 +55,7 @@ class Proxy(Endpoint):
     def _assemble(self) -> Daemon | None:
         clock = self._clock.inner
         self._intercept(Interceptor(asyncio.get_running_loop().call_later, lambda: clock.read()[0] / 1000))
-        return daemon_of(self._connect, clock, self._place.turn)
+        return make_daemon(self._connect, clock, self._place.turn)
 
     def _connect(self, client: ClientConnection, resume: Callable[[], None]) -> FrameQueue:
         def begin(protocol: asyncio.Protocol) -> asyncio.Task[None]:
@@ -80,7 +80,7 @@ class Proxy(Endpoint):
                 async with asyncio.timeout(CONNECT_TIMEOUT):
                     await loop.create_connection(lambda: protocol, host, port)
             except (OSError, ValueError) as error:  # a ValueError if the host name cannot be encoded
-                errors.append(f"{host_and_port(host, port)}: {failed(error, CONNECT_TIMEOUT, tls=False)}")
+                errors.append(f"{host_and_port(host, port)}: {open_failure(error, CONNECT_TIMEOUT, tls=False)}")
             else:
                 self._unreachable = ""
                 return
@@ -97,7 +97,7 @@ class Proxy(Endpoint):
         session_id = clients.session_id_of(who)
         if session_id not in served:
             hint = "; it cannot see the sessions of TLS connections, so use 'all'" if self._has_tls() else ""
-            raise LookupError(f"{clients.name_of(who)} has no connection through this proxy{hint}")
+            raise LookupError(f"{clients.client_label(who)} has no connection through this proxy{hint}")
         return {session_id}
 
     def _has_tls(self) -> bool:
@@ -105,7 +105,7 @@ class Proxy(Endpoint):
 
     def report(self) -> str:
         """Return the state as human-readable text: connections, faults and the last operations."""
-        return report.as_text(self._shown_seed, self._runner.call(lambda: report.of_interceptor(self._interceptor)))
+        return report.as_text(self._shown_seed, self._runner.call(lambda: report.interceptor_report(self._interceptor)))
 
     def leaks(self) -> list[str]:
         """Return an empty list, because leaks are on the servers."""

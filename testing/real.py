@@ -1,4 +1,4 @@
-"""A real ZooKeeper server with those calls of a test server that a client and a proxy can execute."""
+"""A real ZooKeeper server with the interface of a test server, as far as a client and a proxy can provide it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ TIMEOUT = 10.0
 
 
 class UnsupportedError(RuntimeError, unittest.SkipTest):
-    """A client cannot make a real server do this. A test that needs it is skipped."""
+    """The test needs something that a client cannot make a real server do. The test is skipped."""
 
 
 class LeftoverError(RuntimeError):
     """A real server has nodes that tests may not or cannot delete, so no further test can run on it."""
 
 
-def missing(real: object, name: str, embedded: type, needed: str) -> Exception:
+def missing_attribute(real: object, name: str, embedded: type, needed: str) -> Exception:
     """Return the error for an attribute that only the embedded class has, or that neither class has."""
     if not name.startswith("_") and hasattr(embedded, name):
         return UnsupportedError(f"{name} needs {needed}")
@@ -129,7 +129,7 @@ class RealServer(Proxy, NamedWaits):
     def __getattr__(self, name: str) -> NoReturn:
         from .server import Server
 
-        raise missing(self, name, Server, "the embedded server, not a real one")
+        raise missing_attribute(self, name, Server, "the embedded server, not a real one")
 
     # --- the tree ---
 
@@ -156,9 +156,9 @@ class RealServer(Proxy, NamedWaits):
                 )
 
     def populate(self, nodes: Mapping[str, Any]) -> None:
-        """Create nodes as with ``Server``, but ignore ``children_created``."""
+        """Create nodes like ``Server.populate``, but ignore ``children_created``."""
         for path, node in flatten(nodes).items():
-            data = _encoded(node.data)
+            data = _encode(node.data)
             options: dict[str, Any] = {"acl": node.acl, "container": node.container, "ttl": node.ttl}
             try:
                 self._client.create(path, data, parents=True, **options)
@@ -168,17 +168,17 @@ class RealServer(Proxy, NamedWaits):
     def create(
         self, path: str, data: bytes | str | None = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """Create a node as another client, as with ``Server``."""
+        """Create a node through a separate client, like ``Server.create``."""
         client = self._client
         if ephemeral:
             client = Client(self._real, TIMEOUT)
             client.start()
             self._holders.append(client)
-        return client.create(path, _encoded(data), ephemeral=ephemeral, sequential=sequential, parents=True)
+        return client.create(path, _encode(data), ephemeral=ephemeral, sequential=sequential, parents=True)
 
     def set(self, path: str, data: bytes | str | None) -> None:
         """Set a node's data, as with ``Server``."""
-        self._client.set(path, _encoded(data))
+        self._client.set(path, _encode(data))
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
         """Delete a node, as with ``Server``."""
@@ -234,8 +234,8 @@ class RealServer(Proxy, NamedWaits):
         return self.sessions()
 
     def expire(self, who: Who) -> None:
-        """Close sessions as if they had expired. The proxy has seen their passwords, so this client can resume and
-        close them.
+        """Close sessions as if they had expired. The proxy has seen their passwords, so it is possible to
+        resume and close the sessions.
 
         Args:
             who: A KazooClient, a zoolet Client, a session id, or ``"all"``.
@@ -248,7 +248,7 @@ class RealServer(Proxy, NamedWaits):
         for session_id in ids:
             password = self._interceptor.passwords.get(session_id)
             if password is None:
-                raise LookupError(f"session {clients.name_of(session_id)} was not opened through the proxy")
+                raise LookupError(f"session {clients.client_label(session_id)} was not opened through the proxy")
             self._client.run(partial(self._end, session_id, password))
 
     async def _end(self, session_id: int, password: bytes) -> None:
@@ -261,7 +261,7 @@ class RealServer(Proxy, NamedWaits):
                 writer.write(connect + frame(r.RequestHeader(1, OpCode.CLOSE_SESSION).encode()))
                 answer = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
                 if struct.unpack_from(">q", answer, 8)[0] != session_id:
-                    raise LookupError(f"no session {clients.name_of(session_id)} is alive on this server")
+                    raise LookupError(f"no session {clients.client_label(session_id)} is alive on this server")
                 with suppress(ConnectionError):
                     await reader.read()  # the read ends when the server closes the connection
             finally:
@@ -293,6 +293,6 @@ def _delete(client: Client, path: str) -> bool:
     return True
 
 
-def _encoded(data: bytes | str | None) -> bytes:
+def _encode(data: bytes | str | None) -> bytes:
     """Encode data that a test passes: text is encoded as UTF-8, and None becomes empty data."""
     return data.encode() if isinstance(data, str) else data or b""

@@ -17,7 +17,7 @@ E = TypeVar("E", bound="Endpoint")
 
 
 real_hosts = os.environ.get("ZOOLET_REAL_HOSTS")
-"""The real servers that run the test cases, which pytest sets from ``--zoolet-hosts``. None for embedded servers."""
+"""Addresses of real servers for test cases, which the pytest plugin sets from ``--zoolet-hosts``, or None."""
 _running: weakref.WeakSet[Endpoint] = weakref.WeakSet()
 
 
@@ -36,35 +36,37 @@ class Test:
         self.failed: dict[str, str] = {}
         self.leaks: dict[str, list[str]] = {}
         self.before: weakref.WeakKeyDictionary[Endpoint, tuple[frozenset[str], int]] = weakref.WeakKeyDictionary()
-        for endpoint in running():
-            self.before[endpoint] = frozenset(_leaks_of(endpoint)), _count_of(endpoint)
+        for endpoint in running_endpoints():
+            self.before[endpoint] = frozenset(_find_leaks(endpoint)), _activity_count(endpoint)
 
     def new_leaks(self, endpoint: Endpoint) -> list[str]:
         """Return the leaks of a server that did not exist at the start of the test."""
         before, _ = self.before.get(endpoint, (frozenset[str](), 0))
-        return [leak for leak in _leaks_of(endpoint) if leak not in before]
+        return [leak for leak in _find_leaks(endpoint) if leak not in before]
 
     def used(self) -> list[Endpoint]:
         """Return the servers that were started or have read a request during the test, or all if no server has."""
-        servers = running()
-        return [one for one in servers if one not in self.before or _count_of(one) != self.before[one][1]] or servers
+        servers = running_endpoints()
+        return [
+            one for one in servers if one not in self.before or _activity_count(one) != self.before[one][1]
+        ] or servers
 
     def end(self) -> dict[str, list[str]]:
         """Return the leaks of the test, by the name of the server."""
-        for endpoint in running():
+        for endpoint in running_endpoints():
             if leaks := self.new_leaks(endpoint):
                 self.leaks[repr(endpoint)] = leaks
         return self.leaks
 
 
-def _leaks_of(endpoint: Endpoint) -> list[str]:
+def _find_leaks(endpoint: Endpoint) -> list[str]:
     try:
         return endpoint.leaks()
     except UNREACHABLE:
         return []
 
 
-def _count_of(endpoint: Endpoint) -> int:
+def _activity_count(endpoint: Endpoint) -> int:
     try:
         return endpoint.op_count()
     except UNREACHABLE:
@@ -85,20 +87,26 @@ test: Test | None = None
 """The running test, or None outside of tests and without a plugin or test case that creates one."""
 
 
-def running() -> list[Endpoint]:
+def running_endpoints() -> list[Endpoint]:
     """Return the servers and proxies that run in this process."""
-    return [endpoint for endpoint in _running if endpoint.is_ours()]
+    return [endpoint for endpoint in _running if endpoint.runs_here()]
 
 
-def started(endpoint: Endpoint) -> None:
+def report_started(endpoint: Endpoint) -> None:
     """Report that a server has started."""
     _running.add(endpoint)
 
 
-def ending(endpoint: Endpoint, error: BaseException | None, *, check: bool = True) -> None:
-    """Report that a server is about to stop, because of *error* if it is given. *check* the server for leaks."""
+def report_ending(endpoint: Endpoint, error: BaseException | None, *, check: bool = True) -> None:
+    """Report that a server is about to stop.
+
+    Args:
+        endpoint: The server.
+        error: The error that ended the server's block, or None.
+        check: Whether to look for leaks.
+    """
     _running.discard(endpoint)
-    if test is None or not endpoint.is_ours():
+    if test is None or not endpoint.runs_here():
         return
     if error is not None:
         test.failed[repr(endpoint)] = report_of(endpoint)

@@ -15,13 +15,13 @@ from ..server.app import assemble, new_engine
 from ..server.core.engine import Engine
 from ..server.net.daemon import Daemon
 from .endpoint import ConsoleView
-from .frames.core_executor import queue_of
+from .frames.core_executor import make_queue
 from .frames.interceptor import Interceptor
 from .run import arguments, clients
 from .signatures import ClockName, CompatName, Who
 from .state import changes
 from .state.clock import advance
-from .state.history import History, Snapshot
+from .state.history import TreeHistory, TreeSnapshot
 from .state_calls import StateCalls
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ class ServerOptions(TypedDict, total=False):
 
 
 class Server(StateCalls):
-    """A ZooKeeper for tests.
+    """A ZooKeeper server for tests, which runs in the process of the test.
 
     ``with Server() as server:`` serves in its own thread, ``async with Server() as server:`` in the running event loop.
-    You can call all methods from any thread, in blocking and in asyncio code. They have taken effect when they return.
+    You can call all methods from any thread, in blocking and in asyncio code. A call has taken effect when it returns.
     The methods ``wait_for...`` block. In asyncio code, await ``until...`` instead. All methods except ``start`` and
     ``stop`` raise a RuntimeError while the server is not running.
 
@@ -58,7 +58,7 @@ class Server(StateCalls):
         seed: The seed of all randomness, by default a random one. The same seed leads to the same faults, and with a
             manual clock to the same session ids and times.
         data_dir: The data directory, which is created if it is missing. The server starts with its content, and all
-            changes outlive the server and this process. Only one server can use it at a time. None for memory.
+            changes outlive the server and this process. Only one server can use it at a time. None: in memory only.
         initial_data: A data directory with the initial tree, sessions and zxid, for a server without its own data
             directory. Nothing is written to it.
         tls: Speak TLS on the port, with a new certificate for this server. Clients must trust the authority in
@@ -79,7 +79,7 @@ class Server(StateCalls):
         TypeError: *tls* or *admin* is not a bool.
     """
 
-    _history: History
+    _history: TreeHistory
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Server(StateCalls):
             engine,
             clock=clock,
             data=data,
-            connection_factory=lambda connection, resume: queue_of(self._interceptor, connection, resume),
+            connection_factory=lambda connection, resume: make_queue(self._interceptor, connection, resume),
             turn=self._place.turn,
         )
         before = self._last_engine
@@ -143,7 +143,7 @@ class Server(StateCalls):
             from ..server.storage.recovery import recover
 
             recover(engine, os.fspath(self._initial_data))
-        self._history = History(engine)  # reset() returns to this state
+        self._history = TreeHistory(engine)  # reset() returns to this state
         return daemon
 
     @property
@@ -152,7 +152,7 @@ class Server(StateCalls):
         return self._runner.daemon
 
     def console_views(self) -> list[ConsoleView]:
-        """Return what the console shows: this server."""
+        """Return the servers that the console shows: only this server."""
         return [ConsoleView(self.daemon, self.hosts)]
 
     @property
@@ -222,8 +222,8 @@ class Server(StateCalls):
         pauses stay.
 
         Args:
-            keep: Keep the tree and the sessions, which get their whole timeout again, as a server with a data directory
-                does. Otherwise the server starts empty, and tells clients that their sessions have expired.
+            keep: Keep the tree and the sessions, as a server with a data directory does. All session timeouts start
+                again. Otherwise the server starts empty, and old sessions are rejected as expired.
             downtime: Seconds of the server's clock until it accepts connections again. This call does not wait.
 
         Raises:
@@ -233,7 +233,7 @@ class Server(StateCalls):
 
         def restart() -> None:
             self._end_downtime()
-            clients.drop(self.daemon, set(), everybody=True)
+            clients.drop(self.daemon, set(), all_connections=True)
             if not keep:
                 self._clear()
             changes.extend_sessions(self._engine, downtime)
@@ -245,7 +245,7 @@ class Server(StateCalls):
 
     def _serve_again(self) -> None:
         """End a downtime, unless the server was stopped."""
-        if self._runner.is_ours():
+        if self._runner.runs_here():
             self._runner.call(lambda: self._set_refusing(down=False))
 
     # --- time and state ---
@@ -262,11 +262,11 @@ class Server(StateCalls):
         arguments.check_seconds("advance: seconds", seconds)
         self._runner.call(lambda: advance(self._engine, self._clock, seconds))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TreeSnapshot:
         """Return a snapshot of the tree, in constant time."""
         return self._runner.call(lambda: self._history.snapshot())
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: TreeSnapshot) -> None:
         """Restore the tree of a snapshot, in time proportional to the changes since.
 
         Sessions, watches, the clock and, without a data directory, the zxid stay the same, and no watch fires. The
@@ -275,7 +275,7 @@ class Server(StateCalls):
         Raises:
             ValueError: The snapshot belongs to a different server, or to an earlier start of this one.
         """
-        if not isinstance(snapshot, Snapshot):
+        if not isinstance(snapshot, TreeSnapshot):
             raise ValueError(f"snapshot must be a result of snapshot(), not {snapshot!r}")
 
         def restore() -> None:
@@ -289,7 +289,7 @@ class Server(StateCalls):
         clock, zxids and session ids continue.
 
         The server moves to a new port, so that forgotten clients cannot reconnect. A port that you chose stays the
-        same: there, the server tells old clients that their sessions have expired.
+        same: there, the server rejects the sessions of old clients as expired.
         """
 
         def reset() -> None:
@@ -297,7 +297,7 @@ class Server(StateCalls):
             self._end_downtime()
             self._clock.skew_ms = 0
             self._engine.set_read_only(False)
-            clients.drop(self.daemon, set(), everybody=True)
+            clients.drop(self.daemon, set(), all_connections=True)
             self._clear()
             self._set_refusing(by_test=False, down=False)
             self._runner.move()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
-from ..server.config import Config
+from ..server.config import ServerConfig
 from ..server.core.client_connection import Session
 from ..server.core.engine import Engine
 from ..server.net.clock import Clock
@@ -39,7 +39,7 @@ class StateCalls(Endpoint, NamedWaits):
         tls_ca: PEM file of the certificate authority that clients must trust, or None without TLS.
     """
 
-    def __init__(self, host: str, port: int, seed: int, clock: Clock, config: Config) -> None:
+    def __init__(self, host: str, port: int, seed: int, clock: Clock, config: ServerConfig) -> None:
         super().__init__(host, port, seed, clock)
         self.tls_ca: str | None = None
         self._host = host
@@ -47,8 +47,8 @@ class StateCalls(Endpoint, NamedWaits):
         self._control: Any = None
         self._others: Session | None = None  # session that owns the nodes of create(ephemeral=True)
 
-    def can_have(self, kind: str) -> bool:
-        """Return whether a schedule may apply a kind of chaos here: expired sessions are supported."""
+    def supports_chaos(self, kind: str) -> bool:
+        """Return whether this endpoint supports a kind of chaos: only ``"expire_sessions"`` is supported."""
         return kind == "expire_sessions"
 
     @property
@@ -100,19 +100,19 @@ class StateCalls(Endpoint, NamedWaits):
     # --- sessions and time ---
 
     def _sessions_of(self, who: object) -> set[int]:
-        return {session.id for session in clients.sessions_of(self._engine, who)}
+        return {session.id for session in clients.matching_sessions(self._engine, who)}
 
     def skew_clock(self, seconds: float) -> None:
-        """Set the wall clock ahead of the right time, or back by a negative number, until :meth:`heal`.
+        """Set the wall clock ahead, or back by a negative number of seconds, until :meth:`heal`.
 
         The change affects the times of nodes and the expiry of TTL nodes. It does not affect sessions, which expire by
         a clock that cannot be set.
 
         Args:
-            seconds: Difference from the right time. It replaces an earlier one.
+            seconds: Difference from the original time in seconds, which replaces an earlier difference.
 
         Raises:
-            ValueError: *seconds* is not a number.
+            ValueError: *seconds* is not a number, or is beyond a billion in either direction.
         """
         arguments.check_seconds("skew_clock: seconds", seconds, -arguments.MAX_SECONDS)
 
@@ -124,8 +124,8 @@ class StateCalls(Endpoint, NamedWaits):
         self._runner.call(skew)
 
     def heal(self) -> None:
-        """End all faults and pauses, accept connections, and set the clock right. Held requests are executed now, and
-        withheld events are lost.
+        """End all faults, pauses and clock skew, and accept connections. Held requests are executed now, and withheld
+        events are lost.
         """
         super().heal()
         self.skew_clock(0)
@@ -200,7 +200,7 @@ class StateCalls(Endpoint, NamedWaits):
         self._runner.call(lambda: changes.delete(self._writer, path, recursive=recursive))
 
     def set_quota(self, path: str, *, count: int | None = None, bytes: int | None = None, hard: bool = True) -> None:
-        """Limit the number of nodes and bytes at and below a node, instead of an earlier quota of this node.
+        """Limit the number of nodes and bytes at and below a node. This replaces an earlier quota of the node.
 
         Args:
             path: The node, which need not exist yet.
@@ -210,7 +210,7 @@ class StateCalls(Endpoint, NamedWaits):
                 such writes are only logged.
 
         Raises:
-            ValueError: The path, a limit or both limits are missing or invalid.
+            ValueError: The path or a limit is invalid, or both limits are missing.
         """
         self._runner.call(lambda: changes.set_quota(self._writer, path, count, bytes, hard=hard))
 
@@ -243,7 +243,7 @@ class StateCalls(Endpoint, NamedWaits):
         return report.as_text(self._shown_seed, self._runner.call(self._sections))
 
     def _sections(self) -> Sections:
-        return report.of_server(self._engine, self._interceptor, self._session_views())
+        return report.server_report(self._engine, self._interceptor, self._session_views())
 
     def leaks(self) -> list[str]:
         """Return a line for each session, ephemeral node, lock contender or watch that clients have left."""

@@ -1,6 +1,6 @@
-"""For ``unittest``: a mixin, and a drop-in replacement for kazoo's own harness.
+"""Test cases for ``unittest``: one with a ZooKeeper server, and replacements for the test cases of kazoo.
 
-``KazooTestHarness`` and ``KazooTestCase`` replace the classes of ``kazoo.testing``: only the import changes. They need
+``KazooTestHarness`` and ``KazooTestCase`` replace the classes of ``kazoo.testing``: change only the import. They need
 neither Java nor a ZooKeeper installation.
 """
 
@@ -67,7 +67,7 @@ class ZooletTestCase(unittest.TestCase):
         As with pytest, the report of a failed test includes the state of the servers, and leaks are reported as a
         warning.
         """
-        if hasattr(type(self), "zoolet"):  # the attribute is missing if setUpClass has failed
+        if hasattr(type(self), "zoolet"):  # it is missing in a skipped class, whose setUpClass does not run
             if not self.zoolet.running:  # another test has stopped it
                 self.zoolet.start()
             elif isinstance(self.zoolet, Cluster) and self.zoolet.has_changed:
@@ -75,26 +75,26 @@ class ZooletTestCase(unittest.TestCase):
                 self._start()
             else:
                 self.zoolet.reset()
-        is_ours = registry.test is None  # with its plugin, pytest writes the report
-        if is_ours and not isinstance(result, unittest.TestResult):
+        runs_here = registry.test is None  # with its plugin, pytest writes the report
+        if runs_here and not isinstance(result, unittest.TestResult):
             return super().run(result)
         registry.test = test = registry.test or registry.Test()
         wrapped = [name for name in ("addError", "addFailure", "addSubTest") if hasattr(result, name)]
         before = {name: vars(result)[name] for name in wrapped if name in vars(result)}
         for name in wrapped:
-            setattr(result, name, partial(self._report, test, getattr(result, name), is_ours))
+            setattr(result, name, partial(self._report, test, getattr(result, name), runs_here))
         try:
             return super().run(result)
         finally:
             for name in wrapped:
                 delattr(result, name)
             vars(result).update(before)
-            if is_ours:
+            if runs_here:
                 registry.test = None
                 self._warn_of_leaks(test)
 
     @staticmethod
-    def _report(test: registry.Test, add: Callable[..., None], is_ours: bool, *arguments: Any) -> None:
+    def _report(test: registry.Test, add: Callable[..., None], runs_here: bool, *arguments: Any) -> None:
         """Add an error to a result, with the state of the servers, because the test's cleanups may stop them.
 
         The state is a note of the error, because some results, such as Django's, keep no texts.
@@ -102,7 +102,7 @@ class ZooletTestCase(unittest.TestCase):
         Args:
             test: The servers of the test.
             add: Method of the result.
-            is_ours: Whether to add the note. With its plugin, pytest writes the state.
+            runs_here: Whether to add the note. With its plugin, pytest writes the state.
             arguments: Arguments of the method. The last one describes the error, or is None for a passed subtest.
         """
         if arguments[-1] is None:
@@ -110,7 +110,7 @@ class ZooletTestCase(unittest.TestCase):
         test.failed |= {repr(one): registry.report_of(one) for one in test.used()}
         error, note = arguments[-1][1], "\n".join(f"--- {name} ---\n{state}" for name, state in test.failed.items())
         with suppress(AttributeError, TypeError):  # a frozen error accepts no note
-            if is_ours:
+            if runs_here:
                 error.add_note(note)
         add(*arguments)
         with suppress(ValueError):  # a later test may raise the same object
@@ -124,7 +124,7 @@ class ZooletTestCase(unittest.TestCase):
 
 
 @cache
-def _shared() -> Cluster:
+def _shared_cluster() -> Cluster:
     """Return the cluster that all harnesses for kazoo in this process share. The first call starts it.
 
     ZOOKEEPER_CLUSTER_SIZE sets the number of members, three by default. As with kazoo's own cluster, the first port is
@@ -156,8 +156,12 @@ def _shared() -> Cluster:
 
 
 def get_global_cluster() -> _Cluster:
-    """Return the cluster that all harnesses share, as the function in ``kazoo.testing.harness`` does."""
-    return _Cluster(_Member(_shared(), index) for index in range(len(_shared())))
+    """Return the cluster that all harnesses share, as the function in ``kazoo.testing.harness`` does.
+
+    Raises:
+        ValueError: ZOOKEEPER_CLUSTER_SIZE or ZOOKEEPER_PORT_OFFSET is invalid.
+    """
+    return _Cluster(_Member(_shared_cluster(), index) for index in range(len(_shared_cluster())))
 
 
 class _Member:
@@ -204,7 +208,7 @@ class _Cluster(list[_Member]):
 
     def stop(self) -> None:
         """Stop all members, which keep their data."""
-        cluster = _shared()
+        cluster = _shared_cluster()
         cluster.refuse_connections()  # clients must not reconnect to a member that is about to stop
         for member in self:
             member.stop()
@@ -212,11 +216,11 @@ class _Cluster(list[_Member]):
 
     def reset(self) -> None:
         """Remove all state."""
-        _shared().reset()
+        _shared_cluster().reset()
 
     def terminate(self) -> None:
         """Remove all state. The members run until the process exits."""
-        _shared().reset()
+        _shared_cluster().reset()
 
     def get_logs(self, num_lines: int = 100) -> list[str]:
         """Return the last requests."""
@@ -241,7 +245,7 @@ class KazooTestHarness(unittest.TestCase):
 
     @property
     def cluster(self) -> _Cluster:
-        """The cluster."""
+        """The cluster that all harnesses in this process share."""
         return get_global_cluster()
 
     @property
@@ -274,7 +278,7 @@ class KazooTestHarness(unittest.TestCase):
         """Start a client with its own chroot. The first call starts the cluster."""
         self.cluster.start()
         chroot = f"/kazootests{uuid.uuid4().hex}"
-        _shared().populate({chroot: b""})
+        _shared_cluster().populate({chroot: b""})
         self.hosts = self.servers + chroot
         self.client = self._get_client(**client_options)
         self.client.start()
@@ -294,12 +298,20 @@ class KazooTestHarness(unittest.TestCase):
         self.client = None
 
     def lose_connection(self, event_factory: Callable[[], Any] = threading.Event) -> None:
-        """Close the client's connection, and wait until it has reconnected."""
-        self._break(_shared().drop, "SUSPENDED", event_factory)
+        """Close the client's connection, and wait until it has reconnected.
+
+        Raises:
+            AssertionError: The client did not notice the loss within 5 s, or did not reconnect within 15 s.
+        """
+        self._break(_shared_cluster().drop, "SUSPENDED", event_factory)
 
     def expire_session(self, event_factory: Callable[[], Any] = threading.Event) -> None:
-        """Expire the client's session, and wait until the client has a new one."""
-        self._break(_shared().expire, "LOST", event_factory)
+        """Expire the client's session, and wait until the client has a new one.
+
+        Raises:
+            AssertionError: The client did not notice the loss within 5 s, or did not reconnect within 15 s.
+        """
+        self._break(_shared_cluster().expire, "LOST", event_factory)
 
     def _break(self, disturb: Callable[[Any], None], expected: str, event_factory: Callable[[], Any]) -> None:
         lost, recovered = event_factory(), event_factory()
@@ -337,4 +349,4 @@ class KazooTestCase(KazooTestHarness):
     @classmethod
     def tearDownClass(cls) -> None:
         """Remove all state."""
-        _shared().reset()
+        _shared_cluster().reset()

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from adversary.frames import OPEN_ACL, request
-from zoolet.protocol.codec import Int, Record, int_at, pack_int, put_bytes, put_str, struct_of
+from zoolet.protocol.codec import Int, Record, combined_struct, int_at, pack_int, put_bytes, put_str
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest, ConnectResponse
 from zoolet.protocol.operations import OpCode
 from zoolet.protocol.records import AuthPacket, ReplyHeader
 
 REPLY_TIMEOUT_S: Final = 30.0  # a client that waits this long for one reply gives up
-_REPLY: Final = struct_of(Int, ReplyHeader)
-_HEADER: Final = struct_of(ReplyHeader)
+_REPLY: Final = combined_struct(Int, ReplyHeader)
+_HEADER: Final = combined_struct(ReplyHeader)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from zoolet.protocol.acl import ACL, OPEN_ACL_UNSAFE, Id
-from zoolet.protocol.codec import Int, Record, pack_int, put_bytes, put_str, struct_of
+from zoolet.protocol.codec import Int, Record, combined_struct, pack_int, put_bytes, put_str
 from zoolet.protocol.framing import frame
 from zoolet.protocol.multi import END
 from zoolet.protocol.operations import OpCode
@@ -15,7 +15,7 @@ from zoolet.protocol.records import CreateRequest, MultiHeader, RequestHeader
 CREATE_TAIL: Final = CreateRequest("", b"", OPEN_ACL_UNSAFE, 0).encode()[8:]
 """The end of a create request, after path and data: the open ACL, and flags 0."""
 OPEN_ACL: Final = CREATE_TAIL[:-4]
-_HEAD: Final = struct_of(Int, RequestHeader)
+_HEAD: Final = combined_struct(Int, RequestHeader)
 
 
 def request(op: OpCode, body: bytes | Record, xid: int = 1) -> bytes:

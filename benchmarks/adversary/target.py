@@ -122,7 +122,11 @@ class Target:
             return b"".join(iter(lambda: link.recv(65536), b"")).decode()
 
     def admin_port(self) -> int:
-        """Return the HTTP port of a daemon that was started with one. Call it only once."""
+        """Return the port of the daemon's admin server, from the next line of its output. Call this only once.
+
+        Raises:
+            RuntimeError: The line does not contain an admin port.
+        """
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         match = re.fullmatch(r"zoolet admin on http://\S+:(\d+)/\n", line)
@@ -131,7 +135,7 @@ class Target:
         return int(match[1])
 
     def metric(self, name: str) -> int:
-        """Return a number from ``mntr``."""
+        """Return a number from ``mntr``, or -1 if it is missing."""
         match = re.search(rf"^zk_{name}\t(\d+)", self.four_letter_command(b"mntr"), re.MULTILINE)
         return int(match[1]) if match else -1
 

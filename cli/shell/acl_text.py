@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ...protocol.acl import ACL, AclList, Id
 from ...protocol.enums import PERM_LETTERS
-from .output import Output
+from .output import ShellOutput
 
 
-def parse_acl(text: str, out: Output) -> AclList:
+def parse_acl(text: str, out: ShellOutput) -> AclList:
     """Read a list. As in zkCli, invalid entries are reported on stderr and left out."""
     entries = []
     parts = text.split(",")

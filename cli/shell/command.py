@@ -116,7 +116,7 @@ def command(
     return enter
 
 
-def listed() -> list[ShellCommand]:
+def sorted_commands() -> list[ShellCommand]:
     """Return the commands sorted by name, without aliases."""
     rows = all_commands()
     return [rows[name] for name in sorted(rows) if not rows[name].alias]

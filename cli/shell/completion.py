@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from ...protocol import paths
 from ...protocol.errors import ZooKeeperError
 from . import words
-from .command import find, listed
-from .errors import CommandError
+from .command import find, sorted_commands
+from .errors import ShellCommandError
 from .texts import printable
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_PATHS: Final = 500
 """Maximum number of paths that are offered."""
-SECONDS: Final = 2.0
+COMPLETION_TIMEOUT: Final = 2.0
 """Maximum number of seconds to wait for the server."""
 
 
@@ -30,12 +30,12 @@ async def completions(shell: Shell, line: str) -> list[str]:
     """
     complete, last, _ = words.last_word(line)
     if not complete:
-        return [row.name for row in listed() if row.name.startswith(last)]
+        return [row.name for row in sorted_commands() if row.name.startswith(last)]
     row = find(complete[0])
     if row is None:
         return []
     if complete[0] == "help":
-        return [each.name for each in listed() if each.name.startswith(last)]
+        return [each.name for each in sorted_commands() if each.name.startswith(last)]
     if last.startswith("-"):
         return [f"-{flag.name}" for flag in row.flags if f"-{flag.name}".startswith(last)]
     if complete[0] == "printwatches":
@@ -50,9 +50,9 @@ async def _paths(shell: Shell, last: str) -> list[str]:
     above, slash, prefix = last.rpartition("/")
     try:
         parent = shell.path(above or slash or shell.directory)
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(COMPLETION_TIMEOUT):
             names = await shell.client.children(parent)
-    except (CommandError, ZooKeeperError, TimeoutError):
+    except (ShellCommandError, ZooKeeperError, TimeoutError):
         return []
     # Unprintable names could control the terminal or look like other names.
     matching = sorted(name for name in names if name.startswith(prefix) and printable(name) == name)[:MAX_PATHS]

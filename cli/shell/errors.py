@@ -11,7 +11,7 @@ from ...protocol import paths
 from ...protocol.errors import ErrorCode, ZooKeeperError
 
 
-class CommandError(Exception):
+class ShellCommandError(Exception):
     """A command failed. The message is printed without a prefix.
 
     Args:
@@ -26,7 +26,7 @@ class CommandError(Exception):
         self.advice = advice
 
 
-class UsageError(Exception):
+class ShellUsageError(Exception):
     """The words of a command are invalid; the usage of the command is printed."""
 
 
@@ -78,7 +78,7 @@ def plain_text(code: ErrorCode, path: str | None) -> str:
     return f"KeeperErrorCode = {name}" + (f" for {path}" if path else "")
 
 
-def text_of(error: ZooKeeperError) -> str:
+def error_text(error: ZooKeeperError) -> str:
     """Return the message for an error of the server or of the connection."""
     prefix = _OF_NODES.get(error.code)
     if prefix is not None:
@@ -98,10 +98,10 @@ def checked_path(path: str) -> str:
     """Return a path if it is valid.
 
     Raises:
-        CommandError: The path is invalid; the message is the Java client's.
+        ShellCommandError: The path is invalid; the message is the Java client's.
     """
     if (why := _path_error(path)) is not None:
-        raise CommandError(why)
+        raise ShellCommandError(why)
     return path
 
 

@@ -1,4 +1,4 @@
-"""Executing lines: looks up the command in the table, parses its flags, runs it and reports its errors."""
+"""Execute lines: look up the command in the table, parse its flags, run it and report its errors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..addresses import cannot_connect
 from ..options import INTERRUPTED
 from ..stdout import OutputError
 from . import words
-from .command import find, listed
-from .errors import NOT_FOUND, CommandError, UsageError, unknown_command
+from .command import find, sorted_commands
+from .errors import NOT_FOUND, ShellCommandError, ShellUsageError, unknown_command
 from .flags import FlagError, parse
-from .output import Output
-from .shell import Settings, Shell
+from .output import ShellOutput
+from .shell import ConnectionSettings, Shell
 
 _log = logging.getLogger("zoolet.client")
 USAGE: Final = "ZooKeeper -server host:port -client-configuration properties-file cmd args"
@@ -47,7 +47,7 @@ async def run(shell: Shell, arguments: Sequence[str]) -> int:
     try:
         await _run(shell, arguments)
         shell.exit_code = before if shell.ended else 0  # quit ends with the code of the command before it
-    except CommandError as error:
+    except ShellCommandError as error:
         if error.advice:
             shell.out.error(error.advice)
         shell.out.error(str(error))
@@ -70,14 +70,14 @@ async def run(shell: Shell, arguments: Sequence[str]) -> int:
 
 async def _run(shell: Shell, arguments: Sequence[str]) -> None:
     if not arguments:
-        raise CommandError("No command entered", advice=usage())
+        raise ShellCommandError("No command entered", advice=usage())
     name, *rest = arguments
     row = find(name)
     if row is None:
         if shell.interactive or shell.out.errors_at_terminal:  # a script gets the output of zkCli
-            near = get_close_matches(name, [other.name for other in listed()], 1)
-            raise CommandError(unknown_command(name, *near), NOT_FOUND)
-        raise CommandError(f"Command not found: Command not found {name}", NOT_FOUND, usage())
+            near = get_close_matches(name, [other.name for other in sorted_commands()], 1)
+            raise ShellCommandError(unknown_command(name, *near), NOT_FOUND)
+        raise ShellCommandError(f"Command not found: Command not found {name}", NOT_FOUND, usage())
     if not row.offline:
         shell.client  # noqa: B018 - the property raises an error without a connection
     if JSON in rest[: rest.index("--") if "--" in rest else len(rest)]:
@@ -86,15 +86,15 @@ async def _run(shell: Shell, arguments: Sequence[str]) -> None:
     parsed = parse(row.flags, rest, one_of=row.one_of, required=row.one_required)
     try:
         if len(parsed.words) < row.least or (row.most is not None and len(parsed.words) > row.most):
-            raise UsageError
+            raise ShellUsageError
         await row.run(shell, parsed)
-    except UsageError:
-        raise CommandError(row.usage_text()) from None
+    except ShellUsageError:
+        raise ShellCommandError(row.usage_text()) from None
 
 
 def usage() -> str:
     """Return the list of all commands, which zkCli prints for an unknown command."""
-    return "\n".join([USAGE, *(f"\t{row.name} {row.usage}" for row in listed())])
+    return "\n".join([USAGE, *(f"\t{row.name} {row.usage}" for row in sorted_commands())])
 
 
 async def interruptible(work: Coroutine[Any, Any, int]) -> int:
@@ -116,12 +116,12 @@ async def interruptible(work: Coroutine[Any, Any, int]) -> int:
             loop.remove_signal_handler(signal.SIGINT)
 
 
-async def run_once(settings: Settings, out: Output, arguments: Sequence[str]) -> int:
+async def run_once(settings: ConnectionSettings, out: ShellOutput, arguments: Sequence[str]) -> int:
     """Connect, execute one command, and return its exit code."""
     shell = Shell(settings, out)
     try:
         await shell.connect()
-    except CommandError as error:
+    except ShellCommandError as error:
         out.error(str(error))
         return 1
     connecting = asyncio.ensure_future(shell.client.first_round())
@@ -147,7 +147,7 @@ async def _run_settled(shell: Shell, arguments: Sequence[str]) -> int:
     return await run(shell, arguments)
 
 
-async def run_script(settings: Settings, out: Output, read_line: Callable[[], str]) -> int:
+async def run_script(settings: ConnectionSettings, out: ShellOutput, read_line: Callable[[], str]) -> int:
     """Connect, execute all lines, and return the exit code of the last command.
 
     Args:
@@ -158,7 +158,7 @@ async def run_script(settings: Settings, out: Output, read_line: Callable[[], st
     shell = Shell(settings, out)
     try:
         await shell.connect()
-    except CommandError as error:
+    except ShellCommandError as error:
         out.error(str(error))
         return 1
     try:

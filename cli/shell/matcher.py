@@ -8,7 +8,7 @@ import sys
 from types import TracebackType
 from typing import Final, Self
 
-from .errors import CommandError
+from .errors import ShellCommandError
 
 _SIZE: Final = struct.Struct(">I")
 PROGRAM: Final = """
@@ -55,7 +55,7 @@ class Matcher:
         """Start the process.
 
         Raises:
-            CommandError: The pattern is not a valid regular expression.
+            ShellCommandError: The pattern is not a valid regular expression.
         """
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
@@ -70,7 +70,7 @@ class Matcher:
         if error:
             await self.__aexit__(None, None, None)
             shown, why = self._pattern.decode("utf-8", "replace"), error.decode("utf-8", "replace")
-            raise CommandError(f"{shown} is not a valid regular expression: {why}")
+            raise ShellCommandError(f"{shown} is not a valid regular expression: {why}")
         return self
 
     async def __aexit__(
@@ -85,7 +85,7 @@ class Matcher:
         """Return the lines of *data* that match.
 
         Raises:
-            CommandError: The process exited.
+            ShellCommandError: The process exited.
         """
         self._send(data)
         (count,) = _SIZE.unpack(await self._receive())
@@ -104,4 +104,4 @@ class Matcher:
             (size,) = _SIZE.unpack(await self._process.stdout.readexactly(_SIZE.size))
             return await self._process.stdout.readexactly(size)
         except asyncio.IncompleteReadError:
-            raise CommandError("the search process exited unexpectedly") from None
+            raise ShellCommandError("the search process exited unexpectedly") from None

@@ -14,7 +14,7 @@ _PIECE: Final = 1 << 15
 """Maximum number of characters in one write."""
 
 
-class Output:
+class ShellOutput:
     """The output and error streams. Only harmless characters of nodes are written to a terminal.
 
     Args:
@@ -34,8 +34,8 @@ class Output:
         self.errors_at_terminal = err.isatty()
         self.as_json = as_json
         self.colour = colour and self._out_is_terminal
-        self.beside: Callable[[str], None] = self._write
-        """Function that writes text above a line that may be being typed, and keeps that line intact."""
+        self.write_above: Callable[[str], None] = self._write
+        """Function that writes text above the line that is being typed, if any, and keeps that line intact."""
 
     def show(self, value: Any, lines: Iterable[str]) -> None:
         """Write a result.
@@ -90,10 +90,10 @@ class Output:
     def event(self, text: str, value: Any) -> None:
         """Write an event in the format of zkCli, above the line that is being typed."""
         if self.as_json:
-            self.beside(_json(value))
+            self.write_above(_json(value))
         else:
             shown = printable(text) if self._out_is_terminal else text
-            self.beside(f"\nWATCHER::\n\n{self.paint(shown, CYAN)}\n")
+            self.write_above(f"\nWATCHER::\n\n{self.paint(shown, CYAN)}\n")
 
     def _write(self, text: str) -> None:
         self._out.write(text)

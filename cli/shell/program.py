@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..options import OptionError, add_connection, add_max_request, auth_of, max_request_of, tls_of
+from ..options import OptionError, add_connection, add_max_request, make_tls_context, parse_auth, read_max_request
 from ..usage import Parser, add_example, is_dumb, whole_number
 
 if TYPE_CHECKING:  # a daemon imports this module for its parser
-    from .output import Output
-    from .shell import Settings
+    from .output import ShellOutput
+    from .shell import ConnectionSettings
 
 DESCRIPTION = (
     "Run zkCli commands and more on any ZooKeeper server: interactively, from a script on stdin, or as a single "
@@ -90,20 +90,20 @@ def _run(options: argparse.Namespace) -> int:
         parser = Parser(prog="zoolet shell", description=DESCRIPTION, allow_abbrev=False)
         _add_options(parser)
         parser.parse_args(words, options)  # more options may follow the address
-    from ...protocol.messages import reason_of
+    from ...protocol.messages import file_error_reason
     from ..options import INTERRUPTED
-    from .output import Output
-    from .shell import Settings
+    from .output import ShellOutput
+    from .shell import ConnectionSettings
 
     try:
         Hosts.parse(options.server)
-        settings = Settings(
+        settings = ConnectionSettings(
             options.server,
             options.timeout / 1000,
-            auth_of(options),
-            tls_of(options),
+            parse_auth(options),
+            make_tls_context(options),
             waits_first=options.waitforconnection,
-            max_request=max_request_of(options),
+            max_request=read_max_request(options),
         )
     except (OptionError, ValueError) as error:
         print(f"zoolet shell: {error}", file=sys.stderr)
@@ -114,17 +114,17 @@ def _run(options: argparse.Namespace) -> int:
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="surrogateescape")  # the data of nodes need not be text
     colour = not (options.no_colour or os.environ.get("NO_COLOR") or is_dumb())
-    out = Output(sys.stdout, sys.stderr, as_json=options.json, colour=colour)
+    out = ShellOutput(sys.stdout, sys.stderr, as_json=options.json, colour=colour)
     try:
         return _execute(options, settings, out)
     except KeyboardInterrupt:  # the interrupt came before the loop, or at a terminal
         return INTERRUPTED
     except OSError as error:  # the input cannot be read
-        print(f"zoolet shell: {reason_of(error)}", file=sys.stderr)
+        print(f"zoolet shell: {file_error_reason(error)}", file=sys.stderr)
         return 1
 
 
-def _execute(options: argparse.Namespace, settings: Settings, out: Output) -> int:
+def _execute(options: argparse.Namespace, settings: ConnectionSettings, out: ShellOutput) -> int:
     if options.words:
         from .interpreter import interruptible, run_once
 

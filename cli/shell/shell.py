@@ -21,8 +21,8 @@ from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ..addresses import cannot_connect
 from ..options import is_read_only
-from .errors import CommandError, checked_path, text_of
-from .output import Output
+from .errors import ShellCommandError, checked_path, error_text
+from .output import ShellOutput
 from .texts import event_text, printable
 from .watches import ShellWatches
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 BACKOFF: Final = Backoff(first=0.05, longest=0.5)
 """Delays between connection attempts, which are short because a user is waiting."""
-FIRST: Final = 1.0
+FIRST_CONNECTION_S: Final = 1.0
 """Maximum number of seconds that an interactive shell waits for its first connection."""
-WAITING: Final = 5.0
+RECONNECT_S: Final = 5.0
 """Maximum number of seconds that a command waits for a lost connection."""
 STATES: Final = {
     State.CONNECTED: "SyncConnected",
@@ -51,7 +51,7 @@ PROMPTS: Final = {
 """Names of the connection states in the prompt; the other states are CONNECTING."""
 
 
-class Settings(NamedTuple):
+class ConnectionSettings(NamedTuple):
     """Settings of the shell's connection.
 
     Args:
@@ -101,7 +101,7 @@ class Shell:
         on_prompt_changed: Function that is called when the prompt changes.
     """
 
-    def __init__(self, settings: Settings, out: Output) -> None:
+    def __init__(self, settings: ConnectionSettings, out: ShellOutput) -> None:
         self.settings = settings
         self.out = out
         self.hosts = settings.hosts
@@ -127,10 +127,10 @@ class Shell:
         """The client, which may still be connecting.
 
         Raises:
-            CommandError: The client is closed.
+            ShellCommandError: The client is closed.
         """
         if self._client is None or self._client.terminal_error is not None:
-            raise CommandError("Not connected")
+            raise ShellCommandError("Not connected")
         return self._client
 
     @property
@@ -148,14 +148,14 @@ class Shell:
         """Start a client, which connects in the background. The previous client must be closed.
 
         Raises:
-            CommandError: The connect string is invalid.
+            ShellCommandError: The connect string is invalid.
         """
         settings = self.settings
         try:
             client = Client(
                 hosts or self.hosts,
                 settings.timeout,
-                operation_timeout=settings.timeout if settings.waits_first else WAITING,
+                operation_timeout=settings.timeout if settings.waits_first else RECONNECT_S,
                 serializer=NULLABLE,
                 read_only=True,
                 auth=settings.auth,
@@ -164,7 +164,7 @@ class Shell:
                 backoff=BACKOFF,
             )
         except ValueError as error:
-            raise CommandError(str(error)) from None
+            raise ShellCommandError(str(error)) from None
         self.hosts = hosts or self.hosts
         self._had_state = False
         self._client = client
@@ -176,23 +176,23 @@ class Shell:
     async def report_connection(self) -> None:
         """Wait briefly for the first connection, and report the reason if all servers fail."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST):
+            async with asyncio.timeout(FIRST_CONNECTION_S):
                 if reason := await self.client.first_round():
                     self.out.error(f"{cannot_connect(reason)}; retrying")
                 await self.settle()
 
     async def settle(self) -> None:
-        """Prefer a server that accepts writes if there are several. Wait briefly for the first connection."""
+        """Wait briefly for a server that accepts writes if there are several, and report a read-only server."""
         if "," in self.hosts:
-            with suppress(TimeoutError, CommandError):
-                async with asyncio.timeout(FIRST):
+            with suppress(TimeoutError, ShellCommandError):
+                async with asyncio.timeout(FIRST_CONNECTION_S):
                     await self.client.first_round()
                 await is_read_only(self.client, self.hosts)
         self._is_settled = True
         self._name_read_only()
 
     def _name_read_only(self) -> None:
-        """Name a read-only server on stderr, once. At a terminal, event and prompt show it."""
+        """Report a read-only server on stderr, once. At a terminal, the event and the prompt show this."""
         is_read_only = self._client is not None and self._client.state is State.READ_ONLY
         if is_read_only and self._is_settled and not self._is_named and not self.interactive:
             self.out.error(f"{self.hosts}: {OLD_DATA}")
@@ -248,7 +248,7 @@ class Shell:
 
     @property
     def prompt(self) -> str:
-        """The prompt."""
+        """The prompt, with the hosts, the state of the connection, the current node and the number of the line."""
         state = PROMPTS.get(self._client.state, "CONNECTING") if self._client is not None else "CLOSED"
         if self._client is not None and isinstance(self._client.terminal_error, AuthFailedError):
             state = "AUTH_FAILED"
@@ -261,14 +261,14 @@ class Shell:
         """Return the path that a word stands for.
 
         Raises:
-            CommandError: The word is not a valid path.
+            ShellCommandError: The word is not a valid path.
         """
         if self.directory and text and not text.startswith("/"):
             parts = [part for part in self.directory.split("/") if part]
             for part in text.split("/"):
                 if part == "..":
                     if not parts:
-                        raise CommandError(f"{text} leads above /")
+                        raise ShellCommandError(f"{text} leads above /")
                     del parts[-1]
                 elif part not in ("", "."):
                     parts.append(part)
@@ -286,11 +286,13 @@ class Shell:
             what: Subject of the error message, such as "quotas are".
 
         Raises:
-            CommandError: The connection has a chroot.
+            ShellCommandError: The connection has a chroot.
         """
         if self.client.add_chroot("/") != "/":
             chroot = self.client.add_chroot("/")
-            raise CommandError(f"{what} stored below /zookeeper; connect without the chroot {chroot}, which hides it")
+            raise ShellCommandError(
+                f"{what} stored below /zookeeper; connect without the chroot {chroot}, which hides it"
+            )
 
     async def request(self, op: OpCode, request: Record, path: str | None) -> Any:
         """Make a request. An error contains the path without the chroot."""
@@ -312,7 +314,7 @@ class Shell:
         if error.code is ErrorCode.CONNECTION_LOSS and self._client is not None and self._client.last_reason:
             reason = self._client.last_reason
             error.detail = reason if self._client.session_id else cannot_connect(reason)
-        return text_of(error)
+        return error_text(error)
 
 
 class _Listener:

@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol, TypeVar
 from ..options import INTERRUPTED
 from . import words
 from .completion import completions
-from .errors import CommandError
+from .errors import ShellCommandError
 from .interpreter import execute
-from .output import Output
-from .shell import Settings, Shell
+from .output import ShellOutput
+from .shell import ConnectionSettings, Shell
 
 T = TypeVar("T")
 WELCOME: Final = "Welcome to ZooKeeper! This is zoolet's shell: type help for a list of commands, Tab to complete."
@@ -60,7 +60,7 @@ class Terminal:
         out: Output of the shell.
     """
 
-    def __init__(self, settings: Settings, out: Output) -> None:
+    def __init__(self, settings: ConnectionSettings, out: ShellOutput) -> None:
         self._shell = Shell(settings, out)
         self._shell.interactive = True
         self._out = out
@@ -102,7 +102,7 @@ class Terminal:
         self._thread.start()
         self._ready.wait()
         editor = make_editor(self)
-        self._out.beside = editor.write
+        self._out.write_above = editor.write
         try:
             return self._run(editor)
         finally:
@@ -117,7 +117,7 @@ class Terminal:
         self._out.show({"connecting": shell.hosts}, [f"Connecting to {shell.hosts}", WELCOME])
         try:
             self._call(self._connect(editor))
-        except CommandError as error:
+        except ShellCommandError as error:
             self._out.error(str(error))
             return 1
         while not shell.ended:
@@ -162,6 +162,6 @@ def make_editor(terminal: Terminal) -> Editor:
     return ToolkitEditor(terminal.complete)
 
 
-def run_terminal(settings: Settings, out: Output) -> int:
+def run_terminal(settings: ConnectionSettings, out: ShellOutput) -> int:
     """Run an interactive shell; return its exit code."""
     return Terminal(settings, out).run()

@@ -108,11 +108,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() or character in _HARMLESS else _escaped(character) for character in text
+        character if character.isprintable() or character in _HARMLESS else _escape(character) for character in text
     )
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     number = ord(character)
     if 0xDC80 <= number <= 0xDCFF:  # a surrogate stands for a byte that is not UTF-8
         return f"\\x{number - 0xDC00:02x}"

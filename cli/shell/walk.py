@@ -9,13 +9,13 @@ from ...client.aio.subtree import MAX_IN_FLIGHT, names_below
 from ...client.client import Client
 from ...protocol import paths
 from ...protocol.errors import NoAuthError, ZooKeeperError
-from .errors import CommandError
+from .errors import ShellCommandError
 
-NAMED: Final = 20
+MAX_NAMED: Final = 20
 """Maximum number of unreadable nodes in an error message."""
 
 
-async def children_of(client: Client, parents: list[str]) -> list[list[str] | ZooKeeperError]:
+async def list_children(client: Client, parents: list[str]) -> list[list[str] | ZooKeeperError]:
     """Return the sorted paths of the children of each node, or the error if they cannot be listed."""
     return [
         [paths.join(parent, name) for name in sorted(names)] if isinstance(names, list) else names
@@ -29,13 +29,13 @@ async def walk(client: Client, root: str, forbidden: set[str] | None = None) -> 
     Args:
         client: A client.
         root: Root of the subtree.
-        forbidden: Set to which nodes are added whose children may not be listed; None to raise an error instead.
+        forbidden: Receives the nodes whose children may not be listed; None to raise an error instead.
 
     Raises:
         NoNodeError: The root does not exist.
         NoAuthError: The children of a node may not be listed, and *forbidden* is None.
     """
-    (first,) = await children_of(client, [root])
+    (first,) = await list_children(client, [root])
     if isinstance(first, ZooKeeperError):
         raise first
     yield [root, *first]
@@ -70,18 +70,18 @@ class _Siblings:
         """Return the children of the next sibling, or the error if they cannot be listed."""
         place = self.at % MAX_IN_FLIGHT
         if place == 0:
-            self._known = await children_of(client, self.paths[self.at : self.at + MAX_IN_FLIGHT])
+            self._known = await list_children(client, self.paths[self.at : self.at + MAX_IN_FLIGHT])
         self.at += 1
         return self._known[place]
 
 
-def report(forbidden: set[str]) -> None:
+def raise_if_forbidden(forbidden: set[str]) -> None:
     """Raise an error if some nodes could not be read.
 
     Raises:
-        CommandError: *forbidden* is not empty; the message lists its first nodes.
+        ShellCommandError: *forbidden* is not empty; the message lists its first nodes.
     """
     if forbidden:
-        first = sorted(forbidden)[:NAMED]
-        more = f"\nand {len(forbidden) - NAMED:,} more" if len(forbidden) > NAMED else ""
-        raise CommandError("\n".join(f"Insufficient permission : {path}" for path in first) + more)
+        first = sorted(forbidden)[:MAX_NAMED]
+        more = f"\nand {len(forbidden) - MAX_NAMED:,} more" if len(forbidden) > MAX_NAMED else ""
+        raise ShellCommandError("\n".join(f"Insufficient permission : {path}" for path in first) + more)

@@ -8,15 +8,15 @@ from typing import Any, Final
 from ...client.aio.watcher import Watcher
 from ...client.client import Client
 from ...client.wire.states import Event
-from ...client.wire.watches import CONSUMED, Kind
+from ...client.wire.watches import CONSUMED, WatchKind
 from ...protocol.enums import EventType
 from ...protocol.errors import ErrorCode
-from .errors import CommandError, plain_text
+from .errors import ShellCommandError, plain_text
 
 REMOVED: Final = (
-    (EventType.DATA_WATCH_REMOVED, (Kind.DATA, Kind.EXIST)),
-    (EventType.CHILD_WATCH_REMOVED, (Kind.CHILD,)),
-    (EventType.PERSISTENT_WATCH_REMOVED, (Kind.PERSISTENT, Kind.RECURSIVE)),
+    (EventType.DATA_WATCH_REMOVED, (WatchKind.DATA, WatchKind.EXIST)),
+    (EventType.CHILD_WATCH_REMOVED, (WatchKind.CHILD,)),
+    (EventType.PERSISTENT_WATCH_REMOVED, (WatchKind.PERSISTENT, WatchKind.RECURSIVE)),
 )
 """Event that is shown when watches of some kinds are removed, in this order."""
 
@@ -32,10 +32,10 @@ class ShellWatches:
     def __init__(self, client: Client, show: Callable[[Event], None]) -> None:
         self._client = client
         self._show = show
-        self._watchers: list[tuple[Kind, str, Watcher]] = []
+        self._watchers: list[tuple[WatchKind, str, Watcher]] = []
         self._last: Event | None = None
 
-    async def set(self, kind: Kind, path: str) -> Any:
+    async def set(self, kind: WatchKind, path: str) -> Any:
         """Set a watch. For a watch that fires once, return the data that the request read.
 
         Raises:
@@ -43,14 +43,14 @@ class ShellWatches:
         """
         client = self._client
         watcher: Watcher[Any]
-        if kind is Kind.DATA:
+        if kind is WatchKind.DATA:
             watcher = client.watch_data(path)
-        elif kind is Kind.EXIST:
+        elif kind is WatchKind.EXIST:
             watcher = client.watch_exists(path)
-        elif kind is Kind.CHILD:
+        elif kind is WatchKind.CHILD:
             watcher = client.watch_children(path)
         else:
-            watcher = client.watch(path, recursive=kind is Kind.RECURSIVE)
+            watcher = client.watch(path, recursive=kind is WatchKind.RECURSIVE)
         watcher._deliver_to(self._receive)  # noqa: SLF001 - keeps the order of the events of all watches
         entry = kind, path, watcher
         self._watchers.append(entry)
@@ -70,15 +70,15 @@ class ShellWatches:
         self._watchers = [entry for entry in self._watchers if not (entry[0] in fired and entry[1] == path)]
         self._show(Event(event.type, path, event.zxid))
 
-    async def remove(self, path: str, kinds: tuple[Kind, ...]) -> None:
+    async def remove(self, path: str, kinds: tuple[WatchKind, ...]) -> None:
         """Remove the watches of some kinds on a node. An event is shown for each kind.
 
         Raises:
-            CommandError: The node has no such watches.
+            ShellCommandError: The node has no such watches.
         """
         chosen = [entry for entry in self._watchers if entry[1] == path and entry[0] in kinds]
         if not chosen:
-            raise CommandError(plain_text(ErrorCode.NO_WATCHER, path))
+            raise ShellCommandError(plain_text(ErrorCode.NO_WATCHER, path))
         for entry in chosen:
             await entry[2].__aexit__(None, None, None)
             self._watchers = [other for other in self._watchers if other is not entry]  # a watch may already have fired

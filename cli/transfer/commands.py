@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.messages import one_line, reason_of
+from ...protocol.messages import file_error_reason, one_line
 from ...protocol.paths import is_within
 from ..addresses import cannot_connect
 from ..event_loop import run_loop
@@ -23,9 +23,9 @@ from ..options import (
     add_max_request,
     add_timeout,
     cannot_write,
-    client_of,
-    name_read_only,
-    servers_of,
+    make_client,
+    parse_servers,
+    report_read_only,
 )
 from ..progress import Progress
 from ..usage import add_example, path
@@ -33,7 +33,7 @@ from ..usage import add_example, path
 if TYPE_CHECKING:  # a daemon imports this module for its parser
     from ...client.client import Client
     from .node import TransferNode
-    from .source import Source
+    from .source import SourceTree
     from .target import Outcome, Target
 
 HOSTS: Final = "servers, as HOST:PORT,HOST:PORT, and the root of the tree (default /)"
@@ -125,10 +125,10 @@ async def _connected(where: str, options: argparse.Namespace, reads: str = "") -
         OptionError: The connect string or an option is invalid, or a file cannot be read.
         CommandError: No server was reached in time.
     """
-    hosts, tls = servers_of(where.rstrip("/"), options)
+    hosts, tls = parse_servers(where.rstrip("/"), options)
     logging.getLogger("zoolet").addHandler(logging.NullHandler())  # the command itself reports failures
     addresses = ",".join(map(str, hosts.addresses))
-    client = client_of(addresses, tls, options, max(60.0, options.timeout), read_only=bool(reads))
+    client = make_client(addresses, tls, options, max(60.0, options.timeout), read_only=bool(reads))
     try:
         async with asyncio.timeout(options.timeout):
             await client.start()
@@ -137,7 +137,7 @@ async def _connected(where: str, options: argparse.Namespace, reads: str = "") -
         await client.aclose()
         raise CommandError(cannot_connect(last)) from None
     try:
-        await name_read_only(client, reads, addresses)
+        await report_read_only(client, reads, addresses)
         yield client, hosts.chroot or "/"
     finally:
         await client.aclose()
@@ -145,10 +145,10 @@ async def _connected(where: str, options: argparse.Namespace, reads: str = "") -
 
 async def _dump(options: argparse.Namespace) -> int:
     from .files import STDOUT, Writer
-    from .source import NO_PERMISSION, Source
+    from .source import NO_PERMISSION, SourceTree
 
     async with _connected(options.source, options, "dump") as (client, root):
-        source = Source(client, root)
+        source = SourceTree(client, root)
         await source.count()
         try:
             with Writer(options.file, root) as writer, Progress("dumping") as progress:
@@ -164,14 +164,18 @@ async def _dump(options: argparse.Namespace) -> int:
     if not named:
         text = f"{options.file} was not replaced; the nodes that could be read are in {writer.temporary}"
         print(f"zoolet dump: {text}", file=sys.stderr)
-    return _complain("dump", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
+    return _report_failures("dump", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
 
 
 def _load(options: argparse.Namespace) -> int:
-    """Read the file before the event loop runs, where Ctrl-C could not interrupt the read of a pipe."""
+    """Copy a file to a server. A pipe is read before the event loop starts, where Ctrl-C could not interrupt the read.
+
+    Raises:
+        FileError: The file is damaged.
+    """
     from . import files
 
-    with _twice(options.file) as file:
+    with _rereadable(options.file) as file:
         try:
             total = files.check(file)  # nothing must be written if the file is damaged
             return run_loop(_load_file(options, file, total))
@@ -180,7 +184,7 @@ def _load(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _twice(given: Path) -> Iterator[Path]:
+def _rereadable(given: Path) -> Iterator[Path]:
     """Yield a file that can be read twice: *given*, or a copy of its content if it is a pipe."""
     if given.is_file():
         yield given
@@ -193,7 +197,7 @@ def _twice(given: Path) -> Iterator[Path]:
     try:
         stream = given.open("rb")
     except OSError as error:
-        raise OptionError(f"cannot read {given}: {reason_of(error)}") from None
+        raise OptionError(f"cannot read {given}: {file_error_reason(error)}") from None
     with stream, tempfile.NamedTemporaryFile(suffix=given.suffix) as file:
         shutil.copyfileobj(stream, file)
         file.flush()
@@ -224,20 +228,20 @@ async def _load_file(options: argparse.Namespace, file: Path, total: int) -> int
 
 
 async def _push(options: argparse.Namespace) -> int:
-    from .source import NO_PERMISSION, Source
-    from .target import Target, copy, into_itself
+    from .source import NO_PERMISSION, SourceTree
+    from .target import Target, copy, nested_target_error
 
     async with _connected(options.source, options, "push") as (source_client, source_root):
         async with _connected(options.target, options) as (target_client, target_root):
             inside = is_within(target_root, source_root)
             if inside and set(_addresses(options.source)) & set(_addresses(options.target)):
-                raise CommandError(into_itself(options.source, options.target))
-            source = Source(source_client, source_root, (target_client, target_root) if inside else None)
+                raise CommandError(nested_target_error(options.source, options.target))
+            source = SourceTree(source_client, source_root, (target_client, target_root) if inside else None)
             await source.count()
             target = Target(target_client, target_root, dry_run=options.dry_run)
             with Progress("pushing") as progress:
                 await copy(source, target, progress.show)
-    wrong = _complain("push", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
+    wrong = _report_failures("push", UNREADABLE, dict.fromkeys(source.unreadable, NO_PERMISSION))
     return max(wrong, _report("push", target, options, source))
 
 
@@ -247,13 +251,13 @@ def _addresses(where: str) -> list[str]:
     return [str(address).replace("localhost", "127.0.0.1") for address in Hosts.parse(where).addresses]
 
 
-def _report(command: str, target: Target, options: argparse.Namespace, source: Source | None = None) -> int:
+def _report(command: str, target: Target, options: argparse.Namespace, source: SourceTree | None = None) -> int:
     outcome: Outcome = target.outcome
     would = "would be " if options.dry_run else ""
     counters = f", counters of {_nodes(outcome.counters)} raised" if outcome.counters else ""
     print(
         f"{options.target}: {would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, "
-        f"{outcome.same:,} the same{counters}{_left_out(source) if source is not None else ''}"
+        f"{outcome.same:,} unchanged{counters}{_left_out(source) if source is not None else ''}"
     )
     if options.dry_run:
         for what, nodes in (("create", outcome.created), ("change", outcome.changed)):
@@ -261,14 +265,14 @@ def _report(command: str, target: Target, options: argparse.Namespace, source: S
                 print(one_line(f"{what} {path}"))
             if nodes.count > len(nodes.first):
                 print(f"{what} {nodes.count - len(nodes.first):,} more")
-    return _complain(command, "could not be written", outcome.failed)
+    return _report_failures(command, "could not be written", outcome.failed)
 
 
 def _nodes(count: int) -> str:
     return f"{count:,} node" + "s" * (count != 1)
 
 
-def _left_out(source: Source) -> str:
+def _left_out(source: SourceTree) -> str:
     text = f"; {_nodes(source.ephemerals).replace('node', 'ephemeral node')} left out" if source.ephemerals else ""
     if source.deleted:
         text += f"; {_nodes(len(source.deleted))} deleted during the transfer: {_first(source.deleted)}"
@@ -280,7 +284,7 @@ def _first(texts: list[str]) -> str:
     return one_line("; ".join(texts[:MAX_NAMED])) + more
 
 
-def _complain(command: str, what: str, failed: dict[str, str]) -> int:
+def _report_failures(command: str, what: str, failed: dict[str, str]) -> int:
     """Print the first nodes that failed on stderr; return the exit code."""
     if not failed:
         return 0

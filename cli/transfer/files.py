@@ -22,18 +22,18 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, Id
-from ...protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, node_of, unique
+from ...protocol.node_json import JsonNode, NodeJsonError, check_tree, node_json, parse_node, unique
 from ...protocol.node_spec import node_problem
 from ..stdout import OutputFile
-from .node import TransferNode, problem_of
+from .node import TransferNode, invalid_path_reason
 
 FORMAT: Final = "zoolet dump"
 VERSION: Final = 1
 NOT_A_DUMP: Final = "is not a file of zoolet dump (the name of a JSON file must end with .json)"
-LARGEST: Final = 1 << 30
+MAX_NODE_BYTES: Final = 1 << 30
 """Maximum size of one node in bytes."""
 MAX_VALUES: Final = 1 << 20
-"""Maximum number of values in a node, which has five for each ACL entry. Values of one byte need up to 75 bytes."""
+"""Maximum number of values in a node. An ACL entry consists of five. In memory, one byte can become 75 bytes."""
 
 
 class FileError(ValueError):
@@ -143,7 +143,7 @@ class Writer:
         children = Counter(path.rpartition("/")[0] for path in self._kept if path)
         tree = {}
         for path, node in sorted(self._kept.items()):
-            # JSON of a whole tree leaves out the root, which every server has, unless it was changed.
+            # In JSON, a whole tree contains its root only if the root was changed, because every server has one.
             if path or self._root != "/" or node.data or node.acl not in (None, OPEN_ACL_UNSAFE):
                 created = max(0, node.creates - children[path])
                 tree[path or "/"] = node_json(JsonNode(node.data, node.acl, children_created=created))
@@ -207,7 +207,7 @@ def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
             raise ValueError(f"the next value contains more than {MAX_VALUES} elements")
         return values
 
-    limits: Any = {"max_buffer_size": LARGEST, "max_array_len": MAX_VALUES, "max_map_len": 16}
+    limits: Any = {"max_buffer_size": MAX_NODE_BYTES, "max_array_len": MAX_VALUES, "max_map_len": 16}
     unpacker = msgpack.Unpacker(stream, raw=False, list_hook=counted, object_hook=counted, **limits)
     try:
         for value in unpacker:
@@ -223,7 +223,7 @@ def _values(path: Path, stream: BinaryIO) -> Iterator[Any]:
 def _node(path: Path, value: Any) -> TransferNode:
     try:
         name, data, acl, creates, ttl, container = value
-        problem = problem_of(name) if isinstance(name, str) else "a path must be text"
+        problem = invalid_path_reason(name) if isinstance(name, str) else "a path must be text"
         if problem is not None:
             raise FileError(path, f"contains the invalid path {name!r}: {problem}")
         if not isinstance(creates, int) or creates < 0 or not (ttl is None or type(ttl) is int):
@@ -273,7 +273,7 @@ def _read_json(path: Path) -> Iterator[TransferNode]:
         raise FileError(path, f"is invalid: {error}") from None
     children: dict[str, int] = {}
     for name in sorted(nodes):  # parents precede their children
-        problem = problem_of(name)
+        problem = invalid_path_reason(name)
         if problem is not None:
             raise FileError(path, f"contains the invalid path {name!r}: {problem}")
         above = name.rpartition("/")[0]
@@ -288,7 +288,7 @@ def _read_json(path: Path) -> Iterator[TransferNode]:
 def _flatten(tree: dict[str, Any], above: str, nodes: dict[str, JsonNode], implied: set[str]) -> None:
     for name, value in tree.items():
         path = f"{above}/{name.strip('/')}".rstrip("/")
-        node, children = node_of(value, path)
+        node, children = parse_node(value, path)
         if path in nodes:
             raise NodeJsonError(f"{path or '/'} occurs twice")
         parent = path.rpartition("/")[0]

@@ -30,11 +30,11 @@ class TransferNode(NamedTuple):
     implied: bool = False
 
 
-def joined(root: str, path: str) -> str:
+def join_root(root: str, path: str) -> str:
     """Return the path of a node below a root."""
     return (root.rstrip("/") + path) or "/"
 
 
-def problem_of(path: str) -> str | None:
+def invalid_path_reason(path: str) -> str | None:
     """Return the reason why a path below a root is invalid; None if it is valid."""
     return paths.path_error(path) if path else None

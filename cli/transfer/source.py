@@ -20,7 +20,7 @@ from ...protocol.errors import (
 )
 from ...protocol.operations import OpCode
 from ...protocol.paths import ZOOKEEPER
-from .node import TransferNode, joined
+from .node import TransferNode, join_root
 
 BATCH_BYTES: Final = 4 << 20
 """Bytes of data in a batch above which the next batch has fewer nodes."""
@@ -32,7 +32,7 @@ NO_PERMISSION: Final = "permission denied (authenticate with --auth)"
 T = TypeVar("T")
 
 
-async def retried(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
+async def repeat_until_answered(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
     """Make requests that can safely be repeated, until their replies arrive.
 
     Raises:
@@ -52,7 +52,7 @@ async def retried(client: Client, attempt: Callable[[], Awaitable[T]]) -> T:
     return await attempt()
 
 
-class Look(NamedTuple):
+class NodeState(NamedTuple):
     """Data, Stat and ACL list of a node on a server."""
 
     data: bytes | None
@@ -60,23 +60,23 @@ class Look(NamedTuple):
     acl: Any
 
 
-async def look(client: Client, paths: list[str]) -> list[Look | ZooKeeperError]:
+async def look(client: Client, paths: list[str]) -> list[NodeState | ZooKeeperError]:
     """Return data, Stat and ACL list of nodes, or the error for a node that is missing or cannot be read."""
     calls: list[Awaitable[Any]] = []
     for path in paths:
         calls.append(client.call(OpCode.GET_DATA, r.GetDataRequest(client.add_chroot(path), False)))
         calls.append(client.call(OpCode.GET_ACL, r.GetACLRequest(client.add_chroot(path))))
     replies: Iterator[Any] = iter(await answers(calls, NoNodeError, NoAuthError))
-    looks: list[Look | ZooKeeperError] = []
+    looks: list[NodeState | ZooKeeperError] = []
     for data, acl in zip(replies, replies, strict=True):
         errors = [reply for reply in (data, acl) if isinstance(reply, ZooKeeperError)]
         if not errors and any(is_masked(entry) for entry in acl.acl or ()):
             errors = [NoAuthError()]  # a copy of the masked list would lock out its users
-        looks.append(errors[0] if errors else Look(data.data, data.stat, tuple(acl.acl or ())))
+        looks.append(errors[0] if errors else NodeState(data.data, data.stat, tuple(acl.acl or ())))
     return looks
 
 
-class Source:
+class SourceTree:
     """A tree on a server, which may change while it is read. Each node that exists during the whole transfer is read.
 
     Args:
@@ -108,7 +108,7 @@ class Source:
         Raises:
             NoNodeError: The root does not exist.
         """
-        if await retried(self._client, lambda: self._client.exists(self._root)) is None:
+        if await repeat_until_answered(self._client, lambda: self._client.exists(self._root)) is None:
             raise NoNodeError(self._root)
         try:
             self.total = 1 + await self._client.count_below(self._root)
@@ -123,48 +123,50 @@ class Source:
         pending, most, is_last = [""], MAX_IN_FLIGHT, False
         while pending:
             paths, pending[-most:] = pending[-most:], []
-            batch, children = await retried(self._client, lambda paths=paths: self._read(paths))  # type: ignore[misc]
+            batch, children = await repeat_until_answered(self._client, lambda paths=paths: self._read(paths))  # type: ignore[misc]
             pending += children
             yield batch
             size = sum(len(node.data or b"") for node in batch)
             most = max(1, min(MAX_IN_FLIGHT, most * 2, most * BATCH_BYTES // max(1, size)))
             if not pending and not is_last:
                 pending, self.deleted, is_last = self.deleted, [], True
-        self.deleted = [joined(self._root, path) for path in self.deleted]
+        self.deleted = [join_root(self._root, path) for path in self.deleted]
 
     async def _read(self, paths: list[str]) -> tuple[list[TransferNode], list[str]]:
         client = self._client
-        looks = await look(client, [joined(self._root, path) for path in paths])
+        looks = await look(client, [join_root(self._root, path) for path in paths])
         batch, parents, ephemerals, unreadable, deleted = [], [], 0, [], []
         for path, seen in zip(paths, looks, strict=True):
             if isinstance(seen, NoAuthError):
-                unreadable.append(joined(self._root, path))
+                unreadable.append(join_root(self._root, path))
             elif isinstance(seen, ZooKeeperError):
                 deleted.append(path)
             elif seen.stat.ephemeralOwner and path:
                 ephemerals += 1
             elif not await self._is_copy(path, seen.stat):
-                batch.append(TransferNode(path, seen.data, seen.acl, r.creates_of(seen.stat)))
+                batch.append(TransferNode(path, seen.data, seen.acl, r.children_created(seen.stat)))
                 if seen.stat.numChildren:
                     parents.append(path)
-        lists = await answers([client.children(joined(self._root, path)) for path in parents], NoNodeError, NoAuthError)
+        lists = await answers(
+            [client.children(join_root(self._root, path)) for path in parents], NoNodeError, NoAuthError
+        )
         children = []
         for path, names in zip(parents, lists, strict=True):
             if isinstance(names, list):
                 children += [f"{path}/{name}" for name in names]
             elif isinstance(names, NoAuthError):
-                unreadable.append(joined(self._root, path))
+                unreadable.append(join_root(self._root, path))
             else:
                 deleted.append(path)
                 batch = [node for node in batch if node.path != path]
         self.ephemerals += ephemerals  # added only now, because the requests above may have been repeated
         self.unreadable += unreadable
         self.deleted += deleted
-        return batch, [path for path in children if client.add_chroot(joined(self._root, path)) != ZOOKEEPER]
+        return batch, [path for path in children if client.add_chroot(join_root(self._root, path)) != ZOOKEEPER]
 
     async def _is_copy(self, path: str, stat: r.Stat) -> bool:
         """Return whether a node is the root of the target: path and creation are the same."""
-        if self._copy is None or not path or joined(self._root, path) != self._copy[1]:
+        if self._copy is None or not path or join_root(self._root, path) != self._copy[1]:
             return False
         target = await self._copy[0].exists(self._copy[1])
         self.has_copy = target is not None and (target.czxid, target.ctime) == (stat.czxid, stat.ctime)

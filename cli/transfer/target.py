@@ -28,14 +28,14 @@ from ...protocol.errors import (
 )
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
-from .node import TransferNode, joined
-from .source import NO_PERMISSION, Look, Source, look, retried
+from .node import TransferNode, join_root
+from .source import NO_PERMISSION, NodeState, SourceTree, look, repeat_until_answered
 
-PAIRS: Final = 250
+PAIRS_PER_TRANSACTION: Final = 250
 """Number of children that one transaction creates and deletes to raise a counter."""
-LISTED: Final = 20
+MAX_LISTED: Final = 20
 """Maximum number of nodes of each kind that an outcome lists."""
-FARTHEST: Final = 1_000_000
+MAX_COUNTER_RAISE: Final = 1_000_000
 """Maximum number by which a counter is raised."""
 
 
@@ -45,7 +45,7 @@ class Nodes:
 
     Args:
         count: Number of nodes.
-        first: Paths of the first nodes, at most :data:`LISTED`.
+        first: Paths of the first nodes, at most :data:`MAX_LISTED`.
     """
 
     count: int = 0
@@ -54,7 +54,7 @@ class Nodes:
     def add(self, paths: list[str]) -> None:
         """Add nodes."""
         self.count += len(paths)
-        self.first += paths[: LISTED - len(self.first)]
+        self.first += paths[: MAX_LISTED - len(self.first)]
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-async def copy(source: Source, target: Target, show: Callable[[str, int, int], None]) -> None:
+async def copy(source: SourceTree, target: Target, show: Callable[[str, int, int], None]) -> None:
     """Write all nodes of a source to a target.
 
     Args:
@@ -93,7 +93,7 @@ async def copy(source: Source, target: Target, show: Callable[[str, int, int], N
     await target.finish()
 
 
-def into_itself(source: str, target: str) -> str:
+def nested_target_error(source: str, target: str) -> str:
     """Return the error message for a target that is inside its source."""
     return f"cannot copy {source} to {target}: the tree would be copied into itself"
 
@@ -119,15 +119,16 @@ class Target:
         """Create the parents of the root."""
         client, above, missing = self._client, self._root, []
         while (above := paths.parent(above)) != "/":
-            if await retried(client, lambda above=above: client.exists(above)) is not None:  # type: ignore[misc]
+            if await repeat_until_answered(client, lambda above=above: client.exists(above)) is not None:  # type: ignore[misc]
                 break
             missing.append(above)
         if missing and not self._dry_run:
-            await retried(client, lambda: client.ensure_path(missing[0]))
+            await repeat_until_answered(client, lambda: client.ensure_path(missing[0]))
         elif missing:
             top = TransferNode(missing[-1], b"")
             (answer,) = await answers(
-                [retried(client, lambda: self._rehearse(top.path, self._create(top.path, top)))], ZooKeeperError
+                [repeat_until_answered(client, lambda: self._rehearse(top.path, self._create(top.path, top)))],
+                ZooKeeperError,
             )
             self._planned = dict.fromkeys(missing, "" if answer is None else _reason(answer))
 
@@ -135,9 +136,9 @@ class Target:
         """Write nodes, in order."""
         for node in batch:
             if node.creates:
-                self._counters[joined(self._root, node.path)] = node.creates
+                self._counters[join_root(self._root, node.path)] = node.creates
         while batch:
-            batch = await retried(self._client, lambda batch=batch: self._write(batch))  # type: ignore[misc]
+            batch = await repeat_until_answered(self._client, lambda batch=batch: self._write(batch))  # type: ignore[misc]
 
     async def _write(self, batch: list[TransferNode]) -> list[TransferNode]:
         """Write nodes. After a connection loss this is repeated, and finds the nodes that it has already written.
@@ -151,12 +152,12 @@ class Target:
         failed: dict[str, str] = {}
         written: list[str] = []
         calls: list[Awaitable[Any]] = []
-        targets = [joined(self._root, node.path) for node in batch]
+        targets = [join_root(self._root, node.path) for node in batch]
         for path, node, seen in zip(targets, batch, await look(client, targets), strict=True):
             if isinstance(seen, NoAuthError):
                 failed[path] = NO_PERMISSION
                 continue
-            if isinstance(seen, Look) and seen.stat.ephemeralOwner:
+            if isinstance(seen, NodeState) and seen.stat.ephemeralOwner:
                 failed[path] = f"an ephemeral node of session {hexadecimal(seen.stat.ephemeralOwner)}"
                 continue
             if isinstance(seen, ZooKeeperError):
@@ -190,7 +191,7 @@ class Target:
         return appeared
 
     def _calls(self, path: str, writes: list[tuple[OpCode, Any]], created: Container[str]) -> Iterable[Awaitable[Any]]:
-        """Return requests, or in a dry run their rehearsals, except of nodes below new nodes and of ACL lists.
+        """Return the requests of writes. In a dry run, return rehearsals, but none for ACL lists and below new nodes.
 
         Raises:
             ValueError: A request is longer than *max_request*.
@@ -229,7 +230,7 @@ class Target:
             new = NewNode(CreateMode.PERSISTENT_WITH_TTL, node.ttl)
         return new.request(self._client.add_chroot(path), node.data, node.acl)
 
-    def _changes(self, path: str, node: TransferNode, seen: Look) -> list[tuple[OpCode, Any]]:
+    def _changes(self, path: str, node: TransferNode, seen: NodeState) -> list[tuple[OpCode, Any]]:
         changes: list[tuple[OpCode, Any]] = []
         if node.implied:
             return changes
@@ -246,7 +247,7 @@ class Target:
         """
         for path, creates in ({} if self._dry_run else self._counters).items():
             try:
-                await retried(self._client, lambda path=path, creates=creates: self._raise(path, creates))  # type: ignore[misc]
+                await repeat_until_answered(self._client, lambda path=path, creates=creates: self._raise(path, creates))  # type: ignore[misc]
             except NoNodeError:
                 self.outcome.failed.setdefault(path, "the node no longer exists")
             except ZooKeeperError as error:
@@ -257,17 +258,17 @@ class Target:
         (seen,) = await look(self._client, [path])
         if isinstance(seen, ZooKeeperError):
             raise seen
-        missing = creates - r.creates_of(seen.stat)
+        missing = creates - r.children_created(seen.stat)
         if missing <= 0:
             return
-        if missing > FARTHEST:
+        if missing > MAX_COUNTER_RAISE:
             self.outcome.failed[path] = (
-                f"the counter of sequential children is {missing:,} too low; the limit is {FARTHEST:,}"
+                f"the counter of sequential children is {missing:,} too low; the limit is {MAX_COUNTER_RAISE:,}"
             )
             return
         name = f"{path.rstrip('/')}/zoolet-counter-{uuid4()}"
         while missing > 0:
-            count = min(missing, PAIRS)
+            count = min(missing, PAIRS_PER_TRANSACTION)
             async with self._client.transaction() as transaction:
                 for _ in range(count):
                     transaction.create(name, b"")

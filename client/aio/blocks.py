@@ -22,7 +22,7 @@ Kind = type[BaseException] | None
 
 
 def returns_coroutine(function: F) -> F:
-    """Mark an object that is not an ``async def``, but whose call returns a coroutine. Mocks of a lock need this."""
+    """Mark a callable that returns a coroutine without being an ``async def``. Mocks of a lock need this."""
     if sys.version_info >= (3, 12):
         return inspect.markcoroutinefunction(function)
     function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
@@ -37,10 +37,10 @@ class Block:
         manager: The object that is entered; None if the method was looked up in its class, as exit stacks do.
         kind: The class of the look-up, if *manager* is None.
         task: The task that looked up ``__aexit__``, until the block is entered; None for ``__exit__``.
-        entered: The object that was entered; None before.
-        by_hand: Whether a program has called the method that enters. Then a different look-up leaves the block.
-        unclear: Whether the look-up in the class may have been for a different object, as by ``ExitStack.push()``.
-        held: Data of the object; None before the block is entered and after it is left.
+        entered: The object that was entered; None until then.
+        by_hand: Whether the program itself called ``__aenter__`` or ``__enter__``. A different look-up leaves it.
+        unclear: Whether the look-up in the class may have been for a different object, as with ``ExitStack.push()``.
+        held: Data that the entered object keeps for this block; None before the block is entered and after it is left.
         on_failure: Function that is called if leaving the block fails; None to do nothing.
     """
 
@@ -57,7 +57,7 @@ class Block:
     def __call__(self, *args: Any) -> Any:
         """Leave the block."""
         if self.entered is None:
-            _looked_up.block = None  # the program has not entered it, and no later block may be taken for it
+            _looked_up.block = None  # it was never entered, so a later __aenter__ must not find it
         manager = self.manager
         if manager is None:
             manager, *args = args  # type: ignore[assignment] # a tuple becomes a list
@@ -117,10 +117,10 @@ def ends_block(
 
 
 def entered_block(manager: object) -> Block | None:
-    """Return the block that calls the current ``__aenter__`` or ``__enter__``, which must call this first.
+    """Return the block that is being entered. ``__aenter__`` and ``__enter__`` must call this first.
 
     Returns:
-        The block; None if a program calls the method itself. Then its ``__aexit__`` does not know the block.
+        The block; None if the program calls the method itself. Its ``__aexit__`` then has to find the block.
     """
     ref = _looked_up.block
     block = ref() if ref is not None else None

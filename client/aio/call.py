@@ -13,11 +13,11 @@ from ...protocol.errors import ZooKeeperError
 
 T = TypeVar("T")
 callers: Final[dict[asyncio.Task[Any] | None, tuple[object, Thread]]] = {}
-"""The caller and the thread that wait for a task in the loop of a blocking client, by that task."""
+"""For each task of a call in the loop of a blocking client, the caller and the thread that waits for it."""
 
 
 def current_caller(loop: asyncio.AbstractEventLoop | None = None) -> tuple[object, Thread | None]:
-    """Return the caller in this context, and the thread that waits for it.
+    """Return the current caller, and the thread that waits for it: None unless a blocking client makes the call.
 
     The caller is the current task. A blocking client makes each call in a new task. The caller is then the task in
     which the call was made, or the thread if it was made outside of tasks. Other tasks are callers themselves, even if
@@ -49,8 +49,8 @@ class Call(asyncio.Future[T], Coroutine[Any, Any, T]):
     __slots__ = ("_steps", "zxid")
 
     zxid: int
-    """The server's zxid when it answered, which for a write is its own. It is 0 before the answer, and for a call that
-    makes several requests.
+    """Zxid in the server's reply. For a write, this is the zxid of the write itself. It is 0 before the reply, and for
+    a call that makes several requests.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,7 +1,8 @@
 """Calls that consist of several requests, made one after the other.
 
-The caller has already submitted the first request, so the call has started when the client's method returns. A function
-forgets a request after awaiting it: the request refers to its error, which refers to the function's variables.
+The caller has already submitted the first request, so the call has started when the client's method returns. Each
+function deletes its variable for a request after awaiting it. Otherwise an error would be in a reference cycle: the
+request refers to the error, the error to the function's frame, and the frame to the request.
 """
 
 from __future__ import annotations
@@ -42,7 +43,15 @@ async def create_with_parents(client: BaseClient[Any], path: str, attempt: Calla
 async def ensure_path(
     client: BaseClient[Any], path: str, create: Create, create_chroot: Create, first: Awaitable[Any] | None
 ) -> None:
-    """Create a node and its parents where they are missing. The root of the server always exists."""
+    """Create a node and its parents where they are missing. The root of the server always exists.
+
+    Args:
+        client: The client that makes the requests.
+        path: The path of the node, without the chroot.
+        create: Function that creates a node at a path of the client.
+        create_chroot: Function that creates a node at a path of the server.
+        first: The first request, which was already submitted; None if the node is the root of the server.
+    """
     if first is None:
         return
     try:
@@ -99,7 +108,7 @@ async def delete_all(client: BaseClient[Any], path: str, version: int, listed: A
 async def update(
     client: BaseClient[T], path: str, change: Callable[[T], T | Awaitable[T]], reading: Awaitable[tuple[T, Stat]]
 ) -> tuple[T, Stat]:
-    """Replace a node's value by a function of it, and repeat this if another client has changed the value since."""
+    """Replace a node's value with the result of a function of it, and retry if the node has changed since."""
     while True:
         try:
             value, stat = await reading

@@ -1,7 +1,7 @@
-"""The connection of a :class:`~zoolet.client.wire.session.Session` over asyncio: connect, and reconnect.
+"""The connection of a :class:`~zoolet.client.wire.session.ClientSession` over asyncio: connect, and reconnect.
 
-The loop is :meth:`Connection._stay_connected`. :meth:`Session.lost <zoolet.client.wire.session.Session.lost>` decides
-what happens to the calls of a lost connection.
+The loop is :meth:`Connection._stay_connected`. :meth:`ClientSession.lost
+<zoolet.client.wire.session.ClientSession.lost>` decides what happens to the calls of a lost connection.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ..wire.backoff import Backoff
 from ..wire.diagnosis import CLOSED, RESET, closed_early, silent
-from ..wire.hosts import Address, Endpoint, Hosts, has_several, one_round
+from ..wire.hosts import Address, Hosts, ServerAddress, has_several, one_round
 from ..wire.operations import decode_nothing
-from ..wire.phases import ConnectionBroken, Phase
-from ..wire.session import Session
+from ..wire.phases import ConnectionBroken, ConnectionPhase
+from ..wire.session import ClientSession
 from ..wire.states import State
 from .call import RequestCall, ignore_result
-from .dial import dial, dial_streams, failed, reason_of
+from .dial import connection_failure, dial, dial_streams, open_failure
 from .lookup import Lookups
 from .suspension import Suspensions
 
@@ -44,9 +44,11 @@ granted a shorter session timeout, but not if the client itself requested a shor
 CLOSE_TIMEOUT: Final = 1.0
 """Maximum time in seconds for tasks to stop."""
 ANSWER_TIMEOUT: Final = 0.8
-"""Maximum time in seconds for the server to close the session. A command of a silent server exits within a second."""
+"""Maximum time in seconds for the server to close the session. So commands exit within a second, even if the server is
+silent.
+"""
 MIN_ANSWER_TIMEOUT: Final = 0.2
-"""The same for a server that has not answered an earlier request for a longer time."""
+"""Minimum of that time, in seconds, even if the server has long been silent; see :meth:`Connection.stop`."""
 PART_OF_SESSION: Final = (0.1, 0.4)
 """Limit of a delay between rounds, chosen at random in this range, as a fraction of the time until LOST."""
 MIN_DELAY: Final = 0.05
@@ -84,8 +86,8 @@ class ClientProtocol(asyncio.Protocol):
         session = connection.session
         before = session.phase
         try:
-            # A suspension that only the next request or tick notices makes the bytes look older. They may be: the
-            # server may have sent them before the suspension.
+            # If the machine was suspended and no request or tick has noticed it yet, `known` is too low, and the bytes
+            # look older. That is safe, because the server may have sent them before the suspension.
             session.receive(data, connection.loop.time() + connection.suspensions.known)
         except Exception as error:
             connection.fail(error)
@@ -99,7 +101,7 @@ class ClientProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Record why the connection was lost."""
         if exc is not None:
-            self.reason = reason_of(exc)
+            self.reason = connection_failure(exc)
         if not self.ended.done():
             self.closed_by_server = exc is None or isinstance(exc, ConnectionError)
             self.ended.set_result(None)
@@ -128,7 +130,7 @@ class Connection:
     def __init__(
         self,
         hosts: Hosts,
-        session: Session,
+        session: ClientSession,
         loop: asyncio.AbstractEventLoop,
         rng: Random,
         backoff: Backoff,
@@ -148,10 +150,10 @@ class Connection:
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
         self._lookups = Lookups(hosts.addresses, loop)
-        self._last: Endpoint | None = None  # the server of the latest attempt
-        self._preferred: Endpoint | None = None
-        self._servers: list[Endpoint] = []
-        self._closed_by_server = False  # how the latest connection ended
+        self._last: ServerAddress | None = None  # the server of the latest attempt
+        self._preferred: ServerAddress | None = None
+        self._servers: list[ServerAddress] = []
+        self._closed_by_server = False  # whether the server closed the latest connection
         self.round_failed: asyncio.Future[None] = loop.create_future()
         """Done once all servers have been tried without success."""
         self._ended = False
@@ -162,8 +164,8 @@ class Connection:
         """Connect, and stay connected until :meth:`stop`."""
         self._task = self.loop.create_task(self._run(), name="zoolet-client")
 
-    def wake(self) -> None:
-        """Send pending data at the end of this iteration of the event loop. All its calls are sent in one write."""
+    def schedule_flush(self) -> None:
+        """Send pending data at the end of this iteration of the event loop. Calls of one iteration share one write."""
         if not self.flush_scheduled:
             self.loop.call_soon(self.flush)  # first, because it may raise
             self.flush_scheduled = True
@@ -190,7 +192,8 @@ class Connection:
     async def stop(self) -> None:
         """Close the session within :data:`ANSWER_TIMEOUT`, and the connection within :data:`CLOSE_TIMEOUT` seconds.
 
-        An earlier request without an answer counts: the wait started with it.
+        If an earlier request has not been answered, the time counts from that request, but the client still waits for
+        :data:`MIN_ANSWER_TIMEOUT` seconds.
         """
         session = self.session
         limit = min(ANSWER_TIMEOUT, session.timeout_ms / 1000)
@@ -209,7 +212,7 @@ class Connection:
 
     def _send_close(self) -> RequestCall[None] | None:
         """Request the end of the session; return None if the connection is not ready."""
-        if self.session.terminal_error is not None or self.session.phase is not Phase.READY:
+        if self.session.terminal_error is not None or self.session.phase is not ConnectionPhase.READY:
             return None
         request = RequestCall(self.loop, OpCode.CLOSE_SESSION, b"", decode_nothing, None, 0.0, False)
         self.session.send_close(self.now(), request)
@@ -290,7 +293,7 @@ class Connection:
             del out[:]
         if self._timer is None:
             self._schedule()
-        elif session.phase is not Phase.READY:
+        elif session.phase is not ConnectionPhase.READY:
             self.reschedule()  # a new call may have an earlier deadline than all others
 
     def write(self) -> None:
@@ -309,8 +312,8 @@ class Connection:
 
     def probe_if_read_only(self) -> None:
         """Start to look for a server that accepts writes if the current one does not."""
-        if self.session.phase is Phase.READY and self.session.read_only_now and self._probe is None:
-            self._probe = self.loop.create_task(self._look_for_a_writable_server(), name="zoolet-client-probe")
+        if self.session.phase is ConnectionPhase.READY and self.session.read_only_now and self._probe is None:
+            self._probe = self.loop.create_task(self._find_writable_server(), name="zoolet-client-probe")
 
     def reschedule(self) -> None:
         """Set the timer again, because the next tick may be due at a different time."""
@@ -365,29 +368,30 @@ class Connection:
                 await asyncio.sleep(self._limited(next(delays, self._backoff.longest)))
 
     def _limited(self, delay: float) -> float:
-        """Limit a delay, because the session must not end before a server has been tried often enough."""
+        """Shorten a delay, to leave time for further rounds before the session is given up."""
         if not self.session.id:
             return delay
         left = self.session.given_up_at() - self.now()
         return min(delay, max(left * self._rng.uniform(*PART_OF_SESSION), MIN_DELAY))
 
-    async def _next_round(self) -> list[Endpoint]:
+    async def _next_round(self) -> list[ServerAddress]:
         """Look up the names, and return the servers to try, in order."""
         self._servers = await self._lookups.refresh(self._seconds_for(1))
         for address, failure in self._lookups.failures.items():
-            self._failed(address, reason_of(failure))
+            self._failed(address, connection_failure(failure))
         preferred, self._preferred = self._preferred, None
         return one_round(self._servers, self._rng, self._last, preferred)
 
     def _seconds_for(self, servers: int) -> float:
         """Return the time limit of an attempt to connect to one of several servers.
 
-        All servers share two thirds of the session timeout, as after silence: the last third is for another server.
+        The servers of a round share two thirds of the session timeout. As with a server that falls silent, the last
+        third is kept for reaching a different server in time.
         """
         shortest = min(MIN_ATTEMPT, self.session.wanted_ms / 1500)
         return max(shortest, self.session.timeout_ms / 1500 / servers)
 
-    async def _supervised(self, server: Endpoint) -> _Outcome:
+    async def _supervised(self, server: ServerAddress) -> _Outcome:
         """Connect to a server and stay connected. An unexpected error is logged, and the attempt counts as failed."""
         try:
             return await self._serve(server)
@@ -396,7 +400,7 @@ class Connection:
             self._failed(server, f"{type(error).__name__}: {error}")
             return _Outcome.FAILED
 
-    async def _serve(self, server: Endpoint) -> _Outcome:
+    async def _serve(self, server: ServerAddress) -> _Outcome:
         """Connect to one server and stay connected as long as possible."""
         session = self.session
         attempt = self._seconds_for(len(self._servers))
@@ -405,21 +409,21 @@ class Connection:
             async with asyncio.timeout(attempt):
                 protocol = await dial(server, lambda: ClientProtocol(self), self._tls)
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            self._failed(server, failed(error, attempt, self._tls is not None))
+            self._failed(server, open_failure(error, attempt, self._tls is not None))
             return _Outcome.FAILED
         ready = False
         try:
             # A server that does not answer in this time is treated like one that cannot be reached.
             await asyncio.wait([protocol.ended], timeout=attempt)
-            if not protocol.ended.done() and session.phase is not Phase.READY:
+            if not protocol.ended.done() and session.phase is not ConnectionPhase.READY:
                 protocol.abort(silent(attempt, self._tls is not None))
-            ready = session.phase is Phase.READY
+            ready = session.phase is ConnectionPhase.READY
             await protocol.ended
         finally:
             ready = ready or session.state in (State.CONNECTED, State.READ_ONLY)
             self.protocol = None
             self._closed_by_server = protocol.closed_by_server
-            if session.phase is Phase.HANDSHAKE and protocol.reason in (CLOSED, RESET):
+            if session.phase is ConnectionPhase.HANDSHAKE and protocol.reason in (CLOSED, RESET):
                 refuses = not session.accepts_read_only
                 protocol.reason = closed_early(protocol.reason, self._tls is not None, refuses)
             protocol.abort(protocol.reason)
@@ -430,11 +434,11 @@ class Connection:
             return _Outcome.SERVED
         return _Outcome.ENDED if session.answered and had_session and not session.has_session else _Outcome.FAILED
 
-    def _failed(self, server: Endpoint | Address, reason: str) -> None:
+    def _failed(self, server: ServerAddress | Address, reason: str) -> None:
         self.session.last_reason = f"{server}: {reason}"
         _log.debug("connection to %s ended: %s", server, reason)
 
-    async def _look_for_a_writable_server(self) -> None:
+    async def _find_writable_server(self) -> None:
         """While a read-only server serves the client, query the others, and move to the first that accepts writes."""
         for delay in PROBES.delays(self._rng):
             await asyncio.sleep(delay)
@@ -442,14 +446,14 @@ class Connection:
                 break
             self._servers = await self._lookups.refresh(self._seconds_for(1))
             for server in self._servers:
-                if await self._takes_writes(server) and self.protocol is not None and self.session.read_only_now:
+                if await self._accepts_writes(server) and self.protocol is not None and self.session.read_only_now:
                     self._preferred = server
                     self.protocol.abort(f"{server} accepts writes")
                     self._probe = None
                     return
         self._probe = None
 
-    async def _takes_writes(self, server: Endpoint) -> bool:
+    async def _accepts_writes(self, server: ServerAddress) -> bool:
         try:
             async with asyncio.timeout(1.0):
                 reader, writer = await dial_streams(server, self._tls)

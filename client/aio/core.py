@@ -29,8 +29,8 @@ from ...protocol.operations import OPERATIONS, OpCode
 from ..wire.backoff import REFUSED, Backoff
 from ..wire.hosts import Hosts
 from ..wire.operations import decode_nothing
-from ..wire.requests import Request, drop, fail, fresh
-from ..wire.session import Session
+from ..wire.requests import PendingCall, drop, fail, fresh
+from ..wire.session import ClientSession
 from ..wire.states import State, StateListener
 from . import fork
 from .call import Call, RequestCall, wrong_thread
@@ -50,9 +50,9 @@ def _nothing() -> None:
 
 
 class Owner:
-    """Refers to a core, for all views of a client and everything through which a program may use it.
+    """A shared reference to a core, held by all views of a client and by all other objects that use the client.
 
-    When nothing refers to the owner any more, the program cannot close the client. So the client is ended.
+    When the last of them is freed, the program can no longer close the client. So the owner closes it.
     """
 
     __slots__ = ("core",)
@@ -101,7 +101,7 @@ class ClientCore:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.removals: dict[str, Call[None]] = {}
         """Pending requests that remove watches from the server, by path."""
-        self.session = Session(
+        self.session = ClientSession(
             round(session_timeout * 1000),
             rng,
             read_only=read_only,
@@ -257,14 +257,20 @@ class ClientCore:
     def spawn(
         self, job: Coroutine[Any, Any, T], *, on_failure: Callable[[Exception], None] | None = None
     ) -> asyncio.Task[T | None]:
-        """Run a coroutine in the background until it returns, the session ends or the client is closed.
+        """Run a coroutine in the background until it returns or fails, or the client is closed.
 
-        Any other error is logged with its traceback and passed to *on_failure*. This includes a cancellation that was
-        not requested from the task itself, because something that it awaited was cancelled.
+        ClosedError and SessionExpiredError end it silently. Any other error is logged with its traceback and passed to
+        *on_failure*. If a future that the coroutine awaits is cancelled, but not the task, this counts as an error.
 
         Args:
             job: Coroutine to run.
-            on_failure: Function that is called with such an error.
+            on_failure: Function that is called with an error that was logged; None to only log it.
+
+        Returns:
+            The task. Its result is None after one of the two silent errors.
+
+        Raises:
+            RuntimeError: The call comes from a different thread or event loop.
         """
 
         async def run() -> T | None:
@@ -372,7 +378,7 @@ class ClientCore:
             ZooKeeperError: The client is closed.
         """
         connection, loop, session = self.connection, self.loop, self.session
-        # Checked here first, because each function call costs a request a hundredth of its time.
+        # Checked here first, because calling connected_loop() would add 1% to the time of a request.
         if connection is None or loop is None or asyncio._get_running_loop() is not loop:
             connection, loop = self.connected_loop()
         if len(body) > self._max_request - 8:
@@ -385,12 +391,12 @@ class ClientCore:
         call = RequestCall(loop, op, body, decode, path, deadline, idempotent, then, of_recipe)
         session.submit(call)
         if not connection.flush_scheduled:
-            connection.wake()
+            connection.schedule_flush()
         if self._on_request is not None:
             self._on_request.call(RequestInfo(OPERATIONS[op].name, path, EXPECTED if of_recipe else ()), call)
         return call
 
-    def _postpone(self, call: Request) -> None:
+    def _postpone(self, call: PendingCall) -> None:
         """Send a call again later, because the server was too busy to try it."""
         assert isinstance(call, RequestCall)
         assert self.loop is not None
@@ -412,7 +418,7 @@ class ClientCore:
         else:
             call.deadline += connection.now() - call.sent_at  # the pause does not count as waiting
             self.session.submit(call)
-            connection.wake()
+            connection.schedule_flush()
 
     def _fail_postponed(self, reason: str) -> None:
         for timer in self._unwatching.values():  # the server removes watches when the session ends
@@ -472,7 +478,7 @@ class ClientCore:
         deadline = connection.now() + operation_timeout
         call = RequestCall(loop, OpCode.AUTH, b"", decode_nothing, None, deadline, False)
         self.session.add_credential(scheme, auth, call)
-        connection.wake()
+        connection.schedule_flush()
         return call
 
     def flush(self) -> None:
@@ -484,7 +490,7 @@ class ClientCore:
         """Register the watches of a path (which includes the chroot) again."""
         self.session.rewatch(path)
         if self.connection is not None:
-            self.connection.wake()
+            self.connection.schedule_flush()
 
     def remove_watches(self, path: str, kind: WatcherType, delays: Iterator[float] | None = None) -> Call[None] | None:
         """Have the server remove watches that the client does not need any more.

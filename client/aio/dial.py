@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ...protocol.messages import lowered
+from ...protocol.messages import lower_first
 from ..wire.diagnosis import CLOSED, RESET, closed_early
-from ..wire.hosts import Endpoint
+from ..wire.hosts import ServerAddress
 
 if TYPE_CHECKING:
     import ssl
@@ -19,7 +19,7 @@ P = TypeVar("P", bound=asyncio.Protocol)
 _CODE: Final = re.compile(r"\[Errno (\d+)\]")
 
 
-async def dial(server: Endpoint, make: Callable[[], P], tls: ssl.SSLContext | None) -> P:
+async def dial(server: ServerAddress, make: Callable[[], P], tls: ssl.SSLContext | None) -> P:
     """Connect to a server and return the protocol.
 
     Raises:
@@ -35,7 +35,7 @@ async def dial(server: Endpoint, make: Callable[[], P], tls: ssl.SSLContext | No
 
 
 async def dial_streams(
-    server: Endpoint, tls: ssl.SSLContext | None
+    server: ServerAddress, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to a server and return the streams; raises as :func:`dial` does."""
     if server.address.path:
@@ -44,7 +44,7 @@ async def dial_streams(
     return await asyncio.open_connection(server.ip, server.address.port, ssl=tls, server_hostname=name)
 
 
-def reason_of(error: Exception) -> str:
+def connection_failure(error: Exception) -> str:
     """Return the reason why a connection was lost or could not be opened, without the address."""
     if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return RESET if str(error) else CLOSED  # in a TLS handshake, asyncio's error for a closed connection is empty
@@ -54,12 +54,12 @@ def reason_of(error: Exception) -> str:
         return f"the TLS handshake failed: {str(getattr(error, 'reason', error)).replace('_', ' ').lower()}"
     # asyncio replaces the text of the operating system by the addresses, and may combine several errors.
     texts = dict.fromkeys(os.strerror(int(code)).lower() for code in _CODE.findall(str(error)))
-    return ", ".join(texts) or lowered(str(getattr(error, "strerror", None) or error)) or type(error).__name__
+    return ", ".join(texts) or lower_first(str(getattr(error, "strerror", None) or error)) or type(error).__name__
 
 
-def failed(error: Exception, seconds: float, tls: bool) -> str:
+def open_failure(error: Exception, seconds: float, tls: bool) -> str:
     """Return the reason why a connection could not be opened within *seconds*."""
     if isinstance(error, TimeoutError) and not error.errno:
         return f"no connection within {seconds:.3f} s"
-    reason = reason_of(error)
+    reason = connection_failure(error)
     return closed_early(reason, tls) if reason in (CLOSED, RESET) else reason

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 class _OutageTimer:
-    """Ends a block when the client has been disconnected for some seconds."""
+    """Interrupts a block when the client has been disconnected for a given time.
+
+    Args:
+        block: The timeout of the block.
+        seconds: Maximum length of an outage, in seconds.
+    """
 
     def __init__(self, block: asyncio.Timeout, seconds: float) -> None:
         self._block = block
@@ -69,7 +74,7 @@ class Limit(NamedTuple):
 
     Args:
         no_waiting: Whether the limit is 0: the block must not wait for other clients.
-        what: Function that returns a text for what did not happen.
+        what: Function that returns the start of the error message, such as "/pool had no free lease".
     """
 
     no_waiting: bool
@@ -86,15 +91,15 @@ class Limit(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def timeout_saying(
+async def timeout_with_message(
     seconds: float | None, what: Callable[[], str], facts: Callable[[], str] = lambda: ""
 ) -> AsyncIterator[Limit]:
-    """Limit the time of a block. The error names what did not happen.
+    """Limit the time of a block, with an error message that describes the missing event.
 
     Args:
         seconds: Time limit in seconds; None for no limit. With 0 the block waits for answers of the server but not for
             other clients.
-        what: Function that returns a text for what did not happen, such as "/pool had no free lease".
+        what: Function that returns the start of the error message, such as "/pool had no free lease".
         facts: Function that returns known reasons, which are appended to the error message.
 
     Raises:

@@ -8,7 +8,7 @@ import contextlib
 import socket
 from typing import Final
 
-from ..wire.hosts import Address, Endpoint
+from ..wire.hosts import Address, ServerAddress
 
 OTHERS_TIMEOUT: Final = 0.2
 """Seconds that a round of connection attempts waits for the other host names after it knows the addresses of one."""
@@ -34,7 +34,7 @@ class Lookups:
         self._pending: dict[Address, asyncio.Future[None]] = {}
         self.failures: dict[Address, Exception] = {}
 
-    async def refresh(self, seconds: float) -> list[Endpoint]:
+    async def refresh(self, seconds: float) -> list[ServerAddress]:
         """Look up all names, and return the servers. A name that is not resolved keeps its former addresses.
 
         Args:
@@ -50,7 +50,7 @@ class Lookups:
             await asyncio.wait(pending, timeout=min(OTHERS_TIMEOUT, seconds))
         unanswered = TimeoutError(f"the host name was not resolved within {seconds:.3f} s")
         self.failures |= {name: unanswered for name in names if name not in self._known.keys() | self.failures.keys()}
-        return [Endpoint(address, ip) for address in self._addresses for ip in self._known.get(address, ())]
+        return [ServerAddress(address, ip) for address in self._addresses for ip in self._known.get(address, ())]
 
     def _look_up(self, address: Address) -> asyncio.Future[None]:
         if (pending := self._pending.get(address)) is not None:

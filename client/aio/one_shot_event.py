@@ -13,7 +13,7 @@ class OneShotEvent:
     """An event that happens once. ``await`` returns its reason; ``is_set()``, or its truth value, is its state.
 
     Args:
-        loop: The only event loop with waits; None to accept any.
+        loop: The only event loop that may await the event; None for any loop.
 
     Attributes:
         reason: Reason of the event; empty until it happens.
@@ -49,7 +49,7 @@ class OneShotEvent:
         """Wait until the event happens, and return the reason.
 
         Raises:
-            RuntimeError: The call comes from a thread other than the one of the client's event loop.
+            RuntimeError: The call comes from outside the event loop's thread.
         """
         if not self._happened:
             if self._loop is not None and self._loop is not asyncio._get_running_loop():

@@ -19,7 +19,7 @@ from ..wire import arguments, operations
 from ..wire.backoff import Backoff
 from ..wire.operations import NO_WATCH, PLAIN, NewNode
 from ..wire.transaction import Transaction
-from ..wire.watches import Kind
+from ..wire.watches import WatchKind
 from . import compound, reliable
 from .call import Call, RequestCall
 from .view import View
@@ -88,7 +88,11 @@ class BaseClient(View[V]):
         return self._call(OpCode.GET_CHILDREN2, body, operations.decode_children_and_stat, path)
 
     def count_below(self, path: str) -> Call[int]:
-        """Count the nodes below a node, at any depth (ZooKeeper 3.6 and newer)."""
+        """Return the number of nodes below a node, at any depth (ZooKeeper 3.6 and newer).
+
+        Raises:
+            NoNodeError: The node does not exist.
+        """
         body = self._core.encoded_path(path)
         return self._call(OpCode.GET_ALL_CHILDREN_NUMBER, body, operations.decode_count, path)
 
@@ -231,7 +235,16 @@ class BaseClient(View[V]):
         return self._call(*self._creation(node, path, value, acl, sequential, with_stat=True), decode, path)
 
     def ensure_path(self, path: str, acl: Iterable[ACL] | None = None) -> Call[None]:
-        """Create a node and its parents, unless they exist."""
+        """Create a node and its parents, unless they exist.
+
+        Args:
+            path: The path of the node.
+            acl: ACL list of the created nodes. The default is the client's list, or else all permissions for everyone.
+                Missing nodes of the chroot always get the default.
+
+        Raises:
+            NoAuthError: A node is missing, and the client may not create it.
+        """
         client = self._for_recipe()
 
         def create(path: str) -> Call[None]:
@@ -286,7 +299,7 @@ class BaseClient(View[V]):
         return self._call(OpCode.DELETE, self._core.encoded_path(path) + version_bytes, operations.decode_nothing, path)
 
     def _delete_own(self, path: str) -> Call[None]:
-        """Delete a node that the server has named. Its path is valid, and not worth a place in the cache of paths."""
+        """Delete a node whose path came from the server. The path is valid, and used too rarely to be cached."""
         body = put_str(self._core.chroot + path) + operations.ANY_VERSION
         return self._call(OpCode.DELETE, body, operations.decode_nothing, path)
 
@@ -297,6 +310,13 @@ class BaseClient(View[V]):
             path: The path of the node.
             acl: The new list.
             version: The ``aversion`` that the node must have; -1 for any.
+
+        Returns:
+            The new Stat.
+
+        Raises:
+            NoNodeError: The node does not exist.
+            BadVersionError: The node has a different ``aversion``.
         """
         below_chroot = self._core.add_chroot(path)
         checked = arguments.checked_acl(() if acl is None else acl)
@@ -323,7 +343,7 @@ class BaseClient(View[V]):
         return Transaction(commit, add_chroot, core.strip_chroot, self._data, self._acl, guards, guard_failed)
 
     def update(self, path: str, change: Callable[[V], V | Awaitable[V]]) -> Call[tuple[V, Stat]]:
-        """Replace a node's value by a function of it, and retry if another client has changed the value since.
+        """Replace a node's value with the result of a function of it, and retry if the node has changed since.
 
         Args:
             path: The path of the node.
@@ -396,7 +416,7 @@ class BaseClient(View[V]):
 
     # --- watches ---
 
-    def _watcher(self, kind: Kind, path: str, limit: int) -> Watcher[Any]:
+    def _watcher(self, kind: WatchKind, path: str, limit: int) -> Watcher[Any]:
         return Watcher(self._owner, self._serializer, self._operation_timeout, kind, path, limit, self._of_recipe)
 
     def watch(self, path: str, *, recursive: bool = False, limit: int = 10_000) -> Watcher[None]:
@@ -414,7 +434,7 @@ class BaseClient(View[V]):
                 each child has its own events.
             limit: Maximum number of waiting events. One more event drops them all and raises WatchOverflowError once.
         """
-        return self._watcher(Kind.RECURSIVE if recursive else Kind.PERSISTENT, path, limit)
+        return self._watcher(WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT, path, limit)
 
     def watch_data(self, path: str) -> Watcher[tuple[V, Stat]]:
         """Read a node and receive its next change, once::
@@ -426,19 +446,24 @@ class BaseClient(View[V]):
         Raises:
             NoNodeError: The node does not exist.
         """
-        return self._watcher(Kind.DATA, path, 1)
+        return self._watcher(WatchKind.DATA, path, 1)
 
     def watch_exists(self, path: str) -> Watcher[Stat | None]:
-        """Check whether a node exists, and receive its next change, once. ``initial`` is its Stat, or None."""
-        return self._watcher(Kind.EXIST, path, 1)
+        """Check whether a node exists, and receive one event at its next change: creation, new value or deletion.
+
+        ``initial`` is the node's Stat, or None if the node does not exist.
+        """
+        return self._watcher(WatchKind.EXIST, path, 1)
 
     def watch_children(self, path: str) -> Watcher[list[str]]:
-        """List a node's children, and receive the next creation or deletion of one, once. ``initial`` is their names.
+        """List a node's children, and receive one event when a child is created or deleted, or the node is deleted.
+
+        ``initial`` contains the names of the children.
 
         Raises:
             NoNodeError: The node does not exist.
         """
-        return self._watcher(Kind.CHILD, path, 1)
+        return self._watcher(WatchKind.CHILD, path, 1)
 
     def check_watches(self, path: str, kind: WatcherType = WatcherType.ANY) -> Call[bool]:
         """Return whether the server has a watch of this client on a node (ZooKeeper 3.5 and newer)."""

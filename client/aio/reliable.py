@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger("zoolet.client")
-PAUSE: Final = 0.05
+RETRY_DELAY: Final = 0.05
 """Seconds between two attempts of a repeated request."""
 MAX_REFUSALS: Final = 3
 """Number of attempts to make if the server answers each by closing the connection, for example because the request is
@@ -77,7 +77,7 @@ async def repeat(
         do: Function that makes the request. It is called for each attempt.
         done: Error classes that mean that nothing is left to do; the result is then None.
         while_expired: Continue in the next session when the session ends.
-        counted: Whether attempts that the server refuses are counted; False if *do* makes many different requests.
+        counted: Whether to give up after :data:`MAX_REFUSALS` refusals; False if *do* makes many different requests.
 
     Returns:
         The result of the request.
@@ -98,7 +98,7 @@ async def repeat(
                 raise
             if counted or getattr(error, "refusals", 0) >= MAX_REFUSALS:
                 refusals.check(error)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_DELAY)
 
 
 async def repeat_despite_errors(
@@ -250,7 +250,7 @@ async def create_protected(
                 lost = error if isinstance(error, ConnectionLossError) else lost
                 try:
                     path = await find_protected(client, parent, protection_id)
-                except ConnectionLossError as unreachable:  # maybe_applied is False, but the create may be applied
+                except ConnectionLossError as unreachable:  # an earlier attempt may still have been applied
                     raise lost or unreachable from None
                 if path is not None:
                     return path

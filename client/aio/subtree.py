@@ -32,7 +32,7 @@ async def answers(calls: Iterable[Awaitable[T]], *expected: type[ZooKeeperError]
     return results  # type: ignore[return-value] # unexpected errors were raised above
 
 
-async def ask(
+async def request_each(
     request: Callable[[P], Awaitable[T]], about: Iterable[P], *expected: type[ZooKeeperError]
 ) -> list[T | ZooKeeperError]:
     """Make the same request for each of many arguments, and return the answers in the same order.
@@ -59,7 +59,7 @@ async def names_below(client: BaseClient[Any], parents: list[str]) -> list[list[
     Raises:
         MarshallingError: The server returned an invalid child name. Such a server could cause an endless walk.
     """
-    lists = await ask(client.children, parents, NoNodeError, NoAuthError)
+    lists = await request_each(client.children, parents, NoNodeError, NoAuthError)
     for parent, names in zip(parents, lists, strict=True):
         for name in names if isinstance(names, list) else ():
             if "/" in name or not paths.is_valid_name(name):

@@ -2,7 +2,7 @@
 
 - :class:`Follower` follows changes for the duration of a block.
 - :class:`SupervisedBlock` runs background tasks whose failure cancels the block that started them.
-- :class:`CancelledBlock` cancels a block, for a :class:`SupervisedBlock` and for a lost lease.
+- :class:`CancellableBlock` cancels a block, for a :class:`SupervisedBlock` and for a lost lease.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..wire.states import State, WatchOverflowError
 from .call import callers, ignore_result
 from .limits import limited_outage
 from .operations import BaseClient
-from .reliable import PAUSE, Refusals, delays_after_refusal
+from .reliable import RETRY_DELAY, Refusals, delays_after_refusal
 from .watcher import Watcher
 
 _log = logging.getLogger("zoolet.client")
@@ -56,11 +56,11 @@ class Follower:
         self._delays: Iterator[float] | None = None  # delays after a refused step; None once a step completes
 
     @property
-    def begun(self) -> bool:
+    def is_started(self) -> bool:
         """Whether the follower was started, and not stopped since."""
         return self._task is not None and not self._stopped
 
-    def raise_if_ended(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raise the error that stopped the follower."""
         if self._error is not None:
             raise fresh(self._error)
@@ -88,7 +88,7 @@ class Follower:
         """
         seen = -1
         while True:
-            self.raise_if_ended()
+            self.raise_if_failed()
             if seen != self._count:
                 seen = self._count
                 yield
@@ -156,7 +156,7 @@ class Follower:
                 raise
             except (ConnectionLossError, SessionExpiredError, WatchOverflowError) as error:
                 self._refusals.check(error)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_DELAY)
             except ZooKeeperError as error:
                 if self._client.terminal_error is not None:  # for example, the server rejected the credentials
                     raise
@@ -168,11 +168,11 @@ class Follower:
                 await asyncio.sleep(next(self._delays))
 
 
-class CancelledBlock:
-    """A block that is cancelled from outside, and raises an error in place of that cancellation.
+class CancellableBlock:
+    """A block that can be cancelled from outside, and then raises an error in place of the cancellation.
 
-    It remembers the task that enters. :meth:`cancel` cancels this task, and at the end of the block
-    :meth:`uncancelled` returns whether the cancellation that arrives there came from :meth:`cancel`.
+    It remembers the task that enters it. :meth:`cancel` cancels this task. At the end of the block, :meth:`uncancelled`
+    returns whether the block was left because of :meth:`cancel`.
 
     Args:
         in_thread: Whether the block runs in a thread of a blocking client.
@@ -193,8 +193,8 @@ class CancelledBlock:
     def cancel(self, reason: str) -> None:
         """Cancel the block, unless its task is the current one, which gets an error anyway.
 
-        A block cannot be cancelled if the task that entered it is done. Then the block runs in a thread, or in another
-        task, and an error is logged.
+        A block cannot be cancelled if the task that entered it is done, because the block then runs in a thread or in
+        a different task. For a different task, this is logged as an error.
         """
         task = self._task
         if task is not None and task.done():
@@ -203,7 +203,7 @@ class CancelledBlock:
                 _log.error("%s; the block continues, because it cannot be cancelled: %s", reason, _OTHER_TASK)
         elif task is None or task is asyncio.current_task(task.get_loop()):
             return
-        elif getattr(task.get_coro(), "cr_running", False):  # it is starting the current task, eagerly
+        elif getattr(task.get_coro(), "cr_running", False):  # it is running: it eagerly started the current task
             # Before Python 3.13, a task cannot take back a cancellation that has not reached it.
             self._missed = True
             task.get_loop().call_soon(self._cancel_later, reason)
@@ -240,7 +240,7 @@ class SupervisedBlock:
     def __init__(self, client: BaseClient[Any]) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._block: CancelledBlock | None = None
+        self._block: CancellableBlock | None = None
         self._error: Exception | None = None
         client._core.add_listener(self)
 
@@ -251,7 +251,7 @@ class SupervisedBlock:
 
     def enter(self) -> None:
         """Start the block. The current task is cancelled if a background task fails or has already failed."""
-        self._block = CancelledBlock(asyncio.current_task() in callers)
+        self._block = CancellableBlock(asyncio.current_task() in callers)
         if self._error is not None:
             asyncio.get_running_loop().call_soon(self._cancel_block)
 

@@ -51,7 +51,7 @@ class Suspensions:
         self._apart = 0.0 if clocks is None else read(clocks[0]) - read(clocks[1])
 
     def total(self) -> float:
-        """Return the seconds. The number changes only after another suspension."""
+        """Return the number of seconds spent suspended. It changes only after a further suspension."""
         if self._clocks is None:
             return 0.0
         going, standing = self._clocks

@@ -205,7 +205,9 @@ class View(Generic[V]):
         return CompoundCall(asyncio.get_running_loop(), steps, first, undo)
 
     def call(self, operation: str | int, request: Record) -> Call[Any]:
-        """Send any request of the table of operations. Its paths are used unchanged, without the chroot.
+        """Send a request of any operation in :mod:`zoolet.protocol.operations`.
+
+        Paths in the request are paths on the server: the client does not add its chroot.
 
         Args:
             operation: Name or op code of the operation, see :mod:`zoolet.protocol.operations`.
@@ -217,7 +219,7 @@ class View(Generic[V]):
         Raises:
             ValueError: The operation is unknown or has no response.
         """
-        row = OPERATIONS[operations.code_of(operation)]
+        row = OPERATIONS[operations.op_code(operation)]
         if row.response is None:
             raise ValueError(f"operation {operation!r} has no response to decode")
         path = getattr(request, row.path, None) if row.path is not None else None

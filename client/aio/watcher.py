@@ -44,21 +44,21 @@ from ..wire.operations import NO_WATCH, WATCH
 from ..wire.requests import fresh
 from ..wire.resync import SubtreeResync
 from ..wire.states import Event, State, WatchOverflowError
-from ..wire.watches import Kind, Registration
+from ..wire.watches import Registration, WatchKind
 from .call import Call, RequestCall, ignore_result
 from .core import Owner
 
-ONE_SHOT: Final = frozenset({Kind.DATA, Kind.EXIST, Kind.CHILD})
+ONE_SHOT: Final = frozenset({WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD})
 """The kinds of watch that fire once."""
 RESYNC_TIMEOUT: Final = 3600.0
 """Seconds that a listing of a subtree waits for a connection. It is long because each new connection lists again."""
 REMOVAL_TIMEOUT: Final = 0.2
-"""Seconds that a block that ends with an error waits for the removal of its watch, which continues in any case."""
-ASK_AGAIN: Final = 0.1
+"""Maximum time in seconds to wait for the removal of a watch when a block raises. The removal continues after that."""
+THROTTLED_RETRY_DELAY: Final = 0.1
 """Seconds before a throttled listing is requested again."""
 
 
-class Phase(Enum):
+class WatcherPhase(Enum):
     """The states of a watcher. The module's docstring shows the transitions."""
 
     NEW = 1
@@ -69,9 +69,9 @@ class Phase(Enum):
 
 
 class Watcher(Generic[C]):
-    """A watch and its events.
+    """The events of a watch: an async iterator to use inside its ``async with`` block.
 
-    When the watcher ends, the server removes the watch, unless another watcher of this client needs it.
+    At the end of the block the server removes the watch, unless a different watcher of this client needs it.
 
     Attributes:
         initial: The value that was read when a one-shot watch was set; None for other watches.
@@ -82,7 +82,7 @@ class Watcher(Generic[C]):
         owner: Owner,
         serializer: Serializer[Any],
         operation_timeout: float,
-        kind: Kind,
+        kind: WatchKind,
         path: str,
         limit: int,
         of_recipe: bool = False,
@@ -96,7 +96,7 @@ class Watcher(Generic[C]):
         self._path = path
         self._registration = Registration(kind, core.add_chroot(path), limit)
         self._watches = core.session.watches
-        self._phase = Phase.NEW
+        self._phase = WatcherPhase.NEW
         self._waiters: list[asyncio.Future[None]] = []
         self._error: Exception | None = None
         self.initial: C = None  # type: ignore[assignment] # until the block is entered
@@ -105,20 +105,20 @@ class Watcher(Generic[C]):
 
     async def __aenter__(self) -> Self:
         self._core.check_open()
-        self._phase = Phase.REGISTERING
+        self._phase = WatcherPhase.REGISTERING
         self._registration.wake = self._wake
         try:
             if self._registration.kind in ONE_SHOT:
                 self.initial = await self._read()
-            elif self._registration.kind is Kind.RECURSIVE:
+            elif self._registration.kind is WatchKind.RECURSIVE:
                 await self._register_recursive()
             else:
                 await self._register_persistent()
         except BaseException:  # a cancellation must also remove the server's watch
             self._end()
             raise
-        if self._phase is Phase.REGISTERING:
-            self._phase = Phase.ACTIVE
+        if self._phase is WatcherPhase.REGISTERING:
+            self._phase = WatcherPhase.ACTIVE
         return self
 
     async def __aexit__(
@@ -139,17 +139,17 @@ class Watcher(Generic[C]):
 
     def _end(self) -> Call[None] | None:
         """End the watcher, and return the pending removal of the watch from the server; None if there is none."""
-        if self._phase is Phase.ENDED:
+        if self._phase is WatcherPhase.ENDED:
             return None
         if self._core.terminal_error is None:
             self._core.check_loop()  # before anything is changed
-        self._phase = Phase.ENDED
+        self._phase = WatcherPhase.ENDED
         self._wake()
         if self._registration.resync is not None:
             self._registration.resync.stop()
         self._registration.forget_owner()
         removal = self._remove_at_server(self._watches.remove(self._registration))
-        if self._registration.kind is Kind.RECURSIVE and self._watches.has_any(self._registration.path):
+        if self._registration.kind is WatchKind.RECURSIVE and self._watches.has_any(self._registration.path):
             self._core.rewatch(self._registration.path)  # covered watches must be set at the server
         return removal or self._core.removals.get(self._registration.path)
 
@@ -170,12 +170,13 @@ class Watcher(Generic[C]):
         return self._core.call(op, body, decode, self._path, self._operation_timeout, then, self._of_recipe)
 
     def _covered(self) -> bool:
-        """Return whether the events of another watch of this path, one that stays, also fire this one. Then this watch
-        is not set at the server, because a 3.8 server would replace the other watch by it.
+        """Return whether a persistent or recursive watch of this path also delivers the events of this watch.
+
+        Such a watch is not set at the server, because a 3.8 server would replace the other watch with it.
         """
         has, path = self._watches.has, self._registration.path
-        return (self._registration.kind in ONE_SHOT and has(Kind.PERSISTENT, path)) or (
-            self._registration.kind is not Kind.RECURSIVE and has(Kind.RECURSIVE, path)
+        return (self._registration.kind in ONE_SHOT and has(WatchKind.PERSISTENT, path)) or (
+            self._registration.kind is not WatchKind.RECURSIVE and has(WatchKind.RECURSIVE, path)
         )
 
     def _registered(self, *, was_set: bool) -> None:
@@ -184,7 +185,7 @@ class Watcher(Generic[C]):
         Args:
             was_set: Whether the watch was set at the server. It was not if another watch covered it at that time.
         """
-        if self._phase is Phase.ENDED:
+        if self._phase is WatcherPhase.ENDED:
             self._watches.add_orphan(self._registration.path)
             return
         self._watches.add(self._registration)
@@ -194,29 +195,29 @@ class Watcher(Generic[C]):
             self._core.rewatch(self._registration.path)
 
     def _read(self) -> Call[Any]:
-        """Read with the watch flag."""
+        """Read the node, and set the watch in the same request unless a different watch covers it."""
         registration, watches = self._registration, self._watches
         was_set = not self._covered()
 
         def registered(result: Any, error: ZooKeeperError | None) -> None:
-            if registration.kind is Kind.EXIST and error is None:
-                registration.kind = Kind.DATA
-            if error is None or (registration.kind is Kind.EXIST and isinstance(error, NoNodeError)):
+            if registration.kind is WatchKind.EXIST and error is None:
+                registration.kind = WatchKind.DATA
+            if error is None or (registration.kind is WatchKind.EXIST and isinstance(error, NoNodeError)):
                 self._registered(was_set=was_set)
             watches.finish(registration.path)
 
         body = self._core.encoded_path(self._path) + (WATCH if was_set else NO_WATCH)
         watches.expect(registration.path)
-        if registration.kind is Kind.DATA:
+        if registration.kind is WatchKind.DATA:
             return self._call(OpCode.GET_DATA, body, operations.decode_data(self._path, self._serializer), registered)
-        if registration.kind is Kind.CHILD:
+        if registration.kind is WatchKind.CHILD:
             return self._call(OpCode.GET_CHILDREN, body, operations.decode_children, registered)
         call = self._call(OpCode.EXISTS, body, operations.decode_stat, registered)
         call.fallback = NoNodeError, None
         return call
 
     def _add_watch(self, mode: AddWatchMode) -> Call[None]:
-        """Set the watch with a request that does nothing else."""
+        """Set the watch with an addWatch request."""
         registration, watches = self._registration, self._watches
 
         def registered(result: Any, error: ZooKeeperError | None) -> None:
@@ -288,7 +289,7 @@ class Watcher(Generic[C]):
             elif not isinstance(error, ConnectionLossError | SessionExpiredError | ClosedError):
                 assert core.loop is not None
                 # The server refused the request, for example because of throttling.
-                core.loop.call_later(ASK_AGAIN, self._ask_again, path, answered)
+                core.loop.call_later(THROTTLED_RETRY_DELAY, self._ask_again, path, answered)
             # After a lost connection the next connection lists the whole subtree again.
 
         body = put_str(path) + NO_WATCH
@@ -297,7 +298,7 @@ class Watcher(Generic[C]):
         call.add_done_callback(ignore_result)
 
     def _ask_again(self, path: str, answered: Callable[[r.GetChildren2Response | None], None]) -> None:
-        if self._phase is not Phase.ENDED and self._core.terminal_error is None:
+        if self._phase is not WatcherPhase.ENDED and self._core.terminal_error is None:
             self._ask(path, answered)
 
     # --- events ---
@@ -319,22 +320,22 @@ class Watcher(Generic[C]):
         return self
 
     async def __anext__(self) -> Event:
-        if self._phase is Phase.NEW:
+        if self._phase is WatcherPhase.NEW:
             reason = "was not entered; use it inside its `async with` block (`with` for threads)"
             raise RuntimeError(f"the watch of {self._path} {reason}")
         event: Event | None = None
-        while self._phase is not Phase.ENDED and (event := self._pop()) is None:
+        while self._phase is not WatcherPhase.ENDED and (event := self._pop()) is None:
             if self._error is not None:
                 raise fresh(self._error)
             if self._core.terminal_error is not None:
                 raise fresh(self._core.terminal_error)
-            if self._phase is Phase.FIRED:
+            if self._phase is WatcherPhase.FIRED:
                 raise StopAsyncIteration
             await self._pause()
         if event is None:
             raise StopAsyncIteration
-        if self._registration.kind in ONE_SHOT and self._phase is Phase.ACTIVE:
-            self._phase = Phase.FIRED
+        if self._registration.kind in ONE_SHOT and self._phase is WatcherPhase.ACTIVE:
+            self._phase = WatcherPhase.FIRED
         return self._shown(event)
 
     def _shown(self, event: Event) -> Event:
@@ -348,10 +349,10 @@ class Watcher(Generic[C]):
             raise WatchOverflowError(self._path, error.limit) from None
 
     def _return(self, event: Event) -> None:
-        """Make *event*, which was iterated last, the next event again."""
+        """Put back *event*, the last event that was returned. The iterator returns it again."""
         self._registration.events.appendleft(Event(event.type, self._core.add_chroot(event.path), event.zxid))
-        if self._phase is Phase.FIRED:
-            self._phase = Phase.ACTIVE
+        if self._phase is WatcherPhase.FIRED:
+            self._phase = WatcherPhase.ACTIVE
         self._wake()
 
     def _pop_all(self) -> list[Event]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .. import client as async_client
 from . import recipes  # noqa: F401 - the import creates the classes of the objects that calls return
-from .proxy import face_of
+from .proxy import blocking_class
 from .thread_client import DIRECT, ThreadClient
 
 __all__ = ["Client"]
@@ -21,6 +21,6 @@ DOC = """A ZooKeeper client for threads; ``with Client("127.0.0.1:2181") as zk:`
     ``timeout`` in seconds, after which it is cancelled and raises TimeoutError. The operation may still have been
     applied. A call that is interrupted by a signal, such as Ctrl-C, is also cancelled.
     """
-Client = face_of(
+Client = blocking_class(
     async_client.Client, ThreadClient, hidden=("aclose",), direct=DIRECT, module="zoolet.client.blocking", doc=DOC
 )

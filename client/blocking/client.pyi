@@ -77,7 +77,7 @@ class Client(Generic[V]):
     def asyncio_client(self) -> client.Client[V]:
         """The asyncio client in the separate thread. Use it only in its event loop."""
     def call(self, operation: str | int, request: Record, *, timeout: float | None = ...) -> Any:
-        """Send any request of the table of operations. Its paths are used unchanged, without the chroot."""
+        """Send a request of any operation in :mod:`zoolet.protocol.operations`."""
     def check_watches(self, path: str, kind: WatcherType = ..., *, timeout: float | None = ...) -> bool:
         """Return whether the server has a watch of this client on a node (ZooKeeper 3.5 and newer)."""
     def children(self, path: str, *, timeout: float | None = ...) -> list[str]:
@@ -87,7 +87,7 @@ class Client(Generic[V]):
     def close(self) -> None:
         """Close the session and the connection; ``with`` does this."""
     def count_below(self, path: str, *, timeout: float | None = ...) -> int:
-        """Count the nodes below a node, at any depth (ZooKeeper 3.6 and newer)."""
+        """Return the number of nodes below a node, at any depth (ZooKeeper 3.6 and newer)."""
     def create(
         self,
         path: str,
@@ -217,7 +217,7 @@ class Client(Generic[V]):
     ) -> BlockingTransaction[V]:
         """Return a transaction for ``async with``, whose operations are applied together or not at all."""
     def update(self, path: str, change: Callable[[V], V], *, timeout: float | None = ...) -> tuple[V, Stat]:
-        """Replace a node's value by a function of it, and retry if another client has changed the value since."""
+        """Replace a node's value with the result of a function of it, and retry if the node has changed since."""
     def use(self, do: Callable[[client.Client[V]], Coroutine[Any, Any, T]], timeout: float | None = ...) -> T:
         """Use the asyncio client, for example with an asyncio recipe: ``zk.use(lambda zk: Counter(zk,
         "/n").add())``.
@@ -231,13 +231,13 @@ class Client(Generic[V]):
     def watch(self, path: str, *, recursive: bool = ..., limit: int = ...) -> BlockingWatcher[None]:
         """Receive the future events of a node (ZooKeeper 3.6 and newer)."""
     def watch_children(self, path: str) -> BlockingWatcher[list[str]]:
-        """List a node's children, and receive the next creation or deletion of one, once. ``initial`` is their
-        names.
+        """List a node's children, and receive one event when a child is created or deleted, or the node is
+        deleted.
         """
     def watch_data(self, path: str) -> BlockingWatcher[tuple[V, Stat]]:
         """Read a node and receive its next change, once."""
     def watch_exists(self, path: str) -> BlockingWatcher[Stat | None]:
-        """Check whether a node exists, and receive its next change, once. ``initial`` is its Stat, or None."""
+        """Check whether a node exists, and receive one event at its next change: creation, new value or deletion."""
     def who_am_i(self, *, timeout: float | None = ...) -> list[records.ClientInfo]:
         """Return the identities of this client at the server (ZooKeeper 3.7 and newer)."""
     def with_acl(self, acl: Iterable[ACL] | None) -> Self:

@@ -15,7 +15,7 @@ from ..wire.transaction import Transaction
 from .loop_thread import LoopThread
 
 
-class _End:
+class _BlockEnd:
     """The end of one block of an asyncio object. Only the first call has an effect."""
 
     def __init__(self, leave: Callable[..., Awaitable[object]] | None = None) -> None:
@@ -26,7 +26,7 @@ class _End:
         """Receive the function that leaves the block, and call it if the block is over already."""
         self._leave = leave
         if self._over:
-            await self._call(_interrupted())
+            await self._call(_interrupted_exit())
 
     async def __call__(self, *error: Any) -> None:
         if not self._over:
@@ -35,7 +35,7 @@ class _End:
 
     async def undo(self, entered: object = None) -> None:
         """End the block because of an interrupt."""
-        await self(*_interrupted())
+        await self(*_interrupted_exit())
 
     async def _call(self, error: Sequence[Any]) -> None:
         leave, self._leave = self._leave, None
@@ -43,7 +43,7 @@ class _End:
             await leave(*error)
 
 
-def _interrupted() -> Sequence[Any]:
+def _interrupted_exit() -> Sequence[Any]:
     """Return the arguments of ``__aexit__`` for an interrupted block."""
     return asyncio.CancelledError, asyncio.CancelledError("a signal interrupted the block"), None
 
@@ -66,7 +66,7 @@ class InBlocks:
 
     def __enter__(self) -> Any:
         block = entered_block(self)
-        end = _End(self.asyncio_object.__aexit__ if self._is_held else None)
+        end = _BlockEnd(self.asyncio_object.__aexit__ if self._is_held else None)
 
         async def enter() -> Any:
             leave = self.asyncio_object.__aexit__  # before __aenter__, as `async with` does it
@@ -87,7 +87,7 @@ class InBlocks:
             await (block.held or self.asyncio_object.__aexit__)(kind, error, trace)
 
         if self._thread.running:  # without a running thread, no session exists and nothing has to be released
-            self._thread.run_to_the_end(leave)
+            self._thread.run_to_completion(leave)
         self._thread.unwatch(block)
 
 

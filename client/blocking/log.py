@@ -68,7 +68,7 @@ class _Writer:
             del record, written  # the record may refer to an error and its frames
 
 
-class _OfLoops(logging.Filter):
+class _LoopRecordFilter(logging.Filter):
     """Passes the records of the threads in :attr:`threads` to the writer."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _OfLoops(logging.Filter):
         return False
 
 
-of_loops: Final = _OfLoops()
+of_loops: Final = _LoopRecordFilter()
 log.addFilter(of_loops)
 
 

@@ -40,7 +40,7 @@ START_TIMEOUT: Final = 5.0
 JOIN_TIMEOUT: Final = 0.1
 """Maximum time in seconds until :mod:`threading` notices that a thread has no more code to run."""
 EXIT_TIMEOUT: Final = 5.0
-"""Maximum time in seconds until a thread ends at the end of the interpreter. Clients close in less."""
+"""Maximum time in seconds to wait at interpreter exit until all clients are closed. They usually close faster."""
 
 
 class LoopThread:
@@ -205,8 +205,8 @@ class LoopThread:
             ClosedError: The client was closed before or during the call.
             TimeoutError: The coroutine did not complete within *timeout* seconds, and was cancelled.
             ValueError: *timeout* is negative or not a number.
-            RuntimeError: The loop is not running, the call comes from its own thread, or this is a forked child or the
-                end of the interpreter.
+            RuntimeError: The loop is not running, the call comes from its own thread, this is a forked child, or the
+                interpreter is shutting down.
         """
         call = self._new_call(do, checked_timeout(timeout), undo)
         try:
@@ -224,7 +224,7 @@ class LoopThread:
                     raise
             raise
 
-    def run_to_the_end(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def run_to_completion(self, do: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine like :meth:`run`. If a signal interrupts the wait, the coroutine still has
         :data:`INTERRUPT_TIMEOUT` to complete, and the interrupt is raised afterwards.
 
@@ -270,7 +270,7 @@ class LoopThread:
         """Run a coroutine in the loop if Python drops a block without leaving it, or if leaving it is interrupted.
 
         Python ignores errors in ``__del__``, even if a signal handler has raised them there. So a weak reference is
-        used. It is kept here, because the collector does not call the callback of one in a reference cycle.
+        used. It is kept here, because the collector ignores the callback of a weak reference that is itself garbage.
         """
 
         def drop(ref: weakref.ref[Block]) -> None:

@@ -1,7 +1,7 @@
 """Clients, leases and recipes for threads: proxies for the asyncio objects, whose methods wait for the result.
 
-No code is duplicated. :func:`face_of` creates the blocking class for an asyncio class, with a method for each of its
-methods. The results of calls are also made blocking:
+No code is duplicated. :func:`blocking_class` creates the blocking class for an asyncio class, with a method for each of
+its methods. The results of calls are also made blocking:
 
 ==============================  ====================================================================
 asyncio                         threads
@@ -48,7 +48,7 @@ from ..recipes.rwlock import ReadWriteLock
 from ..wire.transaction import Transaction
 from .context import BlockingTransaction, BlockingWatcher, InBlocks
 from .loop_thread import LoopThread, release, start_thread
-from .thread_call import carried
+from .thread_call import as_task_error
 
 T = TypeVar("T")
 WRAPPED: Final = (Client, Lease, LockBase, Recipe, ReadWriteLock, Election, NodeElection, QueueEntry, OneShotEvent)
@@ -61,7 +61,7 @@ DEFAULTS: Final = {"on_lost": "flag"}
 """Parameters whose defaults differ for threads, because a thread cannot be cancelled."""
 
 
-def blocking(thread: LoopThread, value: Any) -> Any:
+def to_blocking(thread: LoopThread, value: Any) -> Any:
     """Return a value of the asyncio client in its form for threads."""
     if type(value) in PLAIN:
         return value
@@ -70,15 +70,15 @@ def blocking(thread: LoopThread, value: Any) -> Any:
     if isinstance(value, Transaction):
         return BlockingTransaction(thread, value)
     if isinstance(value, WRAPPED):
-        return face_of(type(value)).of(thread, value)
+        return blocking_class(type(value)).of(thread, value)
     if isinstance(value, AsyncIterator):
         return BlockingIterator(thread, value)
     if isinstance(value, list) and value and isinstance(value[0], WRAPPED):
-        return [blocking(thread, item) for item in value]
+        return [to_blocking(thread, item) for item in value]
     return dict(value) if isinstance(value, MappingProxyType) else value
 
 
-def unwrapped(value: Any) -> Any:
+def to_asyncio(value: Any) -> Any:
     """Return an argument in its form for the asyncio client."""
     return value.asyncio_object if isinstance(value, Blocking) else value
 
@@ -86,7 +86,7 @@ def unwrapped(value: Any) -> Any:
 _FACES: Final[dict[type, type[Blocking]]] = {}
 
 
-def face_of(
+def blocking_class(
     kind: type,
     mixed_in: type | None = None,
     *,
@@ -108,7 +108,7 @@ def face_of(
     face = _FACES.get(kind)
     if face is None:
         own = (mixed_in,) if mixed_in is not None else ()
-        bases = (*own, *(face_of(base) for base in kind.__bases__ if base is Lease))
+        bases = (*own, *(blocking_class(base) for base in kind.__bases__ if base is Lease))
         bases = bases if any(issubclass(base, Blocking) for base in bases) else (*bases, Blocking)
         members: dict[str, Any] = {"asyncio_class": kind, "__doc__": doc or kind.__doc__, "__module__": module}
         members |= _members(kind, mixed_in or Blocking, hidden, direct)
@@ -152,14 +152,14 @@ def _method(name: str, method: FunctionType) -> Callable[..., Any]:
             arguments = bound_arguments(thread, name, inspect.signature(bound), args, options)
             args, options = arguments.args, arguments.kwargs
         elif args or options:
-            args = tuple(map(unwrapped, args))
-            options = {name: unwrapped(value) for name, value in options.items()}
+            args = tuple(map(to_asyncio, args))
+            options = {name: to_asyncio(value) for name, value in options.items()}
 
         if not is_awaited:
-            return thread.call(lambda: blocking(thread, bound(*args, **options)))
+            return thread.call(lambda: to_blocking(thread, bound(*args, **options)))
 
         async def do() -> Any:  # without a variable for the call, whose error would refer to it
-            return blocking(thread, await bound(*args, **options))
+            return to_blocking(thread, await bound(*args, **options))
 
         return thread.run(do, timeout, release if name in ACQUIRES else None)
 
@@ -195,7 +195,7 @@ def _direct_method(name: str, method: FunctionType) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(self: Blocking, *args: Any, **options: Any) -> Any:
         result = getattr(self.asyncio_object, name)(*args, **options)
-        return type(self).of(self._thread, result) if isinstance(result, Client) else blocking(self._thread, result)
+        return type(self).of(self._thread, result) if isinstance(result, Client) else to_blocking(self._thread, result)
 
     return call
 
@@ -205,7 +205,7 @@ def _property(name: str, member: property, direct: bool) -> property:
 
     def read(self: Blocking) -> Any:
         def value() -> Any:
-            return blocking(self._thread, getattr(self.asyncio_object, name))
+            return to_blocking(self._thread, getattr(self.asyncio_object, name))
 
         return value() if direct else self._thread.call(value)
 
@@ -213,7 +213,8 @@ def _property(name: str, member: property, direct: bool) -> property:
 
 
 class Blocking:
-    """A proxy through which threads use an asyncio object. The classes that :func:`face_of` creates add its methods.
+    """A proxy through which threads use an asyncio object. The classes that :func:`blocking_class` creates add its
+    methods.
 
     Attributes:
         asyncio_object: The asyncio object. Use it only in the client's event loop.
@@ -233,7 +234,7 @@ class Blocking:
         return self
 
     def _blocking(self, value: Any) -> Any:
-        return blocking(self._thread, value)
+        return to_blocking(self._thread, value)
 
     def __repr__(self) -> str:
         return f"<blocking {self.asyncio_object!r}>"
@@ -257,8 +258,8 @@ class Blocking:
 
         if isinstance(value := getattr(self.asyncio_object, name), MappingProxyType):
             # The loop copies the mapping, because only the loop changes it.
-            return self._thread.call(lambda: blocking(self._thread, value))
-        return blocking(self._thread, value)
+            return self._thread.call(lambda: to_blocking(self._thread, value))
+        return to_blocking(self._thread, value)
 
 
 _END: Final = object()
@@ -303,7 +304,7 @@ class BlockingIterator(Generic[T]):
                 asked = self._asked = self._asked or asyncio.ensure_future(_first(self._iterator))
                 await asyncio.wait((asked,))
                 self._asked = None
-                return _END if asked.cancelled() else blocking(self._thread, asked.result())
+                return _END if asked.cancelled() else to_blocking(self._thread, asked.result())
 
         async def return_item(item: object) -> None:
             if item is not _END:
@@ -327,7 +328,7 @@ class BlockingIterator(Generic[T]):
                 await aclose()
 
         if self._thread.running:
-            self._thread.run_to_the_end(close)
+            self._thread.run_to_completion(close)
 
     def __enter__(self) -> Self:
         return self
@@ -340,7 +341,7 @@ async def _first(iterator: AsyncIterator[Any]) -> Any:
     return await anext(iterator, _END)
 
 
-def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., Any]:
+def run_in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., Any]:
     """Return a coroutine function that calls an ordinary function in a separate thread, with blocking arguments.
 
     A coroutine function is returned unchanged.
@@ -370,12 +371,12 @@ def in_thread(thread: LoopThread, handler: Callable[..., Any]) -> Callable[..., 
         def work() -> None:
             value, failure = None, None
             try:
-                value = handler(*[blocking(thread, value) for value in args])
+                value = handler(*[to_blocking(thread, value) for value in args])
                 if inspect.iscoroutine(value):
                     value.close()
                     raise TypeError(f"handler {handler!r} returned {value!r}; define it with def or async def")
             except BaseException as error:  # the caller handles every error
-                failure = carried(error)
+                failure = as_task_error(error)
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(finish, value, failure)
 
@@ -403,12 +404,12 @@ def bound_arguments(
         TypeError: The arguments do not match the *signature* of *function*.
     """
     try:
-        bound = signature.bind(*map(unwrapped, args), **{name: unwrapped(value) for name, value in options.items()})
+        bound = signature.bind(*map(to_asyncio, args), **{name: to_asyncio(value) for name, value in options.items()})
     except TypeError as error:
         problem = re.sub(r"missing a required (?:[a-z-]+ )?argument: '(\w+)'", r"needs \1", str(error))
         problem = problem.replace("got an unexpected keyword argument", "has no argument")
         raise TypeError(f"{function}() {problem}") from None
     for name in HANDLERS:
         if bound.arguments.get(name) is not None:
-            bound.arguments[name] = in_thread(thread, bound.arguments[name])
+            bound.arguments[name] = run_in_thread(thread, bound.arguments[name])
     return bound

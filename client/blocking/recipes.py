@@ -16,7 +16,7 @@ from ..aio.one_shot_event import OneShotEvent
 from ..recipes._owned_node import OwnedNode
 from ..recipes.multilock import MultiLease
 from ..recipes.rwlock import ReadLock, WriteLock
-from .proxy import DEFAULTS, WRAPPED, Blocking, bound_arguments, face_of
+from .proxy import DEFAULTS, WRAPPED, Blocking, blocking_class, bound_arguments
 from .thread_client import ThreadClient
 
 _LEASES: Final = ("DurableLease", "QueueEntry", "Lease")
@@ -52,13 +52,13 @@ class _Recipe:
 for _name in recipes.__all__:  # recipes.pyi, which `make faces` writes, has the same names
     _asyncio = getattr(recipes, _name)
     if _name in RECIPES:
-        _asyncio = face_of(_asyncio, _Recipe)
+        _asyncio = blocking_class(_asyncio, _Recipe)
     elif issubclass(_asyncio, WRAPPED):
-        _asyncio = face_of(_asyncio)
+        _asyncio = blocking_class(_asyncio)
     globals()[_name] = _asyncio
 
 for _asyncio in (MultiLease, OneShotEvent, OwnedNode, ReadLock, WriteLock):  # recipes return objects of these classes
-    globals()[_asyncio.__name__] = face_of(_asyncio)
+    globals()[_asyncio.__name__] = blocking_class(_asyncio)
 
 __all__: list[str] = []
 __all__ += recipes.__all__  # type checkers understand only this form

@@ -86,8 +86,8 @@ class Lease:
         """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The server's error that refused the release, or None. The release is retried with delays that grow to
-        five seconds.
+        """The error that the server returned for the release, or None. The release is then retried, with delays up
+        to five seconds.
         """
     @property
     def released(self) -> bool:
@@ -96,7 +96,7 @@ class Lease:
     def revoked(self) -> OneShotEvent:
         """Set when another client requests the release of a revocable lease."""
     def transaction(self) -> BlockingTransaction[Any]:
-        """Collect operations that are applied together, and only if the server still finds this lease held."""
+        """Return a transaction that the server applies only while this lease is held."""
     def valid_for(self) -> float:
         """Return how many seconds the lease is certainly still held if the server sends nothing more."""
     def __enter__(self) -> Lease: ...
@@ -105,7 +105,7 @@ class Lease:
     ) -> None: ...
 
 class Barrier:
-    """Blocks every client that calls :meth:`wait`, from :meth:`create` to :meth:`remove`."""
+    """A barrier that stops clients in :meth:`wait`, from :meth:`create` until :meth:`remove`."""
 
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str) -> None: ...
@@ -192,12 +192,12 @@ class Counter:
     def add(self, amount: int = ..., *, timeout: float | None = ...) -> int:
         """Add to the number, and return the sum."""
     def change(self, how: Callable[[int], int], *, timeout: float | None = ...) -> int:
-        """Replace the number by the result of a function, which may be called repeatedly; raises as :meth:`add`."""
+        """Replace the number with the result of a function, and return it. Raises as :meth:`add`."""
     def value(self, *, timeout: float | None = ...) -> int:
-        """Read the number from the server."""
+        """Return the number, read from the server; *start* if the node does not exist."""
 
 class Discovery:
-    """Register services, and find them."""
+    """Registers service instances, and picks one for each request."""
 
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str, *, stop_timeout: float = ...) -> None: ...
@@ -259,8 +259,8 @@ class DurableLease(Lease):
         """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The server's error that refused the release, or None. The release is retried with delays that grow to
-        five seconds.
+        """The error that the server returned for the release, or None. The release is then retried, with delays up
+        to five seconds.
         """
     @property
     def released(self) -> bool:
@@ -269,7 +269,7 @@ class DurableLease(Lease):
     def revoked(self) -> OneShotEvent:
         """Set when another client requests the release of a revocable lease."""
     def transaction(self) -> BlockingTransaction[Any]:
-        """Collect operations that are applied together, and only if the server still finds this lease held."""
+        """Return a transaction that the server applies only while this lease is held."""
     def valid_for(self) -> float:
         """Return how many seconds the lease is certainly still held if the server sends nothing more."""
     def __enter__(self) -> DurableLease: ...
@@ -323,7 +323,7 @@ class Election:
         on_lost: OnLost = ...,
     ) -> None: ...
     def attempt(self, *, timeout: float | None = ...) -> Lease | None:
-        """Lead if the leadership is free, or return None without creating a node."""
+        """Lead if no candidate does, or return None without creating a node."""
     def candidates(self, *, timeout: float | None = ...) -> list[bytes]:
         """Return the names of the candidates, the leader's first."""
     def lead(self, timeout: float | None = ...) -> Lease:
@@ -333,10 +333,7 @@ class Election:
     def observe(self) -> BlockingIterator[bytes | None]:
         """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
     def run(self, lead: Callable[..., Any], *, timeout: float | None = ...) -> None:
-        """Lead whenever elected, in new sessions and after each loss, until this is cancelled or *lead* raises an
-        error other than LockLostError, ConnectionLossError and SessionExpiredError. A thread cannot be
-        cancelled, but closing the client in another thread stops it.
-        """
+        """Lead whenever elected, in new sessions and after each loss, until this call is cancelled."""
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -371,9 +368,7 @@ class Lock:
     def is_free(self, *, timeout: float | None = ...) -> bool:
         """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Request that every holder releases the lock, which is up to the holder. Return whether there was a
-        holder.
-        """
+        """Request every holder to release the lock, and return whether it is held. Holders may ignore the request."""
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -385,11 +380,9 @@ class LockTable:
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str) -> None: ...
     def deadlocks(self, *, timeout: float | None = ...) -> list[list[Wait]]:
-        """Return the circles of clients that wait for each other, each as a list. A circle never resolves by
-        itself.
-        """
+        """Return the cycles of clients that wait for each other, each as a list. A cycle never resolves by itself."""
     def read(self, *, timeout: float | None = ...) -> list[LockStatus]:
-        """Return the locks sorted by path. Each line is consistent at one moment, but lines may differ in time."""
+        """Return the locks, sorted by path. Each is a consistent snapshot, but not all are from the same moment."""
 
 class LockingQueue(Generic[V]):
     """A queue that delivers each entry at least once."""
@@ -401,11 +394,9 @@ class LockingQueue(Generic[V]):
     def dead(self, *, timeout: float | None = ...) -> dict[str, V | None]:
         """Return the dead entries: their values by name, None for unreadable ones."""
     def get(self, timeout: float | None = ...) -> V:
-        """Acquire the first entry and acknowledge it. Raises as :meth:`acquire` and
-        :meth:`QueueEntry.acknowledge`.
-        """
+        """Acquire the first entry, acknowledge it and return its value."""
     def get_nowait(self, *, timeout: float | None = ...) -> V:
-        """Consume the first entry."""
+        """Consume the first entry without waiting for one."""
     def put(self, value: V, priority: int = ..., *, key: str | None = ..., timeout: float | None = ...) -> str:
         """Put a value, and return the entry's name."""
     def requeue(self, name: str, *, timeout: float | None = ...) -> None:
@@ -423,7 +414,7 @@ class Master:
     active: OneShotEvent
     leadership: Lease | None
     def command(self, value: Any, timeout: float | None = ...) -> dict[str, Any]:
-        """Send a command to all running workers, and wait until each has acknowledged it or is gone."""
+        """Send a command to all running workers, and wait until each one has acknowledged it or stopped running."""
     def forget(self, task: str, *, timeout: float | None = ...) -> None:
         """Delete a task's result."""
     def progress(self, task: str) -> BlockingIterator[Any]:
@@ -435,7 +426,7 @@ class Master:
     def submit(self, task: Any, *, key: str | None = ..., timeout: float | None = ...) -> str:
         """Submit a task, and return its name."""
     def workers(self, *, timeout: float | None = ...) -> dict[str, Any]:
-        """Return the running workers by name, with their last heartbeats."""
+        """Return the last heartbeat of each running worker, by worker name: a dict with ``beat`` and ``busy``."""
     def __enter__(self) -> Master: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -460,7 +451,7 @@ class MultiLease(Lease):
         """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The server's error that refused the release of a part, or None."""
+        """The error that the server returned for the release of a part, or None."""
     @property
     def released(self) -> bool:
         """Whether the lease was released."""
@@ -468,7 +459,7 @@ class MultiLease(Lease):
     def revoked(self) -> OneShotEvent:
         """Set when another client requests the release of a revocable lease."""
     def transaction(self) -> BlockingTransaction[Any]:
-        """Collect operations that are applied together, and only if the server still finds this lease held."""
+        """Return a transaction that the server applies only while this lease is held."""
     def valid_for(self) -> float:
         """Return how many seconds the lease is certainly still held if the server sends nothing more."""
     def __enter__(self) -> MultiLease: ...
@@ -533,7 +524,7 @@ class NodeElection:
         self, client: Client[Any], path: str, name: bytes = ..., *, timeout: float | None = ..., on_lost: OnLost = ...
     ) -> None: ...
     def attempt(self, *, timeout: float | None = ...) -> OwnedNode | None:
-        """Lead if the leadership is free, or return None without creating a node."""
+        """Lead if no candidate does, or return None without creating a node."""
     def lead(self, timeout: float | None = ...) -> OwnedNode:
         """Become a candidate and wait for leadership. To resign, call ``release()`` of the result."""
     def leader(self, *, timeout: float | None = ...) -> bytes | None:
@@ -541,10 +532,7 @@ class NodeElection:
     def observe(self) -> BlockingIterator[bytes | None]:
         """Yield the leader's name, and yield it again after each change. The name is None without a leader."""
     def run(self, lead: Callable[..., Any], *, timeout: float | None = ...) -> None:
-        """Lead whenever elected, in new sessions and after each loss, until this is cancelled or *lead* raises an
-        error other than LockLostError, ConnectionLossError and SessionExpiredError. A thread cannot be
-        cancelled, but closing the client in another thread stops it.
-        """
+        """Lead whenever elected, in new sessions and after each loss, until this call is cancelled."""
     def __enter__(self) -> OwnedNode: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -563,12 +551,14 @@ class OneShotEvent:
         """Wait until the event happens, and return the reason."""
 
 class Overview:
-    """Locks, elections, semaphores and queues below a node: ``lines, circles = await Overview(zk, "/").read()``."""
+    """Locks, elections, semaphores and queues below a node: ``recipes, cycles = await Overview(zk, "/").read()``."""
 
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str) -> None: ...
     def read(self, *, timeout: float | None = ...) -> tuple[list[SharedRecipe], list[list[Wait]]]:
-        """Return the lines sorted by path, and the circles of clients that wait for each other."""
+        """Return the recipes in use, sorted by path, and the deadlocks: cycles of clients that wait for each
+        other.
+        """
 
 class OwnedNode(Lease):
     """The lease of an owned path."""
@@ -587,8 +577,8 @@ class OwnedNode(Lease):
         """Release the lease, and wait until the server has answered."""
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The server's error that refused the release, or None. The release is retried with delays that grow to
-        five seconds.
+        """The error that the server returned for the release, or None. The release is then retried, with delays up
+        to five seconds.
         """
     @property
     def released(self) -> bool:
@@ -597,7 +587,7 @@ class OwnedNode(Lease):
     def revoked(self) -> OneShotEvent:
         """Set when another client requests the release of a revocable lease."""
     def transaction(self) -> BlockingTransaction[Any]:
-        """Collect operations that are applied together, and only if the server still finds this lease held."""
+        """Return a transaction that the server applies only while this lease is held."""
     def valid_for(self) -> float:
         """Return how many seconds the lease is certainly still held if the server sends nothing more."""
     def __enter__(self) -> OwnedNode: ...
@@ -650,7 +640,7 @@ class PriorityQueue(Generic[V]):
     def get(self, timeout: float | None = ...) -> V:
         """Consume the first entry, or wait for one if the queue is empty."""
     def get_nowait(self, *, timeout: float | None = ...) -> V:
-        """Consume the first entry."""
+        """Consume the first entry without waiting for one."""
     def put(self, value: V, priority: int = ..., *, key: str | None = ..., timeout: float | None = ...) -> str:
         """Put a value, and return the entry's name."""
     def size(self, *, timeout: float | None = ...) -> int:
@@ -664,7 +654,7 @@ class Queue(Generic[V]):
     def get(self, timeout: float | None = ...) -> V:
         """Consume the first entry, or wait for one if the queue is empty."""
     def get_nowait(self, *, timeout: float | None = ...) -> V:
-        """Consume the first entry."""
+        """Consume the first entry without waiting for one."""
     def put(self, value: V, *, key: str | None = ..., timeout: float | None = ...) -> str:
         """Put a value at the end, and return the entry's name."""
     def size(self, *, timeout: float | None = ...) -> int:
@@ -723,9 +713,7 @@ class ReadLock:
     def is_free(self, *, timeout: float | None = ...) -> bool:
         """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Request that every holder releases the lock, which is up to the holder. Return whether there was a
-        holder.
-        """
+        """Request every holder to release the lock, and return whether it is held. Holders may ignore the request."""
     def take_over(self, writer: Lease, nodes: list[tuple[str, int]]) -> Lease:
         """Return the lease of a reader whose nodes have replaced the nodes of *writer*."""
     def __enter__(self) -> Lease: ...
@@ -776,7 +764,7 @@ class Semaphore:
         data: bytes | None = ...,
     ) -> None: ...
     def acquire(self, timeout: float | None = ..., *, count: int = ...) -> Lease:
-        """Wait for a lease, or for several that count as one."""
+        """Wait for a lease, or for *count* leases that are acquired and released as one."""
     def attempt(self, *, count: int = ..., timeout: float | None = ...) -> Lease | None:
         """Acquire a lease, or several, if they are free and no client waits. Otherwise return None; no node is
         created unless another client was faster in the meantime.
@@ -805,7 +793,7 @@ class SemaphoreLock:
         data: bytes | None = ...,
     ) -> None: ...
     def acquire(self, timeout: float | None = ..., *, count: int = ...) -> Lease:
-        """Wait for a lease, or for several that count as one."""
+        """Wait for a lease, or for *count* leases that are acquired and released as one."""
     def attempt(self, *, count: int = ..., timeout: float | None = ...) -> Lease | None:
         """Acquire a lease, or several, if they are free and no client waits. Otherwise return None; no node is
         created unless another client was faster in the meantime.
@@ -858,7 +846,7 @@ class TryLock:
     ) -> None: ...
 
 class TwoPhaseCommit:
-    """A step that several sites take, all of them or none."""
+    """An action that all sites carry out, or none of them."""
 
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str) -> None: ...
@@ -869,7 +857,7 @@ class TwoPhaseCommit:
     def mark_done(self, site: str, *, timeout: float | None = ...) -> None:
         """Record that a site has carried out the outcome."""
     def outcome(self, timeout: float | None = ...) -> bool:
-        """Wait for the outcome, and return whether it is commit."""
+        """Wait for the outcome: True for commit, False for abort."""
     def proposal(self, timeout: float | None = ...) -> Any:
         """Wait for the transaction, and return the proposal."""
     def propose(self, value: Any, sites: Sequence[str], *, timeout: float | None = ...) -> None:
@@ -889,7 +877,7 @@ class UniqueId:
     asyncio_object: Any
     def __init__(self, client: Client[Any], path: str, *, block: int = ...) -> None: ...
     def next(self, *, timeout: float | None = ...) -> int:
-        """Return a number; the first one is 1, or *block* with blocks."""
+        """Return the next number. The first number of a new node is *block*, which is 1 by default."""
 
 class Worker:
     """Processes tasks: ``async with Worker(zk, "/jobs", "w-1", handler): ...``."""
@@ -943,9 +931,7 @@ class WriteLock:
     def is_free(self, *, timeout: float | None = ...) -> bool:
         """Return whether :meth:`acquire` would succeed without waiting."""
     def revoke(self, *, timeout: float | None = ...) -> bool:
-        """Request that every holder releases the lock, which is up to the holder. Return whether there was a
-        holder.
-        """
+        """Request every holder to release the lock, and return whether it is held. Holders may ignore the request."""
     def __enter__(self) -> Lease: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -31,7 +31,7 @@ class CarriedError(Exception):
         self.error = error
 
 
-def carried(error: BaseException) -> BaseException:
+def as_task_error(error: BaseException) -> BaseException:
     """Return an error in a form that a task or a future of the loop may raise."""
     if isinstance(error, StopIteration):
         return RuntimeError("a handler raised StopIteration")
@@ -46,7 +46,7 @@ class ThreadCall:
         timeout: Time limit in seconds; None for no limit.
         undo: Coroutine function that is called with a result that the thread does not receive; None to do nothing.
         caller: The caller, and its thread.
-        undoing: Set for the tasks that undo.
+        undoing: Set that keeps references to the tasks that run *undo*.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class ThreadCall:
         task = asyncio.current_task()
         callers[task] = self._caller
         try:
-            return await (self._do() if self._timeout is None else _limited(self._do, self._timeout))
+            return await (self._do() if self._timeout is None else _run_with_limit(self._do, self._timeout))
         except (SystemExit, KeyboardInterrupt) as error:  # in a task, they would stop the loop and its thread
-            raise carried(error) from None
+            raise as_task_error(error) from None
         finally:
             del callers[task], task  # the task refers to the error, and the error to this variable
 
@@ -105,7 +105,7 @@ class ThreadCall:
                 self._start_undo()
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Wake the waiting thread."""
+        """Store the result or the error, and wake the waiting thread."""
         if not self._over:
             self._result, self._error, self._over = result, error, True
             with contextlib.suppress(RuntimeError):  # the waiting thread and the ending loop may both do this
@@ -136,7 +136,11 @@ class ThreadCall:
     # --- in the thread that waits ---
 
     def wait(self) -> Any:
-        """Return the result. An interrupted wait may be repeated."""
+        """Wait for the result, and return it. If a signal interrupts the wait, this can be called again.
+
+        Raises:
+            BaseException: The error of the call.
+        """
         if not self._over:  # otherwise the lock may have been acquired before the interrupt
             self._waiting.acquire()
         if self._error is not None:
@@ -148,7 +152,7 @@ class ThreadCall:
         return self._result
 
 
-async def _limited(do: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+async def _run_with_limit(do: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
     """Await a coroutine with a time limit. The loop enforces it, so the coroutine either completes or is cancelled."""
     limit = asyncio.timeout(seconds)
     try:

@@ -95,7 +95,12 @@ class ThreadClient(Blocking, Generic[V]):
 
         Args:
             wait: Whether to wait for the connection. Without it, the client connects in the background, and each
-                operation waits for the connection.
+                operation waits for the connection, at most for its operation timeout.
+
+        Raises:
+            ConnectionLossError: No server was reached within the session timeout. The message contains the reason.
+            AuthFailedError: A server rejected the credentials.
+            RuntimeError: The client was started before, or Python cannot start a thread.
         """
         self._thread.start()
         try:
@@ -106,12 +111,12 @@ class ThreadClient(Blocking, Generic[V]):
 
     def close(self) -> None:
         """Close the session and the connection; ``with`` does this."""
-        if self._thread.is_current:  # in a finalizer that the collector has called there
+        if self._thread.is_current:  # in a finalizer that the garbage collector runs in this thread
             self._thread.post(self._thread.close)
         elif self._thread.running:
             try:
                 with contextlib.suppress(ClosedError):  # another thread has just closed the client
-                    self._thread.run_to_the_end(self._thread.close)
+                    self._thread.run_to_completion(self._thread.close)
             finally:
                 self._thread.stop()
         elif self._thread.alive:  # it is just starting, or was stopped by an interrupt

@@ -17,7 +17,7 @@ F = TypeVar("F", bound="FollowingRecipe[Any]")
 S = TypeVar("S", bound="SupervisedRecipe[Any]")
 _NAMINGS_OF: Final[dict[Namings, tuple[Naming, ...]]] = {**{naming: (naming,) for naming in NAMINGS}, "both": NAMINGS}
 STOP_TIMEOUT: Final = 1.0
-"""Default seconds that leaving a block waits for the server. The end of the session deletes the nodes anyway."""
+"""Default time in seconds to wait for the server when a block is left. The nodes end with the session anyway."""
 
 INTERNAL: Final = frozenset(
     """
@@ -25,7 +25,7 @@ INTERNAL: Final = frozenset(
     start stop waits_for_release
     """.split()
 )
-"""Members of recipes and their parts that are only for each other."""
+"""Members that only recipes and their parts use. ``dir()`` does not list them."""
 
 
 def checked_client(client: BaseClient[C]) -> BaseClient[C]:
@@ -50,7 +50,7 @@ def checked_naming(naming: Naming) -> Naming:
     return checked_choice("naming", naming, NAMINGS)
 
 
-def namings_of(naming: Namings) -> tuple[Naming, ...]:
+def resolve_namings(naming: Namings) -> tuple[Naming, ...]:
     """Return the list of namings that *naming* stands for.
 
     Raises:
@@ -98,7 +98,7 @@ class FollowingRecipe(Recipe, Generic[D]):
         self._follower = Follower(client, self._follow)
 
     async def _follow(self) -> None:
-        """Watch and read until something breaks."""
+        """Watch and read until an error occurs, and record changes in the follower."""
         raise NotImplementedError
 
     def _current(self) -> D:
@@ -107,9 +107,9 @@ class FollowingRecipe(Recipe, Generic[D]):
 
     def _check_entered(self) -> None:
         """Raise an error if the recipe was never entered or has failed: it would stay empty, or unchanged, forever."""
-        if not self._follower.begun:
+        if not self._follower.is_started:
             raise self._not_entered()
-        self._follower.raise_if_ended()
+        self._follower.raise_if_failed()
 
     async def changes(self) -> AsyncIterator[D]:
         """Yield the current content, and again after each change. Several quick changes may be merged.

@@ -35,7 +35,7 @@ from ...protocol.errors import (
     ZooKeeperError,
 )
 from ...protocol.operations import OpCode
-from ...protocol.recipe_names import ROWS, NodeName, in_order, prefix
+from ...protocol.recipe_names import ROWS, NodeName, prefix, sort_by_arrival
 from ...protocol.records import Stat
 from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_in_background, ensure_container
@@ -64,12 +64,12 @@ Rule = Callable[[Sequence[NodeName], int], Turn]
 
 
 def wait_for_predecessor(line: Sequence[NodeName], own: int) -> Turn:
-    """Wait for the immediate predecessor."""
+    """Return the immediate predecessor as the contender to wait for."""
     return Turn(line[own - 1], own == 1) if own else Turn(None, True)
 
 
 def wait_for_writer(line: Sequence[NodeName], own: int) -> Turn:
-    """Wait for the last writer ahead."""
+    """Return the last writer ahead as the contender to wait for."""
     ahead = [node for node in line[:own] if node.row.kind == "write"]
     return Turn(ahead[-1], len(ahead) == 1) if ahead else Turn(None, True)
 
@@ -99,8 +99,8 @@ class Contender:
 
     Attributes:
         node: Path of its node; empty before :meth:`enter` and after :meth:`leave`.
-        czxid: Creation zxid of its node; 0 before.
-        token: Zxid that confirmed its turn; 0 before.
+        czxid: Creation zxid of its node; 0 until it exists.
+        token: Zxid that confirmed its turn; 0 until then.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Contender:
         """
         client = self._client
         self.node = node = await create_protected(
-            client, self._path, self._prefix, self._create, create_parent=self._without_parent
+            client, self._path, self._prefix, self._create, create_parent=self._mark_parent_missing
         )
         if not self.czxid:  # the reply was lost, and the node was found by its prefix
             stat = await client.exists(node)
@@ -176,8 +176,8 @@ class Contender:
         if self._listed is None:
             await self._list()
 
-    async def _without_parent(self, path: str) -> None:
-        """Have the next attempt create the parent too."""
+    async def _mark_parent_missing(self, path: str) -> None:
+        """Record that the parent is missing. The next attempt creates it together with the node."""
         self._lacks_parent = True
 
     async def _list(self) -> None:
@@ -253,7 +253,7 @@ class Contender:
         Raises:
             SessionExpiredError: The session ended, or another client deleted the node.
         """
-        if self._listed != [self._name]:  # usually it is alone
+        if self._listed != [self._name]:  # most locks have a single contender, which need not wait
             await self._wait_in_line()
         self.token = self._seen_at or await self.confirm()
         if self._client._core.session.id != self._session_id:
@@ -263,7 +263,7 @@ class Contender:
         line: list[NodeName] | None = None
         while True:
             if line is None or self._rule is not wait_for_predecessor:
-                line = in_order(self._naming, self._kinds, self._listed or ())
+                line = sort_by_arrival(self._naming, self._kinds, self._listed or ())
             else:  # no node is inserted before an existing one: keep the previous line without the deleted nodes
                 present = set(self._listed or ())
                 line = [node for node in line if node.name in present]
@@ -287,7 +287,7 @@ class Contender:
         except NoNodeError:
             self._lacks_parent = True
             return True
-        line = in_order(self._naming, self._kinds, names)
+        line = sort_by_arrival(self._naming, self._kinds, names)
         return self._rule([*line, NodeName("", ROWS[self._naming, self._kind], 0)], len(line)).ahead is None
 
     async def attempt(self) -> bool:
@@ -302,7 +302,7 @@ class Contender:
             return False
         try:
             await self.enter()
-            if self._turn(in_order(self._naming, self._kinds, self._listed or ())).ahead is None:
+            if self._turn(sort_by_arrival(self._naming, self._kinds, self._listed or ())).ahead is None:
                 await self.wait()
                 return True
         except BaseException:  # a cancelled task also has to leave the queue

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 from ...protocol import paths
 from ...protocol.errors import ConnectionLossError, NoNodeError, SessionExpiredError
 from ..aio.operations import BaseClient
-from ..aio.reliable import PAUSE
-from ..aio.subtree import ask
+from ..aio.reliable import RETRY_DELAY
+from ..aio.subtree import request_each
 from ..aio.watcher import Watcher
 from ..wire.states import State
 
@@ -61,10 +61,10 @@ async def observe(
                     yield value
                 await watcher.next()
         except (ConnectionLossError, SessionExpiredError):
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_DELAY)
 
 
-async def children_of(client: BaseClient[Any], path: str) -> list[str]:
+async def read_children(client: BaseClient[Any], path: str) -> list[str]:
     """Return the names of a node's children, or an empty list if the node does not exist."""
     try:
         return await client.children(path)
@@ -72,9 +72,9 @@ async def children_of(client: BaseClient[Any], path: str) -> list[str]:
         return []
 
 
-async def values_of(client: BaseClient[Any], path: str, names: list[str]) -> dict[str, Any]:
+async def read_values(client: BaseClient[Any], path: str, names: list[str]) -> dict[str, Any]:
     """Read some children of a node in parallel. Return the values by name, without children that no longer exist."""
-    answers = await ask(client.get, [paths.join(path, name) for name in names], NoNodeError)
+    answers = await request_each(client.get, [paths.join(path, name) for name in names], NoNodeError)
     return {name: answer[0] for name, answer in zip(names, answers, strict=True) if isinstance(answer, tuple)}
 
 
@@ -86,6 +86,11 @@ async def set_shared_number(client: BaseClient[Any], path: str, number: int) -> 
 
 def shared_number(path: str, data: bytes, what: str) -> int | None:
     """Return the number of leases or members in a node's data, or None if the data is empty.
+
+    Args:
+        path: Path of the node, for the error message.
+        data: Data of the node.
+        what: Noun for the counted items, for the error message.
 
     Raises:
         ValueError: The data is not a number.

@@ -46,7 +46,7 @@ from .. import serializers
 from ..aio.one_shot_event import OneShotEvent
 from ..aio.operations import BaseClient
 from ..aio.reliable import delete_guaranteed, repeat_despite_errors
-from ..aio.supervision import CancelledBlock
+from ..aio.supervision import CancellableBlock
 from ..wire.states import State
 from ..wire.transaction import Transaction
 from ._base import INTERNAL
@@ -139,8 +139,8 @@ class Lease:
         self._held_as: Any = None  # the lock that the lease belongs to
         # The caller that acquired the lease from that lock, and for a blocking client its thread. These are weak
         # references, because the lease may be the result of the task.
-        self._owner: Callable[[], object] = _nothing
-        self._thread: Callable[[], object] = _nothing
+        self._owner: Callable[[], object] = _no_referent
+        self._thread: Callable[[], object] = _no_referent
         self._successor: Lease | None = None
         self._release_error: ZooKeeperError | None = None
         self._client = client
@@ -148,14 +148,13 @@ class Lease:
         self._session_id = core.session.id
         self.nodes: list[tuple[str, int]] = [(path, czxid), *more_nodes]
         self._released = False
-        self._deletions: list[asyncio.Future[None]] | None = (
-            None  # the requests that delete the nodes of the lease, after it is lost
-        )
+        # The requests that delete the nodes of the lost lease; None before it is lost.
+        self._deletions: list[asyncio.Future[None]] | None = None
         self._revocable = revocable
         self._exchanging = False
         self._monitors: list[asyncio.Task[Any]] = []
-        self._blocks: dict[CancelledBlock, None] = {}  # those that the loss of this lease cancels
-        self._entered: tuple[CancelledBlock, ...] = ()  # those that were entered with the lease itself
+        self._blocks: dict[CancellableBlock, None] = {}  # blocks to cancel when this lease is lost
+        self._entered: tuple[CancellableBlock, ...] = ()  # blocks of `async with lease`, oldest first
         # Start with one timer: most leases are released before it fires.
         left = self._time_left()
         first = 0.0 if revocable else GUARD_AFTER if left > GUARD_AFTER else left
@@ -171,7 +170,7 @@ class Lease:
 
     def __del__(self) -> None:
         if not self._released and self._client._core.is_open:
-            for monitor in self._monitors:  # otherwise they would keep a client alive that the program drops later
+            for monitor in self._monitors:  # otherwise they would keep the client alive after it is dropped
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     monitor.get_loop().call_soon_threadsafe(monitor.cancel)
         if not self._released and not self.lost._noticed:
@@ -230,7 +229,7 @@ class Lease:
         return not self._outlives_sessions and self._client._core.session.id != self._session_id
 
     def transaction(self) -> Transaction[Any]:
-        """Collect operations that are applied together, and only if the server still finds this lease held.
+        """Return a transaction that the server applies only while this lease is held.
 
         Raises:
             LockLostError: The lease is lost. If the commit raises it, nothing was applied.
@@ -279,12 +278,14 @@ class Lease:
         """Record that the node of the lease no longer exists."""
         self._mark_lost(self._gone)
 
-    def _begin_block(self, cancels: bool) -> CancelledBlock | None:
-        """Enter a block. If it *cancels*, :meth:`_mark_lost` cancels the current task, and :meth:`_end_block` replaces
-        the cancellation by LockLostError.
+    def _begin_block(self, cancels: bool) -> CancellableBlock | None:
+        """Enter a block.
+
+        Args:
+            cancels: Whether losing the lease cancels the block, which then raises LockLostError.
 
         Returns:
-            The argument for :meth:`_end_block`.
+            The argument for :meth:`_end_block`; None if *cancels* is False.
 
         Raises:
             LockLostError: The lease is already lost, so nothing would cancel the block later.
@@ -294,11 +295,13 @@ class Lease:
         if self.lost._happened:
             self.release_nowait()
             raise self._lost_error(self.lost.reason)
-        block = CancelledBlock(self._thread is not _nothing)
+        block = CancellableBlock(self._thread is not _no_referent)
         self._blocks[block] = None
         return block
 
-    def _end_block(self, block: CancelledBlock, kind: type[BaseException] | None, error: BaseException | None) -> None:
+    def _end_block(
+        self, block: CancellableBlock, kind: type[BaseException] | None, error: BaseException | None
+    ) -> None:
         """Leave a block that is cancelled when the lease, or its successor, is lost.
 
         Raises:
@@ -355,8 +358,7 @@ class Lease:
             The requests that :meth:`release` waits for.
 
         Raises:
-            RuntimeError: The call comes from a thread other than the one of the client's event loop. The lease stays
-                held.
+            RuntimeError: The call comes from outside the thread of the client's event loop. The lease stays held.
         """
         core = self._client._core
         if asyncio._get_running_loop() is not core.loop and core.terminal_error is None:
@@ -431,7 +433,7 @@ class Lease:
 
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The server's error that refused the release, or None. The release is retried with delays that grow to
+        """The error that the server returned for the release, or None. The release is then retried, with delays up to
         five seconds.
         """
         return self._release_error
@@ -459,7 +461,7 @@ class Lease:
             lease = lease._successor
         return lease
 
-    def _is_left(self) -> bool:
+    def _owner_is_done(self) -> bool:
         """Whether the task or thread that acquired the lease is done. Then a different caller has to release it."""
         owner: Any = self._owner()
         return owner is None or (owner.done() if isinstance(owner, asyncio.Task) else not owner.is_alive())
@@ -479,8 +481,8 @@ class Lease:
         self._exchanging = True
 
 
-def _nothing() -> None:
-    """Stand for a weak reference to nothing."""
+def _no_referent() -> None:
+    """Placeholder for a weak reference whose object does not exist."""
 
 
 async def wait_for_answers(deletions: list[asyncio.Future[None]]) -> None:

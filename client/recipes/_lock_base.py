@@ -43,7 +43,7 @@ class LockBase(Generic[L]):
         *key: Key of the client's locks that exclude each other; without it, this lock excludes no other.
 
     Attributes:
-        holdings: Leases of the client that its locks of the same key share.
+        holdings: Leases that the client holds with any lock of the same key.
 
     Raises:
         ValueError: *on_lost* is neither ``cancel`` nor ``flag``.
@@ -96,7 +96,7 @@ class LockBase(Generic[L]):
         """Return the lease that the caller already holds and may share, or None.
 
         Raises:
-            DeadlockError: The caller holds the lock, or another task of its thread, which would never release it.
+            DeadlockError: The caller, or a different task of its thread, holds the lock and could not release it.
         """
         if not self.holdings:
             return None
@@ -120,7 +120,7 @@ class LockBase(Generic[L]):
                 )
         return None
 
-    async def _acquired_at_once(self, timeout: float | None, **options: int) -> L | None:
+    async def _acquire_nowait(self, timeout: float | None, **options: int) -> L | None:
         """Try to acquire the lock without waiting if *timeout* is 0. Return None for other timeouts.
 
         Raises:
@@ -180,7 +180,7 @@ class LockBase(Generic[L]):
         own = [block for block in self._blocks if block.held[0]._owner() is caller]
         found = [block for block in own if block.by_hand] or [block for block in own if block.unclear]
         if not found and (own or len(by_hand) != 1):
-            found = [block for block in by_hand if block.held[0]._is_left()]
+            found = [block for block in by_hand if block.held[0]._owner_is_done()]
         elif not found:
             found = by_hand
         if not found:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...protocol import paths
 from ...protocol.errors import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
-from ...protocol.recipe_names import proof_of
+from ...protocol.recipe_names import proof_path
 from ..aio.call import ignore_result
 from ..aio.operations import BaseClient
 from ..aio.reliable import Refusals, until_gone
@@ -106,7 +106,7 @@ async def acquire_node(
     Raises:
         ConnectionLossError: No connection was available in time. Created nodes are deleted once there is one.
     """
-    proof_node = proof_of(path, client._core.new_uuid())
+    proof_node = proof_path(path, client._core.new_uuid())
     in_doubt, refusals = False, Refusals()
     try:
         while True:

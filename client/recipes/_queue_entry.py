@@ -40,7 +40,7 @@ class QueueEntry(Generic[V]):
         error: Reason why the value cannot be read, with the bytes in ``error.data``. Acknowledge such an entry to take
             it off the queue.
         attempts: Number of times that the entry was acquired, including this time.
-        move_to: Destination of the entry if this attempt, its last one, fails; empty if the entry will be put back.
+        move_to: Path to move the entry to, without the number, if this last attempt fails; empty before the last one.
         lease: Lease of the entry, with ``lost``, ``token``, ``raise_if_lost()`` and ``transaction()``.
     """
 

@@ -22,21 +22,21 @@ from ...protocol.recipe_names import (
     READY,
     TAKEN,
     Naming,
-    by_number,
-    in_order,
     is_barrier_member,
     is_hold,
     is_leaf,
     is_named,
-    proven,
+    proven_node,
     recipe_of_line,
-    semaphore_of,
+    semaphore_paths,
+    sort_by_arrival,
+    sort_by_number,
 )
 from ...protocol.records import Stat
 from ..aio.operations import BaseClient
-from ..aio.subtree import ask, names_below, subtree
+from ..aio.subtree import names_below, request_each, subtree
 
-SLICE: Final = 1_000
+NAMES_PER_SLICE: Final = 1_000
 """Number of names to process between two pauses."""
 MAX_DURABLE: Final = 4_096
 """Maximum size of the data of a durable lock in bytes. Any client may write JSON that takes long to parse."""
@@ -67,12 +67,12 @@ class SharedRecipe(NamedTuple):
     size: int | None = None
 
 
-def waits_since(line: SharedRecipe) -> float:
+def longest_wait_start(line: SharedRecipe) -> float:
     """Return the start of the longest wait in a line, in seconds since the epoch; infinite if no client waits."""
     return line.waiters[0].since if line.waiters else math.inf
 
 
-def consumed(items: list[T]) -> Iterator[T]:
+def drain(items: list[T]) -> Iterator[T]:
     """Yield and remove the items of a list. Releasing all contenders together would take too long."""
     items.reverse()
     while items:
@@ -80,10 +80,10 @@ def consumed(items: list[T]) -> Iterator[T]:
 
 
 class Reader(Protocol):
-    """Reads nodes for an overview, and remembers the errors."""
+    """The interface that reads nodes for an overview. Unreadable nodes are left out of its results."""
 
     async def listing(self) -> Listing:
-        """Return the names of the children of each node that clients may share."""
+        """Return the names of the children of each node that may be the path of a recipe."""
         ...
 
     async def lists(self, parents: list[str]) -> Listing:
@@ -117,7 +117,7 @@ class ClientReader:
 
     async def nodes(self, nodes: list[str]) -> list[tuple[str, bytes, Stat]]:
         """Return path, data and Stat of nodes, without missing and unreadable nodes."""
-        answers = await ask(self._client.get, nodes, NoNodeError, NoAuthError)
+        answers = await request_each(self._client.get, nodes, NoNodeError, NoAuthError)
         return [(path, *answer) for path, answer in zip(nodes, answers, strict=True) if isinstance(answer, tuple)]
 
     async def rest(self) -> None:
@@ -125,7 +125,7 @@ class ClientReader:
 
 
 async def shared_lines(reader: Reader) -> tuple[list[SharedRecipe], list[list[Wait]]]:
-    """Return the shared lines in any order, and the circles of clients that wait for each other."""
+    """Return the recipes in use, in any order, and the deadlocks: cycles of clients that wait for each other."""
     listing = await reader.listing()
     lines, hidden = await _semaphores(reader, listing)
     locks = await lock_lines(reader, listing)
@@ -139,11 +139,11 @@ async def shared_lines(reader: Reader) -> tuple[list[SharedRecipe], list[list[Wa
     lines += await _try_locks(reader, listing)
     lines += await _durable_locks(reader, listing)
     lines += await _barriers(reader, listing)
-    return lines, await circles(reader, locks)
+    return lines, await find_deadlocks(reader, locks)
 
 
-async def circles(reader: Reader, lines: list[LockStatus]) -> list[list[Wait]]:
-    """Read lines again, and return the circles of clients that wait for each other both times."""
+async def find_deadlocks(reader: Reader, lines: list[LockStatus]) -> list[list[Wait]]:
+    """Read the locks again, and return the cycles of clients that wait for each other both times."""
     # Nodes are never recreated, so nodes present both times, in any line, existed together at a moment in between.
     holding: set[int] = set()
     waiting: set[int] = set()
@@ -163,7 +163,7 @@ async def circles(reader: Reader, lines: list[LockStatus]) -> list[list[Wait]]:
         mixed = before.pop((line.path, line.naming), {})
         return line._replace(entries=tuple(each for each in line.entries if mixed.get(each.path) == each.holds))
 
-    remaining = map(present, consumed(await lock_lines(reader, listing)))
+    remaining = map(present, drain(await lock_lines(reader, listing)))
     complete = []
     for circle in search_circles(remaining, both):
         await reader.rest()
@@ -172,7 +172,7 @@ async def circles(reader: Reader, lines: list[LockStatus]) -> list[list[Wait]]:
 
 
 async def lock_lines(reader: Reader, listing: Listing) -> list[LockStatus]:
-    """Return the locks in any order. Each line is consistent at one moment, but lines may differ in time."""
+    """Return the locks in any order. Each is a consistent snapshot, but not all are from the same moment."""
     lines = []
     for parent, names in listing.items():
         lines += [line for naming in NAMINGS if (line := await _line(reader, parent, naming, names)) is not None]
@@ -180,16 +180,16 @@ async def lock_lines(reader: Reader, listing: Listing) -> list[LockStatus]:
 
 
 async def _slices(reader: Reader, names: list[str]) -> AsyncIterator[list[str]]:
-    for start in range(0, len(names), SLICE):
+    for start in range(0, len(names), NAMES_PER_SLICE):
         await reader.rest()
-        yield names[start : start + SLICE]
+        yield names[start : start + NAMES_PER_SLICE]
 
 
 async def _line(reader: Reader, path: str, naming: Naming, names: list[str]) -> LockStatus | None:
-    nodes = [node async for some in _slices(reader, names) for node in in_order(naming, IN_LINE, some)]
+    nodes = [node async for some in _slices(reader, names) for node in sort_by_arrival(naming, IN_LINE, some)]
     entries: list[LockEntry] = []
     only_readers = True
-    kinds = {f"{path.rstrip('/')}/{node.name}": node.row.kind for node in by_number(nodes)}
+    kinds = {f"{path.rstrip('/')}/{node.name}": node.row.kind for node in sort_by_number(nodes)}
     for at, data, stat in await reader.nodes(list(kinds)):
         await reader.rest()
         if stat.ephemeralOwner:
@@ -209,7 +209,7 @@ async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedReci
     hidden: set[str] = set()
     for naming, parent in product(NAMINGS, list(listing)):
         await reader.rest()
-        found = semaphore_of(naming, parent)
+        found = semaphore_paths(naming, parent)
         if found is None or found.leases != parent or not found.is_likely(listing.__contains__):
             continue
         leases = [name for name in listing[parent] if is_named(naming, "lease", name)]
@@ -218,7 +218,7 @@ async def _semaphores(reader: Reader, listing: Listing) -> tuple[list[SharedReci
             continue
         hidden.add(found.lock)
         if naming == "curator":
-            leases = [node.name for node in in_order(naming, ("lease",), leases)]
+            leases = [node.name for node in sort_by_arrival(naming, ("lease",), leases)]
         held = await _entries(reader, [paths.join(parent, name) for name in leases])
         waiting = [entry._replace(holds=False) for entry in line.entries] if line is not None else []
         if naming == "curator" and waiting and held and held[-1].session_id == waiting[0].session_id:
@@ -250,7 +250,7 @@ async def _try_locks(reader: Reader, listing: Listing) -> list[SharedRecipe]:
     """Return zoolet's TryLocks and NodeElections: a node, and its proof node next to it."""
     lines = []
     for path, names in listing.items():
-        proofs = [node async for some in _slices(reader, names) for name in some if (node := proven(name))]
+        proofs = [node async for some in _slices(reader, names) for name in some if (node := proven_node(name))]
         nodes = sorted(set(proofs) & set(names))
         if paths.name(path) == TAKEN:  # the nodes below belong to a queue
             continue

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ...protocol.errors import NodeExistsError, NoNodeError
-from ..aio.limits import timeout_saying
+from ..aio.limits import timeout_with_message
 from ._base import Recipe
 
 
 class Barrier(Recipe):
-    """Blocks every client that calls :meth:`wait`, from :meth:`create` to :meth:`remove`.
+    """A barrier that stops clients in :meth:`wait`, from :meth:`create` until :meth:`remove`.
 
     Znodes: PATH exists while the barrier is up; shared with kazoo's Barrier and Curator's DistributedBarrier.
 
@@ -41,12 +41,12 @@ class Barrier(Recipe):
         """Wait until the barrier is removed.
 
         Args:
-            timeout: Longest wait in seconds; 0 to only check that there is no barrier.
+            timeout: Longest wait in seconds, or None for no limit; 0 to raise immediately if the barrier exists.
 
         Raises:
             TimeoutError: The barrier was not removed in time.
         """
-        async with timeout_saying(timeout, lambda: f"{self._path} was not removed") as limit:
+        async with timeout_with_message(timeout, lambda: f"{self._path} was not removed") as limit:
             while True:
                 async with self._client.watch_exists(self._path) as watch:
                     if watch.initial is None:

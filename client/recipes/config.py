@@ -31,7 +31,7 @@ class Config(NodeCache[C]):
         client: Client that reads, watches and writes the node.
         path: Path of the node.
         default: Value while the node does not exist.
-        serializer: Conversion between values and bytes.
+        serializer: Serializer for the value; JSON by default.
     """
 
     @overload
@@ -67,6 +67,7 @@ class Config(NodeCache[C]):
         Raises:
             BadVersionError: The value has changed since *version*.
             NodeExistsError: *version* is -1, but the node exists.
+            NoNodeError: *version* is a number from 0, but the node does not exist.
         """
         while True:
             try:

@@ -13,7 +13,9 @@ from ..wire.arguments import checked_choice, checked_function
 from ._base import Recipe
 
 ENCODINGS: Final = {"text": None, "int": struct.Struct(">i"), "long": struct.Struct(">q")}
-"""Encodings of kazoo's Counter, Curator's SharedCount and DistributedAtomicInteger, and its DistributedAtomicLong."""
+"""Formats of the number by name: ``text`` (kazoo's Counter), ``int`` (Curator's SharedCount and
+DistributedAtomicInteger) and ``long`` (Curator's DistributedAtomicLong).
+"""
 
 
 class Counter(Recipe):
@@ -41,7 +43,7 @@ class Counter(Recipe):
         self._struct = ENCODINGS[checked_choice("encoding", encoding, ENCODINGS)]
 
     async def value(self) -> int:
-        """Read the number from the server.
+        """Return the number, read from the server; *start* if the node does not exist.
 
         Raises:
             ValueError: The node does not contain a number.
@@ -64,7 +66,11 @@ class Counter(Recipe):
         return await self.change(lambda number: number + amount)
 
     async def change(self, how: Callable[[int], int]) -> int:
-        """Replace the number by the result of a function, which may be called repeatedly; raises as :meth:`add`."""
+        """Replace the number with the result of a function, and return it. Raises as :meth:`add`.
+
+        Args:
+            how: Function from the current number to the new one. It may be called several times.
+        """
         checked_function("how", how)
         while True:
             try:

@@ -57,7 +57,7 @@ STRATEGIES: Final = ("round_robin", "random", "least_loaded", "sticky")
 
 
 class Discovery(SupervisedRecipe):
-    """Register services, and find them::
+    """Registers service instances, and picks one for each request::
 
         async with Discovery(zk, "/services") as discovery:
             await discovery.register(Instance("web", "web-1", "10.0.0.1", 8080))
@@ -139,13 +139,14 @@ class Discovery(SupervisedRecipe):
             service: Name of the service.
             strategy: ``round_robin`` returns each instance in turn, and ``random`` any instance. ``least_loaded``
                 returns the one with the smallest ``load`` in its payload. ``sticky`` returns the same one while it is
-                registered; with a *key*, the key determines the instance, and only few keys change it when instances
-                come and go. You can also pass your own function.
+                registered; with a *key*, the key determines the instance, and most keys keep theirs when instances
+                are added or removed. You can also pass your own function.
             key: Key for ``sticky``.
 
         Raises:
-            LookupError: No instance of the service is registered.
+            LookupError: No enabled instance of the service is registered.
             ValueError: The strategy is unknown.
+            RuntimeError: The discovery was not entered.
         """
         if not callable(strategy):
             checked_choice("strategy", strategy, STRATEGIES)

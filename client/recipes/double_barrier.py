@@ -18,7 +18,7 @@ from ...protocol.errors import (
 from ...protocol.recipe_names import READY
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.limits import Limit, limited_outage, timeout_saying
+from ..aio.limits import Limit, limited_outage, timeout_with_message
 from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_in_background, ensure_container, repeat
 from ..aio.supervision import first_event
@@ -84,7 +84,7 @@ class DoubleBarrier(Recipe):
         try:
             async with (
                 limited_outage(client, client._operation_timeout),
-                timeout_saying(self._timeout, self._who_came) as limit,
+                timeout_with_message(self._timeout, self._timeout_text) as limit,
             ):
                 for former in sorted(self._former):  # a former node would count as an additional member
                     await repeat(partial(client.delete, former), done=(NoNodeError,))
@@ -102,7 +102,7 @@ class DoubleBarrier(Recipe):
         else:
             await ensure_container(self._client, path)
 
-    def _who_came(self) -> str:
+    def _timeout_text(self) -> str:
         return f"{self._path}: fewer than {self._members or 'the shared number of'} members arrived"
 
     def _give_up(self) -> None:
@@ -186,7 +186,7 @@ class DoubleBarrier(Recipe):
         others = self._names - {paths.name(node)}
         async with (
             limited_outage(self._client, STOP_TIMEOUT),
-            timeout_saying(self._timeout, lambda: f"{self._path}: other members did not leave") as limit,
+            timeout_with_message(self._timeout, lambda: f"{self._path}: other members did not leave") as limit,
         ):
             with contextlib.suppress(NoNodeError):  # another client deleted the barrier itself
                 while True:

@@ -20,9 +20,9 @@ from ...protocol.errors import (
 )
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.limits import timeout_saying
+from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
-from ..aio.reliable import PAUSE, Refusals, repeat_despite_errors
+from ..aio.reliable import RETRY_DELAY, Refusals, repeat_despite_errors
 from ..aio.suspension import SteadyClock
 from ..wire.arguments import checked_count, checked_timeout
 from ._base import checked_client
@@ -30,7 +30,7 @@ from ._lease import Lease
 from ._lock_base import LockBase, OnLost
 from ._owned_node import delete_both, delete_both_guaranteed
 
-RENEWALS: Final = 3
+RENEWALS_PER_TTL: Final = 3
 """Number of renewals of a durable lock within its TTL."""
 
 
@@ -153,7 +153,7 @@ async def _renew(
                 return
 
     while True:
-        await asyncio.sleep(holder.ttl / RENEWALS)
+        await asyncio.sleep(holder.ttl / RENEWALS_PER_TTL)
         try:
             await repeat_despite_errors(client, renew, fatal=(NoNodeError,), while_expired=True)
         except (NoNodeError, ValueError):
@@ -250,7 +250,7 @@ class DurableLock(LockBase[DurableLease]):
         """
         self._own_lease()
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
-        return await self._acquired_at_once(seconds) or await self._acquire(True, seconds)
+        return await self._acquire_nowait(seconds) or await self._acquire(True, seconds)
 
     async def attempt(self) -> DurableLease | None:
         """Acquire the lock if it is free, or return None. Repeated attempts also detect that the holder no longer
@@ -270,12 +270,12 @@ class DurableLock(LockBase[DurableLease]):
         lease: DurableLease | None = None
         self._refusals = Refusals()
         try:
-            async with timeout_saying(timeout, lambda: f"{self._path} was not acquired", self._held_by):
+            async with timeout_with_message(timeout, lambda: f"{self._path} was not acquired", self._held_by):
                 while lease is None:
                     try:
                         lease = await self._attempt(sent_at, wait)
                     except SessionExpiredError:  # a durable lock outlives the session
-                        await asyncio.sleep(PAUSE)
+                        await asyncio.sleep(RETRY_DELAY)
             return self._acquired(lease)
         except BaseException:  # a cancellation also has to clean up
             if lease is not None:  # the lease came too late
@@ -300,7 +300,10 @@ class DurableLock(LockBase[DurableLease]):
         return None
 
     async def _look(self, sent_at: dict[str, float], wait: bool) -> Holder | None:
-        """Wait until the lock can be taken over, or is held by this attempt. Return its holder, or None.
+        """Wait until the lock can be taken over, or an earlier request of this attempt has acquired it.
+
+        Returns:
+            The present or former holder; None if the lock is free.
 
         Raises:
             _NotFreeError: The lock is not free, and *wait* is False.
@@ -324,7 +327,7 @@ class DurableLock(LockBase[DurableLease]):
                 return None
 
     async def _time_left(self, holder: Holder) -> float:
-        """Return for how long the lock stays its holder's without a renewal, or 0 if its token was presented."""
+        """Return the seconds until *holder* loses the lock without a renewal; 0 if ``_token`` is its token."""
         if holder != self._seen:
             self._seen, self._seen_at = holder, self._clock.now()
         if self._token:
@@ -334,7 +337,7 @@ class DurableLock(LockBase[DurableLease]):
         return self._seen_at + holder.ttl - self._clock.now()
 
     async def _take_over(self, before: Holder | None, sent_at: dict[str, float]) -> None:
-        """Request the lock, which is free or has expired. The next check shows the outcome."""
+        """Try to acquire a lock that is free or can be taken over. The next check shows the result."""
         client, path = self._client, self._path
         holder = Holder(self._owner, self._ttl, client._core.new_uuid(), 0)
         transaction = client.transaction()

@@ -7,14 +7,14 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
-from ...protocol.recipe_names import Naming, in_order
+from ...protocol.recipe_names import Naming, sort_by_arrival
 from .. import serializers
 from ..aio.blocks import Block, ends_block, entered_block, returns_coroutine
 from ..aio.operations import BaseClient
-from ..aio.reliable import PAUSE, repeat
+from ..aio.reliable import RETRY_DELAY, repeat
 from ..wire.arguments import checked_bytes, checked_function
 from ._base import checked_client, checked_naming
-from ._follow import children_of, observe, values_of, watch_list
+from ._follow import observe, read_children, read_values, watch_list
 from ._lease import Lease, LockLostError
 from ._lock_base import LockBase, OnLost
 from .lock import Lock
@@ -46,19 +46,22 @@ class ElectionBase(Generic[L]):
     async def lead(self, timeout: float | None = None) -> L:
         """Become a candidate and wait for leadership. To resign, call ``release()`` of the result.
 
+        Args:
+            timeout: Longest wait in seconds; None for the election's own timeout.
+
         Raises:
-            TimeoutError: Others led during the whole time, and this is no longer a candidate.
+            TimeoutError: Other candidates led until the timeout. The client is no longer a candidate.
         """
         return await self._lock.acquire(timeout)
 
     async def attempt(self) -> L | None:
-        """Lead if the leadership is free, or return None without creating a node."""
+        """Lead if no candidate does, or return None without creating a node."""
         return await self._lock.attempt()
 
     async def run(self, lead: Callable[..., Awaitable[Any]]) -> None:
-        """Lead whenever elected, in new sessions and after each loss, until this is cancelled or *lead* raises an error
-        other than LockLostError, ConnectionLossError and SessionExpiredError. A thread cannot be cancelled, but closing
-        the client in another thread stops it.
+        """Lead whenever elected, in new sessions and after each loss, until this call is cancelled.
+
+        With a blocking client, which cannot cancel a thread, close the client in a different thread instead.
 
         Args:
             lead: Function that is called with each leadership, or without arguments if it has no parameters. It is
@@ -68,6 +71,7 @@ class ElectionBase(Generic[L]):
         Raises:
             ClosedError: The client was closed.
             TypeError: *lead* is not an async function.
+            Exception: *lead* raised an error other than LockLostError, ConnectionLossError and SessionExpiredError.
         """
         checked_function("lead", lead)
         has_parameter = bool(inspect.signature(lead).parameters)
@@ -81,7 +85,7 @@ class ElectionBase(Generic[L]):
 
         while True:
             await repeat(once, done=(LockLostError,), counted=False)
-            await asyncio.sleep(PAUSE)  # the pause lets other candidates lead
+            await asyncio.sleep(RETRY_DELAY)  # the pause lets other candidates lead
 
     @returns_coroutine
     def __aenter__(self) -> Awaitable[L]:
@@ -135,8 +139,8 @@ class Election(ElectionBase[Lease]):
 
     async def candidates(self) -> list[bytes]:
         """Return the names of the candidates, the leader's first."""
-        line = in_order(self._naming, _Candidacy.kinds, await children_of(self._client, self._path))
-        return list((await values_of(self._client, self._path, [node.name for node in line])).values())
+        line = sort_by_arrival(self._naming, _Candidacy.kinds, await read_children(self._client, self._path))
+        return list((await read_values(self._client, self._path, [node.name for node in line])).values())
 
     async def leader(self) -> bytes | None:
         """Return the leader's name, or None without a leader."""

@@ -11,13 +11,13 @@ from ...protocol import paths
 from ...protocol.acl import ACL
 from ...protocol.errors import NoNodeError, ZooKeeperError
 from ...protocol.hexadecimal import hexadecimal
-from ...protocol.recipe_names import Naming, Namings, NodeName, in_order
+from ...protocol.recipe_names import Naming, Namings, NodeName, sort_by_arrival
 from .. import serializers
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_choice, checked_timeout
-from ._base import checked_client, namings_of
+from ._base import checked_client, resolve_namings
 from ._contender import Contender, Rule, process_name, wait_for_predecessor
-from ._follow import children_of
+from ._follow import read_children
 from ._lease import REVOKE, Lease
 from ._lock_base import LockBase, OnLost
 
@@ -45,9 +45,10 @@ class Lock(LockBase[Lease]):
         client: Client whose session holds the lock.
         path: Path of the lock.
         timeout: Longest wait in seconds, or None for no limit.
-        naming: ``kazoo`` to exclude also kazoo's Lock(path), ``curator`` to exclude also Curator's
-            InterProcessMutex(path), ``both`` to exclude both, at twice the cost. (kazoo and Curator do not exclude each
-            other. kazoo's Lock with ``extra_lock_patterns=["-lock-"]`` waits for Curator's, but not the reverse.)
+        naming: ``kazoo`` to also exclude kazoo's Lock(path), ``curator`` to also exclude Curator's
+            InterProcessMutex(path), ``both`` to exclude the two of them, at twice the cost. (kazoo and Curator do not
+            exclude each other. With ``extra_lock_patterns=["-lock-"]``, kazoo's Lock waits for Curator's, but Curator's
+            does not wait for kazoo's.)
         on_lost: ``cancel`` cancels the task inside the ``async with`` block when the lock is lost, and the block
             raises LockLostError. ``flag`` only triggers ``lease.lost``.
         reentrant: Whether the task that holds the lock may enter or acquire it again. The last exit or release releases
@@ -87,7 +88,7 @@ class Lock(LockBase[Lease]):
         self._raw = self._client.with_serializer(serializers.raw)
         self._path = path
         self._timeout = checked_timeout(timeout)
-        self.namings: tuple[Naming, ...] = namings_of(naming)
+        self.namings: tuple[Naming, ...] = resolve_namings(naming)
         self.reentrant = reentrant
         self.waits_for_release = checked_choice("release", release, _RELEASES) == "wait"
         self._revocable = revocable
@@ -130,7 +131,7 @@ class Lock(LockBase[Lease]):
         places = list(map(self._place, self.namings))
         if seconds is None:
             return await self._wait_in(places)
-        if (lease := await self._acquired_at_once(seconds)) is not None:
+        if (lease := await self._acquire_nowait(seconds)) is not None:
             return lease
         limit = asyncio.timeout(seconds)
         try:
@@ -216,10 +217,10 @@ class Lock(LockBase[Lease]):
         return [paths.join(self._path, node.name) for node in await self._line()]
 
     async def _line(self) -> list[NodeName]:
-        return in_order(self.namings[-1], self.kinds, await children_of(self._client, self._path))
+        return sort_by_arrival(self.namings[-1], self.kinds, await read_children(self._client, self._path))
 
     async def revoke(self) -> bool:
-        """Request that every holder releases the lock, which is up to the holder. Return whether there was a holder."""
+        """Request every holder to release the lock, and return whether it is held. Holders may ignore the request."""
         client, asked = self._raw, False
         line = await self._line()
         readers = next((place for place, node in enumerate(line) if node.row.kind != "read"), len(line))

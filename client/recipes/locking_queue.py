@@ -19,7 +19,7 @@ from ...protocol.errors import (
 from ...protocol.recipe_names import ENTRIES, TAKEN
 from ...protocol.records import Stat
 from .. import serializers
-from ..aio.limits import timeout_saying
+from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
 from ..aio.reliable import MAX_REFUSALS, Refusals, ensure_container
 from ..aio.supervision import first_event
@@ -30,7 +30,7 @@ from ..wire.arguments import checked_backoff
 from ..wire.backoff import Backoff
 from ._base import checked_client
 from ._contender import process_name
-from ._follow import children_of, watch_list
+from ._follow import read_children, watch_list
 from ._owned_node import OwnedNode, acquire_node
 from ._queue_entry import QueueEntry
 from .priority_queue import PriorityQueue
@@ -44,7 +44,7 @@ class LockingQueue(PriorityQueue[V]):
     """A queue that delivers each entry at least once::
 
         async with await queue.acquire() as entry:
-            work(entry.value)      # the entry is gone when the block ends well, and back when it raises
+            work(entry.value)      # success deletes the entry; an exception puts it back
 
     Znodes: PATH, ``PATH/entries``, ``PATH/taken`` and ``PATH/dead``, containers.
     ``PATH/entries/entry-<prio>-<seq>``, persistent and sequential; ``PATH/taken/<same name>``, ephemeral, with the host
@@ -54,8 +54,8 @@ class LockingQueue(PriorityQueue[V]):
     :class:`Queue`. Each attempt creates and deletes a child of the entry's node, so half of the node's cversion is the
     number of attempts. Its mtime is when the last attempt failed, or when the attempt of a dead consumer started.
 
-    Guarantees: an entry has one consumer at a time. If that dies, the entry gets a new one. It is only deleted together
-    with the consumer's node, in one transaction, so a consumer that has lost its entry cannot acknowledge it. An entry
+    Guarantees: an entry has one consumer at a time. If it dies, the next one gets the entry. An entry and the node of
+    its consumer are deleted in one transaction, so a consumer that has lost its entry cannot acknowledge it. An entry
     that the serializer cannot read blocks no consumer: it has an ``error``. Neither does an entry that fails
     repeatedly: others are consumed during its delay.
 
@@ -87,7 +87,9 @@ class LockingQueue(PriorityQueue[V]):
         await ensure_container(self._client, path, levels=2)
 
     async def get(self, timeout: float | None = None) -> V:
-        """Acquire the first entry and acknowledge it. Raises as :meth:`acquire` and :meth:`QueueEntry.acknowledge`.
+        """Acquire the first entry, acknowledge it and return its value.
+
+        Also raises the errors of :meth:`acquire` and :meth:`QueueEntry.acknowledge`.
 
         Raises:
             UndecodableError: The serializer cannot read the entry, which is consumed. The error contains its bytes.
@@ -113,7 +115,7 @@ class LockingQueue(PriorityQueue[V]):
         """
         entry: QueueEntry[V] | None = None
         try:
-            async with timeout_saying(timeout, lambda: f"no free entry in {self._path}") as limit:
+            async with timeout_with_message(timeout, lambda: f"no free entry in {self._path}") as limit:
                 while entry is None:
                     async with (
                         watch_list(self._client, self._path) as put,
@@ -187,7 +189,7 @@ class LockingQueue(PriorityQueue[V]):
     async def _attempt(self, path: str, data: bytes, stat: Stat) -> QueueEntry[V] | None:
         """Acquire an entry, and count the attempt. Return None if another client was faster."""
         name = paths.name(path)
-        lease = await self._own(paths.join(self._taken, name), path, stat.version)
+        lease = await self._acquire_owned(paths.join(self._taken, name), path, stat.version)
         if lease is None:
             return None
         try:
@@ -207,7 +209,7 @@ class LockingQueue(PriorityQueue[V]):
             entry.error = error
         return entry
 
-    async def _own(self, node: str, path: str, version: int) -> OwnedNode | None:
+    async def _acquire_owned(self, node: str, path: str, version: int) -> OwnedNode | None:
         """Acquire the right to consume or move an entry of this version. Return None if another client was faster.
 
         Earlier reads may be of a different entry: the container of an empty queue is deleted, and then names and
@@ -243,7 +245,7 @@ class LockingQueue(PriorityQueue[V]):
     async def _move_unowned_to_dead(self, name: str, stat: Stat) -> None:
         """Move an entry to the dead ones after its last consumer has died, unless it has a new consumer."""
         path = self._at(name)
-        lease = await self._own(paths.join(self._taken, name), path, stat.version)
+        lease = await self._acquire_owned(paths.join(self._taken, name), path, stat.version)
         if lease is None:
             return
         try:
@@ -269,7 +271,7 @@ class LockingQueue(PriorityQueue[V]):
     async def dead(self) -> dict[str, V | None]:
         """Return the dead entries: their values by name, None for unreadable ones."""
         values: dict[str, V | None] = {}
-        for path in self._entries(await children_of(self._client, self._dead)):
+        for path in self._entries(await read_children(self._client, self._dead)):
             name = paths.name(path)
             with contextlib.suppress(NoNodeError):
                 data, _ = await self._raw.get(paths.join(self._dead, name))
@@ -291,7 +293,7 @@ class LockingQueue(PriorityQueue[V]):
         """
         path = paths.join(self._dead, name)
         _, stat = await self._raw.get(path)
-        lease = await self._own(paths.join(self._taken, f"dead-{name}"), path, stat.version)
+        lease = await self._acquire_owned(paths.join(self._taken, f"dead-{name}"), path, stat.version)
         if lease is None:
             raise NoNodeError(path, "another client is putting the entry back")
         try:

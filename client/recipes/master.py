@@ -12,14 +12,22 @@ from typing import Any, Final
 from ...protocol import paths
 from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, SessionExpiredError
 from .. import serializers
-from ..aio.limits import timeout_saying
+from ..aio.limits import timeout_with_message
 from ..aio.one_shot_event import OneShotEvent
 from ..aio.operations import BaseClient
-from ..aio.reliable import MAX_REFUSALS, PAUSE, create_protected, delete_protected, ensure_container, repeat, until_gone
+from ..aio.reliable import (
+    MAX_REFUSALS,
+    RETRY_DELAY,
+    create_protected,
+    delete_protected,
+    ensure_container,
+    repeat,
+    until_gone,
+)
 from ..aio.supervision import first_event
 from ..wire.arguments import checked_count, checked_node_name, checked_timeout
 from ._base import SupervisedRecipe
-from ._follow import children_of, values_of
+from ._follow import read_children, read_values
 from ._lease import Lease, LockLostError
 from .children_cache import ChildrenCache
 from .election import Election
@@ -64,7 +72,7 @@ class Master(SupervisedRecipe):
         self.active = OneShotEvent(self._client._core.loop)
         self.leadership: Lease | None = None
         self._refusals: Counter[str] = Counter()  # by task: how often the server refused its assignment
-        self._born: dict[str, int] = {}  # czxids of the tasks at their last assignment
+        self._task_czxids: dict[str, int] = {}  # czxids of the tasks at their last assignment
 
     # --- for every client ---
 
@@ -72,6 +80,7 @@ class Master(SupervisedRecipe):
         """Submit a task, and return its name.
 
         Args:
+            task: The task, any JSON value.
             key: Name of the task, chosen by the caller. A key that was submitted before is not submitted again until
                 its result has been forgotten. So you can repeat the call after any error.
 
@@ -114,7 +123,7 @@ class Master(SupervisedRecipe):
             TimeoutError: The task had no result in time.
         """
         path = self._at(RESULTS, task)
-        async with timeout_saying(timeout, lambda: f"no result of {task}") as limit:
+        async with timeout_with_message(timeout, lambda: f"no result of {task}") as limit:
             while True:
                 async with self._client.watch_exists(path) as watch:
                     if watch.initial is not None:
@@ -136,21 +145,25 @@ class Master(SupervisedRecipe):
                 async with client.watch_exists(report) as reported, client.watch_exists(result) as finished:
                     if finished.initial is not None:
                         return
-                    for value in (await values_of(client, self._at(PROGRESS), [task])).values():
+                    for value in (await read_values(client, self._at(PROGRESS), [task])).values():
                         if value != last:
                             last = value
                             yield value
                     await first_event(reported, finished)
             except (ConnectionLossError, SessionExpiredError):
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(RETRY_DELAY)
 
     async def workers(self) -> dict[str, Any]:
-        """Return the running workers by name, with their last heartbeats."""
-        names = sorted(await children_of(self._client, self._at(WORKERS)))
-        return await values_of(self._client, self._at(WORKERS), names)
+        """Return the last heartbeat of each running worker, by worker name: a dict with ``beat`` and ``busy``."""
+        names = sorted(await read_children(self._client, self._at(WORKERS)))
+        return await read_values(self._client, self._at(WORKERS), names)
 
     async def command(self, value: Any, timeout: float | None = None) -> dict[str, Any]:
-        """Send a command to all running workers, and wait until each has acknowledged it or is gone.
+        """Send a command to all running workers, and wait until each one has acknowledged it or stopped running.
+
+        Args:
+            value: The command, any JSON value.
+            timeout: Longest wait in seconds, or None for no limit.
 
         Returns:
             Acknowledgements by worker name, each a dict with ``answer`` or ``error``.
@@ -184,12 +197,12 @@ class Master(SupervisedRecipe):
 
     async def _acknowledgements(self, name: str) -> dict[str, Any]:
         watch, path = self._client.watch_children, self._at(ACKS, name)
-        expected = set(await children_of(self._client, self._at(WORKERS)))
+        expected = set(await read_children(self._client, self._at(WORKERS)))
         while True:
             try:
                 async with watch(path) as acks, watch(self._at(WORKERS)) as workers:
                     if expected.intersection(workers.initial) <= set(acks.initial):
-                        return await values_of(self._client, path, sorted(acks.initial))
+                        return await read_values(self._client, path, sorted(acks.initial))
                     await first_event(acks, workers)
             except NoNodeError:  # containers are deleted after their last child
                 for name in (path, self._at(WORKERS)):
@@ -213,7 +226,7 @@ class Master(SupervisedRecipe):
         for name in (TASKS, ASSIGNED, RESULTS):
             await self._client.ensure_path(self._at(name))
         assigned = await self._assignments()
-        self._born = {}
+        self._task_czxids = {}
         changed = asyncio.Event()
         workers, tasks = (ChildrenCache(self._client, self._at(name)) for name in (WORKERS, TASKS))
         async with workers, tasks:
@@ -228,7 +241,7 @@ class Master(SupervisedRecipe):
                         for worker in workers.values:  # the node is missing if a restart lost the server's data
                             await ensure_container(self._client, self._at(ASSIGNED, worker))
                         assigned = await self._assignments()
-                        await asyncio.sleep(PAUSE)  # a pause, because the change may already be processed
+                        await asyncio.sleep(RETRY_DELAY)  # changed.wait() could wait forever
                         continue
                     await changed.wait()
             finally:
@@ -238,14 +251,14 @@ class Master(SupervisedRecipe):
     async def _assignments(self) -> dict[str, str]:
         """Read the worker of each task. The active master keeps track afterwards, because no other master assigns."""
         names = await self._client.children(self._at(ASSIGNED))
-        return {task: name for name in names for task in await children_of(self._client, self._at(ASSIGNED, name))}
+        return {task: name for name in names for task in await read_children(self._client, self._at(ASSIGNED, name))}
 
     def _forget_former(self, assigned: dict[str, str], born: dict[str, int]) -> None:
         """Forget the workers of finished tasks when their names are reused by new tasks with the same key."""
-        for task in self._born.keys() & born.keys():
-            if self._born[task] != born[task]:
+        for task in self._task_czxids.keys() & born.keys():
+            if self._task_czxids[task] != born[task]:
                 assigned.pop(task, None)
-        self._born = {task: zxid for task, zxid in self._born.items() if task in assigned} | born
+        self._task_czxids = {task: zxid for task, zxid in self._task_czxids.items() if task in assigned} | born
 
     async def _assign_all(
         self, leadership: Lease, assigned: dict[str, str], workers: Iterable[str], tasks: Mapping[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...protocol.errors import ZooKeeperError
 from ...protocol.recipe_names import Namings
-from ..aio.limits import timeout_saying
+from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_timeout
 from ._base import checked_client
@@ -47,7 +47,7 @@ class MultiLease(Lease):
 
     @property
     def release_error(self) -> ZooKeeperError | None:
-        """The server's error that refused the release of a part, or None."""
+        """The error that the server returned for the release of a part, or None."""
         return next((part.release_error for part in self.parts if part.release_error is not None), None)
 
     def proof_nodes(self) -> list[str]:
@@ -82,7 +82,7 @@ class MultiLock(LockBase[MultiLease]):
 
     Args:
         client: Client whose session holds the locks.
-        paths: Paths to lock, without regard to duplicates.
+        paths: Paths to lock, at least one. Duplicates are ignored.
         timeout: Longest wait in seconds for all paths together, or None for no limit.
         naming: As for Lock.
         on_lost: As for Lock.
@@ -116,15 +116,15 @@ class MultiLock(LockBase[MultiLease]):
 
         Raises:
             DeadlockError: The calling task holds one of the locks and would wait for itself.
-            TimeoutError: A lock was not free in time. None is kept.
+            TimeoutError: A lock was not free in time. No lock is kept.
         """
         leases: dict[str, Lease] = {}
         path = ""
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
-        if (lease := await self._acquired_at_once(seconds)) is not None:
+        if (lease := await self._acquire_nowait(seconds)) is not None:
             return lease
         try:
-            async with timeout_saying(seconds, lambda: f"{path} was not free"):
+            async with timeout_with_message(seconds, lambda: f"{path} was not free"):
                 for path, lock in self._locks.items():
                     leases[path] = await lock.acquire()
         except BaseException:  # a cancellation also has to clean up

@@ -41,7 +41,7 @@ class NodeCache(FollowingRecipe[C]):
         self._guard: SessionGuard | None = None  # the guard makes the next session read the node again
 
     def _check_read(self) -> None:
-        if self._follower.begun or not self._was_read:
+        if self._follower.is_started or not self._was_read:
             self._check_entered()
 
     @property

@@ -13,7 +13,7 @@ from ._shared import ClientReader, SharedRecipe, shared_lines
 
 
 class Overview(Recipe):
-    """Locks, elections, semaphores and queues below a node: ``lines, circles = await Overview(zk, "/").read()``.
+    """Locks, elections, semaphores and queues below a node: ``recipes, cycles = await Overview(zk, "/").read()``.
 
     Znodes: none. It reads the nodes of zoolet's, kazoo's and Curator's recipes.
 
@@ -29,12 +29,12 @@ class Overview(Recipe):
     _serializer = serializers.raw
 
     async def read(self) -> tuple[list[SharedRecipe], list[list[Wait]]]:
-        """Return the lines sorted by path, and the circles of clients that wait for each other."""
+        """Return the recipes in use, sorted by path, and the deadlocks: cycles of clients that wait for each other."""
         lines, found = await shared_lines(ClientReader(self._client, self._path))
         return sorted(lines, key=lambda line: (line.path, line.kind)), found
 
 
-def described(lines: list[SharedRecipe], circles: list[list[Wait]]) -> dict[str, Any]:
+def overview_json(lines: list[SharedRecipe], circles: list[list[Wait]]) -> dict[str, Any]:
     """Return the result of :meth:`Overview.read` as JSON."""
     return {
         "shared": [
@@ -42,15 +42,15 @@ def described(lines: list[SharedRecipe], circles: list[list[Wait]]) -> dict[str,
                 "path": line.path,
                 "kind": line.kind,
                 "naming": line.naming,
-                "holders": [described_entry(entry) for entry in line.holders],
-                "waiters": [described_entry(entry) for entry in line.waiters],
+                "holders": [entry_json(entry) for entry in line.holders],
+                "waiters": [entry_json(entry) for entry in line.waiters],
                 "size": line.size,
             }
             for line in lines
         ],
         "deadlocks": [
             [
-                {"lock": wait.lock, "waiter": described_entry(wait.entry), "holder": described_entry(wait.holder)}
+                {"lock": wait.lock, "waiter": entry_json(wait.entry), "holder": entry_json(wait.holder)}
                 for wait in circle
             ]
             for circle in circles
@@ -58,7 +58,7 @@ def described(lines: list[SharedRecipe], circles: list[list[Wait]]) -> dict[str,
     }
 
 
-def described_entry(entry: LockEntry, most: int | None = None) -> dict[str, Any]:
+def entry_json(entry: LockEntry, most: int | None = None) -> dict[str, Any]:
     """Return a holder or waiter as JSON.
 
     Args:
@@ -69,14 +69,14 @@ def described_entry(entry: LockEntry, most: int | None = None) -> dict[str, Any]
     return {
         "node": entry.path,
         "session": hexadecimal(entry.session_id) if entry.session_id else None,
-        "data": data_json(entry.data) if most is None or len(entry.data) <= most else _begin_of(entry.data, most),
+        "data": data_json(entry.data) if most is None or len(entry.data) <= most else _start_of(entry.data, most),
         "reader": entry.shared,
         "since": entry.since,
         "czxid": str(entry.czxid) if entry.czxid else None,  # a string, because JavaScript numbers are too small
     }
 
 
-def _begin_of(data: bytes, most: int) -> object:
+def _start_of(data: bytes, most: int) -> object:
     for end in range(most, most - 4, -1):  # the limit may split a character
         if isinstance(text := data_json(data[:end]), str):
             return f"{text}…"

@@ -10,7 +10,7 @@ from .. import serializers
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_bytes, checked_node_name
 from ._base import STOP_TIMEOUT, SupervisedRecipe, checked_naming
-from ._follow import children_of, observe, values_of, watch_list
+from ._follow import observe, read_children, read_values, watch_list
 from .persistent_ephemeral import PersistentEphemeral
 
 
@@ -23,8 +23,8 @@ class Party(SupervisedRecipe):
     Guarantees: a client inside the block is a member, in every session. If its membership cannot be kept, the block is
     cancelled and raises the reason.
 
-    Limits: a member that dies is listed until its session ends. Two members of the same name are listed twice with
-    naming ``kazoo``, and take turns with naming ``curator``.
+    Limits: a member that dies is listed until its session ends. Two members with the same name are both listed with
+    naming ``kazoo``. With naming ``curator``, only one of them is a member at a time.
 
     Args:
         client: Client whose session owns the node of the member.
@@ -53,11 +53,11 @@ class Party(SupervisedRecipe):
 
     async def members(self) -> list[bytes]:
         """Return the members' names, sorted by node name."""
-        names = sorted(await children_of(self._client, self._path))
+        names = sorted(await read_children(self._client, self._path))
         if not self._kazoo:
             return [name.encode() for name in names]
         members = [name for name in names if is_named("kazoo", "member", name)]
-        return list((await values_of(self._client, self._path, members)).values())
+        return list((await read_values(self._client, self._path, members)).values())
 
     def changes(self) -> AsyncIterator[list[bytes]]:
         """Yield the members' names, and yield them again after each change."""

@@ -61,8 +61,8 @@ class PersistentEphemeral(SupervisedRecipe[V]):
         cancelled, the value is written in the background as soon as the server can be reached.
 
         Raises:
-            ConnectionLossError: The connection was lost. If the server closes it for this value each time, the block
-                fails too.
+            ConnectionLossError: The connection was lost. If the server closes every connection
+                because of this value, the block raises the error as well.
             SessionExpiredError: The session ended. The node is recreated with the new value.
             ZooKeeperError: The server refused the new value, and the node keeps its former one.
             TypeError, ValueError: The serializer does not support the value, or it is too large.
@@ -79,7 +79,7 @@ class PersistentEphemeral(SupervisedRecipe[V]):
             await call
         except NoNodeError:
             return  # the node will soon be recreated with the new value
-        except (ConnectionLossError, asyncio.CancelledError) as error:  # the node must get its value all the same
+        except (ConnectionLossError, asyncio.CancelledError) as error:  # the background task must write the value
             watch._fail(error if isinstance(error, ConnectionLossError) else ConnectionLossError(self._path))
             raise
         except ZooKeeperError as error:

@@ -8,14 +8,14 @@ from typing import Final
 
 from ...protocol import paths
 from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError, UnimplementedError
-from ...protocol.recipe_names import in_order, prefix
+from ...protocol.recipe_names import prefix, sort_by_arrival
 from .. import serializers
 from ..aio.reliable import ensure_container
 from ..aio.watcher import Watcher
 from ..serializers import V
 from ..wire.arguments import checked_node_name, checked_timeout
 from ._base import Recipe
-from ._follow import children_of, watch_list
+from ._follow import read_children, watch_list
 
 REMEMBER_KEYS: Final = 86_400.0
 """Seconds that the key of a value is remembered after the put."""
@@ -57,12 +57,12 @@ class Queue(Recipe[V]):
         return await self._put(value, 100, key)
 
     async def _put(self, value: V, priority: int, key: str | None) -> str:
-        beginning = self._at(prefix("kazoo", "entry", priority=priority))
+        path_prefix = self._at(prefix("kazoo", "entry", priority=priority))
         if key is not None:
-            return await self._put_once(beginning, value, checked_node_name(key))
+            return await self._put_once(path_prefix, value, checked_node_name(key))
         while True:
             try:
-                return paths.name(await self._client.create(beginning, value, sequential=True))
+                return paths.name(await self._client.create(path_prefix, value, sequential=True))
             except NoNodeError:
                 await self._create_parent(self._path)
 
@@ -70,7 +70,7 @@ class Queue(Recipe[V]):
         """Create the parent node of the entries."""
         await self._client.ensure_path(path)
 
-    async def _put_once(self, beginning: str, value: V, key: str) -> str:
+    async def _put_once(self, path_prefix: str, value: V, key: str) -> str:
         """Put a value and a node for its key in one transaction."""
         client = self._client.with_serializer(serializers.raw)
         ttl: float | None = REMEMBER_KEYS
@@ -78,7 +78,7 @@ class Queue(Recipe[V]):
         while True:
             transaction = client.transaction()
             transaction.create(f"{keys}/{key}", ttl=ttl)
-            transaction.create(beginning, data, sequential=True)
+            transaction.create(path_prefix, data, sequential=True)
             try:
                 return paths.name((await transaction.commit())[1])
             except NodeExistsError:
@@ -98,6 +98,7 @@ class Queue(Recipe[V]):
         Raises:
             TimeoutError: No entry was put in time.
             ConnectionLossError: The connection was lost, and an entry may have been consumed and lost.
+            UndecodableError: The serializer cannot read the entry, which is consumed. The error contains its bytes.
         """
         checked_timeout(timeout)
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
@@ -116,13 +117,14 @@ class Queue(Recipe[V]):
             raise TimeoutError(f"no entry in {self._path} within {timeout:g} s") from None
 
     async def get_nowait(self) -> V:
-        """Consume the first entry.
+        """Consume the first entry without waiting for one.
 
         Raises:
-            LookupError: The queue has no free entry.
+            LookupError: The queue contains no free entry.
             ConnectionLossError: The connection was lost, and an entry may have been consumed and lost.
+            UndecodableError: The serializer cannot read the entry, which is consumed. The error contains its bytes.
         """
-        if popped := await self._pop_first(await children_of(self._client, self._path)):
+        if popped := await self._pop_first(await read_children(self._client, self._path)):
             return popped[0]
         raise LookupError(f"no free entry in {self._path}")
 
@@ -142,9 +144,9 @@ class Queue(Recipe[V]):
 
     async def size(self) -> int:
         """Return the number of entries."""
-        return len(self._entries(await children_of(self._client, self._path)))
+        return len(self._entries(await read_children(self._client, self._path)))
 
     def _entries(self, names: Iterable[str]) -> list[str]:
         """Return the paths of the entries in order, without other children."""
-        entries = [node.name for node in in_order("kazoo", ("entry",), names)]
+        entries = [node.name for node in sort_by_arrival("kazoo", ("entry",), names)]
         return [self._at(name) for name in sorted(entries, key=lambda name: int(name.split("-")[1]))]

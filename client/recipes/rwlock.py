@@ -9,11 +9,11 @@ from ...protocol import paths
 from ...protocol.acl import ACL
 from ...protocol.errors import ConnectionLossError, NodeExistsError, NoNodeError
 from ...protocol.paths import sequence_suffix
-from ...protocol.recipe_names import Namings, NodeName, in_order, prefix
+from ...protocol.recipe_names import Namings, NodeName, prefix, sort_by_arrival
 from .. import serializers
 from ..aio.operations import BaseClient
 from ..aio.reliable import delete_in_background
-from ._base import checked_client, namings_of
+from ._base import checked_client, resolve_namings
 from ._contender import Rule, Turn, wait_for_writer
 from ._lease import NODE_GONE, Lease, LockLostError
 from ._lock_base import LockBase, OnLost
@@ -21,12 +21,12 @@ from .lock import Lock, Release
 
 
 def wait_for_every_predecessor(line: Sequence[NodeName], own: int) -> Turn:
-    """Wait for the immediate predecessor, then check again: a reader may have replaced a writer."""
+    """Return the immediate predecessor. The line is checked again after it: a writer may be a reader now."""
     return Turn(line[own - 1], False) if own else Turn(None, True)
 
 
 def wait_for_every_writer(line: Sequence[NodeName], own: int) -> Turn:
-    """Wait for the last writer ahead, then check again."""
+    """Return the last writer ahead as the contender to wait for. The line is always checked again after it."""
     return wait_for_writer(line, own)._replace(last=False)
 
 
@@ -38,7 +38,7 @@ class ReadLock(Lock):
     rule: Rule = staticmethod(wait_for_every_writer)
 
     def excludes(self, held: LockBase[Any]) -> bool:
-        """Return whether the task is the writer."""
+        """Return whether *held* is a write lock that this read lock would have to wait for."""
         return isinstance(held, WriteLock) and super().excludes(held)
 
     def take_over(self, writer: Lease, nodes: list[tuple[str, int]]) -> Lease:
@@ -60,7 +60,7 @@ class WriteLock(Lock):
     rule: Rule = staticmethod(wait_for_every_predecessor)
 
     def includes(self, held: LockBase[Any]) -> bool:
-        """Return whether the task is the writer. A reader cannot become a writer, because two would deadlock."""
+        """Return whether *held* is a write lock. A reader cannot become a writer: two readers would deadlock."""
         return isinstance(held, WriteLock)
 
 
@@ -70,10 +70,11 @@ class ReadWriteLock:
     Znodes: ``PATH/<name>``, ephemeral and sequential, named as by kazoo's ReadLock and WriteLock or Curator's
     InterProcessReadWriteLock.
 
-    Guarantees: a writer excludes all others. There is no overtaking: a reader that arrives after a waiting writer waits
-    for it. A writer wakes one client, and the release of a writer wakes the readers that waited for it. A writer can
-    become a reader without letting another writer in (:meth:`downgrade`). The reverse is not possible: two readers that
-    both want to become writers would wait for each other forever.
+    Guarantees: a writer excludes all others. Clients do not overtake each other: a reader that arrives after a waiting
+    writer waits for it. The release of a reader wakes at most the writer after it. The release of a writer wakes the
+    readers that wait for it, or the writer after it. A writer can become a reader
+    (:meth:`downgrade`), and no other writer gets in between. The reverse is not possible: two readers that both want to
+    become writers would wait for each other forever.
 
     Limits: as for :class:`~zoolet.client.recipes.lock.Lock`.
 
@@ -109,7 +110,7 @@ class ReadWriteLock:
         client = checked_client(client).with_serializer(serializers.raw)
         self._client = client if acl is None else client.with_acl(acl)
         self._path = path
-        self._namings = namings_of(naming)[::-1]  # namings in the order of a lease's nodes
+        self._namings = resolve_namings(naming)[::-1]  # namings in the order of a lease's nodes
         options: dict[str, Any] = {"naming": naming, "timeout": timeout, "on_lost": on_lost, "data": data}
         options |= {"reentrant": reentrant, "revocable": revocable, "release": release}
         self._read = ReadLock(self._client, path, **options)
@@ -162,7 +163,7 @@ class ReadWriteLock:
         line = [
             node
             for name, naming in zip(names, self._namings, strict=False)
-            for node in in_order(naming, ("write",), [name])
+            for node in sort_by_arrival(naming, ("write",), [name])
         ]
         return line if len(line) == len(nodes) == len(self._namings) else []
 

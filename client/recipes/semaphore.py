@@ -9,7 +9,7 @@ from ...protocol import paths
 from ...protocol.errors import BadVersionError, ClosedError, NoNodeError, SessionExpiredError
 from ...protocol.recipe_names import Naming, is_named, prefix, semaphore_at
 from .. import serializers
-from ..aio.limits import timeout_saying
+from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
 from ..aio.reliable import create_protected, delete_protected, ensure_container
 from ..aio.supervision import first_event
@@ -18,7 +18,7 @@ from ..wire.arguments import checked_count, checked_timeout
 from ..wire.states import State
 from ._base import checked_client, checked_naming
 from ._contender import GONE
-from ._follow import children_of, set_shared_number, shared_number, watch_list
+from ._follow import read_children, set_shared_number, shared_number, watch_list
 from ._lease import Lease
 from ._lock_base import LockBase, OnLost
 from .lock import Lock
@@ -87,7 +87,7 @@ class Semaphore(LockBase[Lease]):
         return f"<{type(self).__name__} {self._path} of {self._leases or 'a shared number'}>"
 
     async def acquire(self, timeout: float | None = None, *, count: int = 1) -> Lease:
-        """Wait for a lease, or for several that count as one.
+        """Wait for a lease, or for *count* leases that are acquired and released as one.
 
         Args:
             timeout: Longest wait in seconds, or None for the semaphore's own timeout.
@@ -99,12 +99,12 @@ class Semaphore(LockBase[Lease]):
         """
         self._check(count)
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
-        if (lease := await self._acquired_at_once(seconds, count=count)) is not None:
+        if (lease := await self._acquire_nowait(seconds, count=count)) is not None:
             return lease
         try:
             of_all = f" of {self._leases}" if self._leases else ""
             text = f"{self._path} had fewer than {count} free lease{'s' * (count != 1)}{of_all}"
-            async with timeout_saying(seconds, lambda: text):
+            async with timeout_with_message(seconds, lambda: text):
                 async with self._line as turn:
                     if self._leases is not None:
                         await self._agree_on_number()
@@ -241,7 +241,7 @@ class Semaphore(LockBase[Lease]):
 
     async def holders(self) -> list[str]:
         """Return the paths of the held leases."""
-        names = self._held(await children_of(self._client, self._parent))
+        names = self._held(await read_children(self._client, self._parent))
         return [paths.join(self._parent, name) for name in names]
 
     def _held(self, names: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from ...protocol.enums import EventType
 from ...protocol.errors import NoAuthError, NoNodeError
 from ...protocol.records import Stat
 from ..aio.operations import BaseClient
-from ..aio.subtree import ask, subtree
+from ..aio.subtree import request_each, subtree
 from ..serializers import UndecodableError, V
 from ._base import FollowingRecipe
 from ._follow import SessionGuard
@@ -83,13 +83,15 @@ class TreeCache(FollowingRecipe[Mapping[str, Cached[V]]]):
                 for path, kind in latest.items():
                     if kind == EventType.NODE_DELETED:
                         self._set(path, None)
-                await ask(self._read, [path for path, kind in latest.items() if kind != EventType.NODE_DELETED])
+                await request_each(
+                    self._read, [path for path, kind in latest.items() if kind != EventType.NODE_DELETED]
+                )
 
     async def _read_all(self) -> None:
         existing = {path async for path, _ in subtree(self._client, self._path)}
         for path in (self._nodes.keys() | self._errors.keys()) - existing:
             self._set(path, None)
-        await ask(self._read, sorted(existing))
+        await request_each(self._read, sorted(existing))
 
     async def _read(self, path: str) -> None:
         try:

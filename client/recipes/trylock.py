@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import serializers
-from ..aio.limits import timeout_saying
+from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
 from ..wire.arguments import checked_timeout
 from ._base import checked_client
@@ -62,15 +62,18 @@ class TryLock(LockBase[OwnedNode]):
     async def acquire(self, timeout: float | None = None) -> OwnedNode:
         """Wait until the lock is free, and acquire it.
 
+        Args:
+            timeout: Longest wait in seconds; None for the lock's own timeout; 0 to acquire the lock only if it is free.
+
         Raises:
             DeadlockError: The calling task holds the lock and would wait for itself.
             TimeoutError: The lock was not free in time.
         """
         self._own_lease()
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
-        if (lease := await self._acquired_at_once(seconds)) is not None:
+        if (lease := await self._acquire_nowait(seconds)) is not None:
             return lease
-        async with timeout_saying(seconds, lambda: f"{self._path} was not free"):
+        async with timeout_with_message(seconds, lambda: f"{self._path} was not free"):
             while True:
                 if (lease := await self.attempt()) is not None:
                     return lease

@@ -16,9 +16,9 @@ from ...protocol.errors import (
     SessionExpiredError,
 )
 from .. import serializers
-from ..aio.limits import timeout_saying
+from ..aio.limits import timeout_with_message
 from ..aio.operations import BaseClient
-from ..aio.reliable import PAUSE, Refusals, repeat
+from ..aio.reliable import RETRY_DELAY, Refusals, repeat
 from ..wire.arguments import checked_node_name
 from ..wire.states import WatchOverflowError
 from ._base import Recipe
@@ -31,7 +31,7 @@ _DONE: Final = " done"
 
 
 class TwoPhaseCommit(Recipe):
-    """A step that several sites take, all of them or none::
+    """An action that all sites carry out, or none of them::
 
         transfer = TwoPhaseCommit(zk, "/transfers/17")
         await transfer.propose({"amount": 5}, ["bank-a", "bank-b"])       # the coordinator
@@ -149,7 +149,7 @@ class TwoPhaseCommit(Recipe):
         Raises:
             TimeoutError: No transaction was proposed in time.
         """
-        async with timeout_saying(timeout, lambda: f"{self._path} was not proposed") as limit:
+        async with timeout_with_message(timeout, lambda: f"{self._path} was not proposed") as limit:
             while True:
                 try:
                     async with self._client.watch_exists(self._path) as watch:
@@ -158,7 +158,7 @@ class TwoPhaseCommit(Recipe):
                         limit.before_waiting()
                         await watch.next()
                 except (ConnectionLossError, SessionExpiredError, NoNodeError):
-                    await asyncio.sleep(PAUSE)
+                    await asyncio.sleep(RETRY_DELAY)
 
     async def vote(self, site: str, *, commit: bool) -> bool:
         """Vote once, and return whether this vote counts: another program may have voted abort for this site instead.
@@ -190,8 +190,8 @@ class TwoPhaseCommit(Recipe):
 
         Raises:
             RuntimeError: The transaction has no outcome yet.
-            NoNodeError: The path has no transaction, or the transaction does not involve this site. If you repeat the
-                call after an error, this means that it was recorded, and that the transaction has been finished.
+            NoNodeError: The path has no transaction, or the transaction does not involve this site. After a
+                failed call, this means that the failed call was recorded, and that the transaction has been finished.
             ConnectionLossError: No connection was available in time. The action may have been recorded.
         """
         outcome = _outcome(await self.votes())
@@ -220,7 +220,7 @@ class TwoPhaseCommit(Recipe):
     # --- every client ---
 
     async def outcome(self, timeout: float | None = None) -> bool:
-        """Wait for the outcome, and return whether it is commit.
+        """Wait for the outcome: True for commit, False for abort.
 
         Raises:
             TimeoutError: Some sites had not voted in time. Call :meth:`abort` to decide the outcome.
@@ -253,7 +253,7 @@ class TwoPhaseCommit(Recipe):
     async def _wait_for(
         self, find: Callable[[dict[str, str]], T | None], timeout: float | None, what: Callable[[], str]
     ) -> T:
-        async with timeout_saying(timeout, lambda: f"{self._path}: {what()}") as limit:
+        async with timeout_with_message(timeout, lambda: f"{self._path}: {what()}") as limit:
             while True:
                 try:
                     async with self._client.watch(self._path, recursive=True) as events:
@@ -262,7 +262,7 @@ class TwoPhaseCommit(Recipe):
                             await events.next()
                         return result
                 except (ConnectionLossError, SessionExpiredError, WatchOverflowError):
-                    await asyncio.sleep(PAUSE)
+                    await asyncio.sleep(RETRY_DELAY)
 
 
 def _outcome(votes: dict[str, str]) -> bool | None:

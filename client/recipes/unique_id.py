@@ -13,18 +13,19 @@ from ._base import Recipe
 class UniqueId(Recipe):
     """Generates unique numbers: ``number = await ids.next()``, different for every caller.
 
-    Znodes: PATH, empty. Its version is the last number: each number is one setData.
+    Znodes: PATH, empty. Each setData reserves a block of *block* numbers: the version of the node is its number.
 
-    Guarantees: no number is returned twice, and each call returns a higher number than calls that completed before it.
-    A number costs one request, however many callers there are.
+    Guarantees: no number is returned twice. With *block* 1, each call returns a higher number than all calls that
+    completed before it. A block costs one request, even if many clients reserve blocks at the same time.
 
-    Limits: 2**31 - 1 numbers. A number whose reply was lost is skipped. After the node is deleted, numbers start at 1
-    again.
+    Limits: 2**31 - 1 blocks. A block whose reply was lost is skipped, and so are numbers that a client does not use.
+    After the node is deleted, the numbers start again from the first.
 
     Args:
         client: Client that reserves the numbers.
         path: Path of the node.
-        block: Count of numbers to reserve with one request, at least 1. They are in order within one client only.
+        block: Number of numbers to reserve with one request, at least 1. All clients of a path must use the same
+            number. With more than 1, the order is kept only within one client.
     """
 
     def __init__(self, client: BaseClient[Any], path: str, *, block: int = 1) -> None:
@@ -33,7 +34,11 @@ class UniqueId(Recipe):
         self._left = range(0)
 
     async def next(self) -> int:
-        """Return a number; the first one is 1, or *block* with blocks."""
+        """Return the next number. The first number of a new node is *block*, which is 1 by default.
+
+        Raises:
+            ConnectionLossError: All five attempts to reserve numbers failed.
+        """
         while not self._left:
             try:
                 version = (await self._client.retry(lambda: self._client.set(self._path, b""))).version

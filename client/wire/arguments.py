@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from ...protocol import paths
-from ...protocol.acl import ACL, AclList, entries_of
+from ...protocol.acl import ACL, AclList, acl_entries
 from ...protocol.enums import WatcherType
 from ..serializers import Serializer
 from .backoff import Backoff
@@ -135,7 +135,7 @@ def checked_max_request(size: int) -> int:
 
 
 def checked_login(login: tuple[str, str] | None) -> tuple[str, str] | None:
-    """Return the login for SASL.
+    """Return *login* unchanged if it is a pair of strings or None.
 
     Raises:
         TypeError: *login* is not a pair of strings.
@@ -173,7 +173,7 @@ def checked_acl(acl: Iterable[ACL] | None) -> AclList | None:
     if acl is None:
         return None
     try:
-        return tuple(entries_of(acl))
+        return tuple(acl_entries(acl))
     except TypeError:
         example = "acl.CREATOR_ALL or acl.ip(...) from zoolet.client.acl"
         raise TypeError(f"acl must be a list of ACL entries, such as {example}, not {acl!r}") from None
@@ -194,7 +194,7 @@ def checked_version(version: int) -> int:
 
 
 def checked_watcher_type(kind: WatcherType) -> WatcherType:
-    """Return *kind* unchanged if it is a WatcherType.
+    """Return *kind* as a WatcherType.
 
     Raises:
         TypeError: *kind* is not a number.
@@ -218,7 +218,7 @@ def checked_count(name: str, number: N, least: N) -> N:
 
 
 def checked_choice(name: str, choice: C, choices: Iterable[str]) -> C:
-    """Return one of several words.
+    """Return *choice* unchanged if it is one of *choices*.
 
     Raises:
         ValueError: *choice* is not in *choices*.
@@ -229,7 +229,7 @@ def checked_choice(name: str, choice: C, choices: Iterable[str]) -> C:
 
 
 def checked_bytes(name: str, value: bytes) -> bytes:
-    """Return bytes that a recipe stores unchanged.
+    """Return *value* unchanged if it is bytes.
 
     Raises:
         TypeError: *value* is not bytes.
@@ -241,7 +241,7 @@ def checked_bytes(name: str, value: bytes) -> bytes:
 
 
 def checked_node_name(name: str) -> str:
-    """Return the name of a node: the last part of a path.
+    """Return *name* unchanged if it can be the name of a node, which is the last part of its path.
 
     Raises:
         ValueError: *name* is not a valid node name.

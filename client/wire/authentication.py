@@ -10,7 +10,7 @@ from ...protocol import sasl
 from ...protocol.enums import Xid
 from ...protocol.errors import AuthFailedError
 from ...protocol.operations import OpCode
-from .requests import Request, connection_loss, fail, request_frame
+from .requests import PendingCall, connection_loss, fail, request_frame
 
 
 class Credential:
@@ -18,7 +18,7 @@ class Credential:
 
     __slots__ = ("auth", "call", "scheme")
 
-    def __init__(self, scheme: str, auth: bytes, call: Request | None = None) -> None:
+    def __init__(self, scheme: str, auth: bytes, call: PendingCall | None = None) -> None:
         self.scheme = scheme
         self.auth = auth
         self.call = call
@@ -31,13 +31,13 @@ class Credentials:
         self._all: list[Credential] = []
         self._sent: deque[Credential] = deque()  # credentials that were sent but not answered
 
-    def add(self, scheme: str, auth: bytes, call: Request | None) -> Credential:
+    def add(self, scheme: str, auth: bytes, call: PendingCall | None) -> Credential:
         """Add a credential. The first reply to it completes the call."""
         self._all.append(Credential(scheme, auth, call))
         return self._all[-1]
 
     def start(self) -> None:
-        """Start on a new connection, or stop on a lost one: no credential is waiting for a reply."""
+        """Forget which credentials were sent, because the connection is new or was lost."""
         self._sent.clear()
 
     def send(self, *credentials: Credential) -> list[bytes]:
@@ -51,7 +51,7 @@ class Credentials:
         """Whether a reply is still expected."""
         return bool(self._sent)
 
-    def pop_answered(self) -> tuple[Credential, Request | None]:
+    def pop_answered(self) -> tuple[Credential, PendingCall | None]:
         """Return the credential that the next reply belongs to, and the call that waits for its first reply."""
         credential = self._sent.popleft()
         call, credential.call = credential.call, None
@@ -61,7 +61,7 @@ class Credentials:
         """Remove a credential."""
         self._all = [credential for credential in self._all if credential is not refused]
 
-    def calls(self) -> list[Request]:
+    def calls(self) -> list[PendingCall]:
         """Return the calls that wait for a reply."""
         return [credential.call for credential in self._all if credential.call is not None]
 
@@ -84,8 +84,8 @@ class SaslLogin:
     knows the password.
 
     Args:
-        user: The user.
-        password: The password.
+        user: Name of the user.
+        password: Password of the user.
         rng: Random generator for nonces.
     """
 

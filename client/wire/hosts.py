@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from ...protocol import paths
 from ...protocol.addresses import host_and_port, invalid_server
 
-PORT: Final = 2181
+DEFAULT_PORT: Final = 2181
 UNIX: Final = "unix:"
 _CREDENTIALS: Final = re.compile(r"[@\ufe6b\uff20]|%40(?![^\[]*\])")
 """An at sign in each of its forms, but not in the zone of an IPv6 address: ``[fe80::1%40]``."""
@@ -51,7 +51,7 @@ class Address(NamedTuple):
         return self.host if self.path else host_and_port(self.host, self.port)
 
 
-class Endpoint(NamedTuple):
+class ServerAddress(NamedTuple):
     """One server: an address of a connect string, or one of the IP addresses that its host name stands for.
 
     Args:
@@ -117,15 +117,15 @@ class Hosts(NamedTuple):
 
 
 def one_round(
-    endpoints: Iterable[Endpoint], rng: Random, last: Endpoint | None, first: Endpoint | None = None
-) -> list[Endpoint]:
+    endpoints: Iterable[ServerAddress], rng: Random, last: ServerAddress | None, first: ServerAddress | None = None
+) -> list[ServerAddress]:
     """Return each endpoint once, in random order, except that *first* comes first and *last* comes last."""
     order = list(dict.fromkeys(endpoints))
     rng.shuffle(order)
     return sorted(order, key=lambda endpoint: (endpoint != first, endpoint == last))
 
 
-def has_several(endpoints: Iterable[Endpoint]) -> bool:
+def has_several(endpoints: Iterable[ServerAddress]) -> bool:
     """Return whether there is more than one server. Two addresses of different families may be the same server."""
     return max(Counter(":" in endpoint.ip for endpoint in endpoints).values(), default=0) > 1
 
@@ -134,7 +134,7 @@ def _address(text: str, connect_string: str) -> Address:
     match = re.fullmatch(_ADDRESS, text)
     if match is None:
         raise invalid_server(text, connect_string)
-    port = int(match["port"]) if match["port"] else PORT
+    port = int(match["port"]) if match["port"] else DEFAULT_PORT
     if not 0 < port < 65536:
         raise invalid_server(text, connect_string)
     return Address(match["six"] or match["host"], port)

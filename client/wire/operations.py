@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ...protocol import multi as wire
 from ...protocol import records as r
 from ...protocol.acl import OPEN_ACL_UNSAFE, AclList
-from ...protocol.codec import Record, compiled, pack_int
+from ...protocol.codec import Record, ensure_compiled, pack_int
 from ...protocol.enums import MAX_TTL, CreateMode, is_ttl
 from ...protocol.errors import MarshallingError, error_for
 from ...protocol.operations import OPERATIONS, OpCode, codes_named
@@ -30,7 +30,7 @@ WATCH: Final = b"\1"
 
 
 ANY_VERSION: Final = pack_int(-1)
-"""The end of a request that changes a node whatever its version is."""
+"""The encoded version -1, at the end of a request: any version matches."""
 
 
 def encode_version(version: int) -> bytes:
@@ -43,7 +43,7 @@ def encode_version(version: int) -> bytes:
     return ANY_VERSION if version.__class__ is int and version == -1 else pack_int(checked_version(version))
 
 
-def code_of(operation: str | int) -> int:
+def op_code(operation: str | int) -> int:
     """Return the op code of an operation.
 
     Raises:
@@ -67,7 +67,7 @@ class NewNode(NamedTuple):
     """The kind of a new node.
 
     Args:
-        mode: The mode.
+        mode: Mode of the create request, such as CONTAINER.
         ttl: The TTL in milliseconds; None for modes without TTL.
     """
 
@@ -118,8 +118,8 @@ _NEW_CONTAINER: Final = NewNode(_CONTAINER)
 
 # --- replies ---
 
-_decode_data_response = compiled(r.GetDataResponse).decode
-_decode_stat_response = compiled(r.StatResponse).decode
+_decode_data_response = ensure_compiled(r.GetDataResponse).decode
+_decode_stat_response = ensure_compiled(r.StatResponse).decode
 
 
 def decode_raw(buf: bytes, offset: int, end: int) -> tuple[bytes, Stat]:

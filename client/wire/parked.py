@@ -6,7 +6,7 @@ import heapq
 from itertools import count
 from typing import Final
 
-from .requests import Request, drop
+from .requests import PendingCall, drop
 
 _TOLERATED: Final = 64
 """Number of entries of removed calls that are kept before the heap is rebuilt."""
@@ -16,14 +16,14 @@ class _Entry:
     """The deadline of a call.
 
     Args:
-        deadline: The deadline.
-        number: Number of the call, because calls with one deadline fail in their order.
+        deadline: End of the call's wait for a connection, as a time of the session's clock.
+        number: Sequence number of the call. It orders calls with the same deadline.
         call: The call; None once it is removed.
     """
 
     __slots__ = ("call", "deadline", "number")
 
-    def __init__(self, deadline: float, number: int, call: Request | None) -> None:
+    def __init__(self, deadline: float, number: int, call: PendingCall | None) -> None:
         self.deadline = deadline
         self.number = number
         self.call = call
@@ -36,14 +36,14 @@ class ParkedCalls:
     """Calls in the order of their creation, and their deadlines. A call that is cancelled is removed."""
 
     def __init__(self) -> None:
-        self._entries: dict[Request, _Entry] = {}
+        self._entries: dict[PendingCall, _Entry] = {}
         self._heap: list[_Entry] = []  # with the earliest deadline first
         self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, call: Request) -> None:
+    def add(self, call: PendingCall) -> None:
         """Add a call."""
         if call.done():
             return drop(call)
@@ -57,7 +57,7 @@ class ParkedCalls:
             heapq.heappop(self._heap)
         return self._heap[0].deadline if self._heap else None
 
-    def overdue(self, now: float) -> Request | None:
+    def pop_overdue(self, now: float) -> PendingCall | None:
         """Remove and return the call with the earliest deadline if that has passed; None if there is no such call.
 
         The call may just have been cancelled.
@@ -70,7 +70,7 @@ class ParkedCalls:
         self._remove(call)
         return call
 
-    def take_all(self) -> list[Request]:
+    def take_all(self) -> list[PendingCall]:
         """Remove and return all calls, in order."""
         calls = list(self._entries)
         for call in calls:
@@ -79,14 +79,14 @@ class ParkedCalls:
         self._heap.clear()
         return calls
 
-    def _remove(self, call: Request) -> None:
+    def _remove(self, call: PendingCall) -> None:
         call.remove_done_callback(self._cancelled)
         self._entries.pop(call).call = None  # the heap refers to the entry, but not to the call any more
         if len(self._heap) > 2 * len(self._entries) + _TOLERATED:
             self._heap = [entry for entry in self._heap if entry.call is not None]
             heapq.heapify(self._heap)
 
-    def _cancelled(self, call: Request) -> None:
+    def _cancelled(self, call: PendingCall) -> None:
         if call in self._entries:
             self._remove(call)
             drop(call)

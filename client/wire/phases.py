@@ -37,7 +37,7 @@ class ConnectionBroken(Exception):
     """The connection must be closed, for example because the server is silent. The message is the reason."""
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """The phases of a connection."""
 
     OFF = 0

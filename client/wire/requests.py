@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any, Final, Protocol, TypeVar
 
 from ...protocol import records as r
-from ...protocol.codec import Int, struct_of
+from ...protocol.codec import Int, combined_struct
 from ...protocol.errors import (
     BadArgumentsError,
     ConnectionLossError,
@@ -16,14 +16,14 @@ from ...protocol.errors import (
     ZooKeeperError,
     error_for,
 )
-from ...protocol.operations import OpCode, changing
+from ...protocol.operations import OpCode, ops_that_change
 
 E = TypeVar("E", bound=BaseException)
-HEADER = struct_of(Int, r.RequestHeader).pack
+HEADER = combined_struct(Int, r.RequestHeader).pack
 """Packs the length, xid and op code of a request."""
-LARGE: Final = 1024
+LARGE_REQUEST_BYTES: Final = 1024
 """Number of bytes above which a request may be the reason why a server closes the connection."""
-_CREATES: Final = changing("create")
+_CREATES: Final = ops_that_change("create")
 _MULTIS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
 
@@ -32,7 +32,7 @@ def request_frame(xid: int, op: int, body: bytes = b"") -> bytes:
     return HEADER(8 + len(body), xid, op) + body
 
 
-class Request(Protocol):
+class PendingCall(Protocol):
     """The interface of a call for the session. A call is also the future that its caller awaits."""
 
     op: int
@@ -106,7 +106,7 @@ def request_error(err: int, op: int, path: str | None) -> ZooKeeperError:
     return error
 
 
-def fail_undecodable(call: Request, reason: BaseException) -> None:
+def fail_undecodable(call: PendingCall, reason: BaseException) -> None:
     """Complete a call whose reply cannot be decoded, because of *reason*.
 
     Raises:
@@ -125,7 +125,7 @@ def fail_undecodable(call: Request, reason: BaseException) -> None:
         call.set_exception(reason)
 
 
-def complete(call: Request, result: Any, error: ZooKeeperError | None) -> None:
+def complete(call: PendingCall, result: Any, error: ZooKeeperError | None) -> None:
     """Complete a call with the result or the error that the server returned."""
     if call.then is not None:
         try:
@@ -143,7 +143,7 @@ def complete(call: Request, result: Any, error: ZooKeeperError | None) -> None:
 
 
 def connection_loss(
-    path: str | None, reason: str, *, maybe: bool, refused: Request | None = None
+    path: str | None, reason: str, *, maybe: bool, refused: PendingCall | None = None
 ) -> ConnectionLossError:
     """Return the error for a lost call.
 
@@ -156,7 +156,7 @@ def connection_loss(
     text = f"the connection was lost: {reason}" if maybe else reason
     error = ConnectionLossError(path, text)
     error.maybe_applied = maybe
-    if refused is not None and len(refused.body) + 8 > LARGE:
+    if refused is not None and len(refused.body) + 8 > LARGE_REQUEST_BYTES:
         error.detail += (
             f"; the request has {len(refused.body) + 8} bytes, which may exceed the jute.maxbuffer of the server"
         )
@@ -164,20 +164,20 @@ def connection_loss(
     return error
 
 
-def drop(call: Request) -> None:
+def drop(call: PendingCall) -> None:
     """Record that a cancelled call will not be answered."""
     if call.then is not None:
         call.then(None, connection_loss(call.path, "the call was cancelled", maybe=True))
 
 
-def fail(call: Request, error: ZooKeeperError) -> None:
+def fail(call: PendingCall, error: ZooKeeperError) -> None:
     """Complete a call with an error."""
     if call.then is not None:
         call.then(None, error)
     call.set_exception(error)
 
 
-def end(call: Request, error: ZooKeeperError) -> None:
+def abort(call: PendingCall, error: ZooKeeperError) -> None:
     """Complete a call with an error, unless it was cancelled."""
     if call.done():
         drop(call)

@@ -23,7 +23,7 @@ from ...protocol.enums import EventType
 from .states import Event
 
 Ask = Callable[[str, Callable[[r.GetChildren2Response | None], None]], None]
-"""Requests the children and the Stat of a node. The callback receives the answer, None if there is no such node. It is
+"""Requests the children and the Stat of a node. The callback receives the answer, or None for a missing node. It is
 called in order with the events, before anything that the server sent later is processed.
 """
 

@@ -30,7 +30,7 @@ from random import Random
 from typing import Final
 
 from ...protocol import records as r
-from ...protocol.codec import struct_of
+from ...protocol.codec import combined_struct
 from ...protocol.enums import EventType, Xid
 from ...protocol.errors import (
     AuthFailedError,
@@ -47,14 +47,14 @@ from ...protocol.sasl import SaslFailure
 from . import diagnosis
 from .authentication import Credentials, SaslLogin
 from .parked import ParkedCalls
-from .phases import ConnectionBroken, FormerSession, Phase
+from .phases import ConnectionBroken, ConnectionPhase, FormerSession
 from .requests import (
     HEADER,
-    Request,
+    PendingCall,
+    abort,
     complete,
     connection_loss,
     drop,
-    end,
     fail,
     fail_undecodable,
     fresh,
@@ -64,17 +64,17 @@ from .requests import (
 from .states import Event, State
 from .watches import WatchTable
 
-MAX_REPLY: Final = 64 << 20
+MAX_REPLY_BYTES: Final = 64 << 20
 """Maximum number of bytes in a reply. A longer one is treated as malformed."""
-_HEAD = struct_of(r.ReplyHeader).unpack_from
+_HEAD = combined_struct(r.ReplyHeader).unpack_from
 _PING = request_frame(Xid.PING, OpCode.PING)
 _LAST_XID: Final = 0x7FFFFFFF
-_FAILED_TOGETHER: Final = 500
+_MAX_FAILURES_PER_TICK: Final = 500
 """Maximum number of calls that fail in one tick. The others follow in the next, to let other tasks run in between."""
-_READY: Final = Phase.READY  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
+_READY: Final = ConnectionPhase.READY  # a separate name, because a lookup in an enum costs 80 ns (Python 3.11)
 
 
-class Session:
+class ClientSession:
     """The state of a session and of the connection that serves it.
 
     Args:
@@ -103,7 +103,7 @@ class Session:
         read_only: bool = False,
         login: tuple[str, str] | None = None,
         on_state: Callable[[State, str], None] = lambda state, why: None,
-        postpone: Callable[[Request], None] = lambda call: None,
+        postpone: Callable[[PendingCall], None] = lambda call: None,
     ) -> None:
         self.wanted_ms = timeout_ms
         self.timeout_ms = timeout_ms
@@ -111,7 +111,7 @@ class Session:
         self.password: bytes | None = NO_PASSWORD
         self.last_zxid = 0
         self.state = State.CONNECTING
-        self.phase = Phase.OFF
+        self.phase = ConnectionPhase.OFF
         self.read_only_now = False
         self.last_confirmed = 0.0
         self.received_at = self.sent_at = 0.0
@@ -119,9 +119,9 @@ class Session:
         self.out: list[bytes] = []
         self._credentials = Credentials()
         self.watches = WatchTable()
-        self.waiting: deque[Request] = deque()
+        self.waiting: deque[PendingCall] = deque()
         self.parked = ParkedCalls()
-        self.inflight: deque[Request] = deque()
+        self.inflight: deque[PendingCall] = deque()
         self.terminal_error: Exception | None = None
         self.fatal_error: ZooKeeperError | None = None
         """The error that closed the session; None if its owner closed it."""
@@ -140,7 +140,7 @@ class Session:
         self.last_xid = 0  # also the number of requests sent; it starts over after 2**31 - 1
         self._began = 0.0
         self._warning = ""  # text for the log if the session was resumed after the deadline of its leases
-        self._frames = Frames(MAX_REPLY)
+        self._frames = Frames(MAX_REPLY_BYTES)
 
     @property
     def has_session(self) -> bool:
@@ -154,7 +154,7 @@ class Session:
 
     # --- calls ---
 
-    def submit(self, call: Request) -> None:
+    def submit(self, call: PendingCall) -> None:
         """Accept a call. The next :meth:`flush` sends it, or the next connection.
 
         Raises:
@@ -186,7 +186,7 @@ class Session:
             self.last_xid = xid
             self.sent_at = now
 
-    def add_credential(self, scheme: str, auth: bytes, call: Request | None) -> None:
+    def add_credential(self, scheme: str, auth: bytes, call: PendingCall | None) -> None:
         """Authenticate with a credential at this server and at every later one. The first reply completes the call.
 
         Raises:
@@ -195,12 +195,12 @@ class Session:
         if self.terminal_error is not None:
             raise fresh(self.terminal_error)
         credential = self._credentials.add(scheme, auth, call)
-        if self.phase in (Phase.AUTH, Phase.PROBE, Phase.READY):
+        if self.phase in (ConnectionPhase.AUTH, ConnectionPhase.PROBE, ConnectionPhase.READY):
             self.out += self._credentials.send(credential)
 
     def rewatch(self, path: str) -> None:
         """Register the watches of a path again, because the server may keep only the last one. No event is lost."""
-        if self.phase is Phase.READY:  # a connection that becomes ready registers all watches
+        if self.phase is ConnectionPhase.READY:  # a connection that becomes ready registers all watches
             since = self._since = self.last_zxid if self._since is None else self._since
             self._register_watches(since, path)
             self.watches.resync(since, path)
@@ -216,8 +216,8 @@ class Session:
 
     def start(self, now: float) -> None:
         """Start the handshake on a new connection."""
-        self.phase = Phase.HANDSHAKE
-        self._frames = Frames(MAX_REPLY)
+        self.phase = ConnectionPhase.HANDSHAKE
+        self._frames = Frames(MAX_REPLY_BYTES)
         self.out.clear()
         self._credentials.start()
         self._pinged_at.clear()
@@ -245,14 +245,14 @@ class Session:
             for payload in payloads:
                 if self.phase is _READY:
                     self._reply(payload, now)
-                elif self.phase is Phase.HANDSHAKE:
+                elif self.phase is ConnectionPhase.HANDSHAKE:
                     self._on_connect_response(ConnectResponse.decode(payload), now)
-                elif self.phase is Phase.ENDING:
+                elif self.phase is ConnectionPhase.ENDING:
                     raise ConnectionBroken("closed the previous session; reconnecting")
-                elif self.phase is not Phase.OFF:
+                elif self.phase is not ConnectionPhase.OFF:
                     self._reply(payload, now)
         except MarshallingError as error:
-            foreign = self.phase is Phase.HANDSHAKE
+            foreign = self.phase is ConnectionPhase.HANDSHAKE
             why = diagnosis.foreign(data) if foreign else f"the server sent a malformed message: {error}"
             raise ConnectionBroken(why) from None
 
@@ -263,7 +263,7 @@ class Session:
                 self.expired("the server reports that the session expired")
             raise ConnectionBroken("the session expired")
         if self._ending and answer.session_id == self._former.id:
-            self.phase = Phase.ENDING
+            self.phase = ConnectionPhase.ENDING
             self.out.append(request_frame(0, OpCode.CLOSE_SESSION))
             return
         late = now - self.last_confirmed - self.timeout_ms / 1000 if answer.session_id == self.id else 0.0
@@ -282,7 +282,7 @@ class Session:
         if not self.read_only_now:
             self.last_confirmed = self._began
         if self._login is not None:
-            self.phase = Phase.SASL
+            self.phase = ConnectionPhase.SASL
             self._login.start()
             self._sasl(b"")
         else:
@@ -293,7 +293,7 @@ class Session:
         self.out.append(request_frame(0, OpCode.SASL, body))
 
     def _send_auth(self, now: float) -> None:
-        self.phase = Phase.AUTH
+        self.phase = ConnectionPhase.AUTH
         self.out += self._credentials.send()
         if not self._credentials.unanswered:
             self._probe(now)
@@ -301,14 +301,14 @@ class Session:
     def _probe(self, now: float) -> None:
         """Check that the server knows the last zxid that this client has seen. Only watches depend on it."""
         if self._since_in_doubt and self._since and any(True for _ in self.watches):
-            self.phase = Phase.PROBE
+            self.phase = ConnectionPhase.PROBE
             self._pinged_at.append(now)
             self.out.append(_PING)
         else:
             self._ready(now)
 
     def _ready(self, now: float) -> None:
-        self.phase = Phase.READY
+        self.phase = ConnectionPhase.READY
         self._since_in_doubt = False
         since = self._since or 0
         self._register_watches(since)
@@ -318,11 +318,11 @@ class Session:
         self.flush(now)
 
     def lost(self, reason: str, now: float, *, by_server: bool = False) -> None:
-        """Record the loss of the connection, *by_server* if that closed it: idempotent calls are kept, others fail."""
-        was, self.phase = self.phase, Phase.OFF
+        """Record the loss of the connection, which *by_server* blames on the server. Only idempotent calls are kept."""
+        was, self.phase = self.phase, ConnectionPhase.OFF
         if self._ending and not self.answered:
             self._former.tries = self._former.tries - 1 if by_server else 0  # a server may close while it starts
-        if was is Phase.READY:
+        if was is ConnectionPhase.READY:
             self._heard_at = now if by_server else self.received_at
             self.tried = False
         self.out.clear()
@@ -334,8 +334,8 @@ class Session:
             if call.idempotent and now < call.deadline:
                 self.parked.add(call)
             else:
-                end(call, connection_loss(call.path, reason, maybe=True, refused=call if call is suspect else None))
-        if was is Phase.READY and self.state in (State.CONNECTED, State.READ_ONLY):
+                abort(call, connection_loss(call.path, reason, maybe=True, refused=call if call is suspect else None))
+        if was is ConnectionPhase.READY and self.state in (State.CONNECTED, State.READ_ONLY):
             self._set_state(State.SUSPENDED, reason)
 
     def give_up(self) -> None:
@@ -352,7 +352,7 @@ class Session:
             self._since = self.last_zxid
         self.last_zxid = 0  # the next session may be served by a server with an older state
         self._resumable_elsewhere = False
-        self.phase = Phase.OFF
+        self.phase = ConnectionPhase.OFF
         self.out.clear()
         self._fail_all(SessionExpiredError(detail=reason))
         if self.state is not State.CONNECTING:
@@ -360,14 +360,14 @@ class Session:
 
     def close(self, reason: str, error: ZooKeeperError | None = None) -> None:
         """Reject further calls, and fail the pending ones."""
-        self.phase = Phase.OFF
+        self.phase = ConnectionPhase.OFF
         self.fatal_error = error
         error = error or ClosedError(detail=reason)
         self.terminal_error = error
         self._fail_all(error)
         self._set_state(State.CLOSED, reason)
 
-    def send_close(self, now: float, call: Request) -> None:
+    def send_close(self, now: float, call: PendingCall) -> None:
         """Request the end of the session. The client holds no locks any more, because other clients may acquire them
         before the reply arrives.
         """
@@ -383,7 +383,7 @@ class Session:
         if isinstance(error, ClosedError | AuthFailedError):
             calls += self._credentials.calls()
         for call in calls:
-            end(call, type(error)(call.path, error.detail))
+            abort(call, type(error)(call.path, error.detail))
 
     def _set_state(self, state: State, why: str) -> None:
         if state is not self.state:
@@ -395,7 +395,7 @@ class Session:
     def next_due(self) -> float | None:
         """Return the time of the next :meth:`tick`; None if nothing is due."""
         moments = []
-        if self.phase is Phase.READY:
+        if self.phase is ConnectionPhase.READY:
             third = self.timeout_ms / 3000
             moments = [self.sent_at + third, self.received_at + 2 * third]
         else:
@@ -417,7 +417,7 @@ class Session:
             ConnectionBroken: The server was silent for two thirds of the session timeout, or the session was given up.
         """
         third = self.timeout_ms / 3000
-        if self.phase is Phase.READY:
+        if self.phase is ConnectionPhase.READY:
             if now >= self.received_at + 2 * third:
                 raise ConnectionBroken(f"no complete message from the server for {now - self.received_at:.3f} s")
             if now >= self.sent_at + third:
@@ -427,10 +427,10 @@ class Session:
         else:
             last = f"; {self.last_reason}" if self.last_reason else ""
             why = f"no connection in time; the request was not applied{last}"
-            for _ in range(_FAILED_TOGETHER):
-                if (call := self.parked.overdue(now)) is None:
+            for _ in range(_MAX_FAILURES_PER_TICK):
+                if (call := self.parked.pop_overdue(now)) is None:
                     break
-                end(call, connection_loss(call.path, why, maybe=False))
+                abort(call, connection_loss(call.path, why, maybe=False))
             self._credentials.fail_overdue(now)
             if self.id and self.tried and self.terminal_error is None and now >= self.given_up_at():
                 self.give_up()
@@ -471,7 +471,7 @@ class Session:
             if call.then is not None:
                 complete(call, result, None)
             elif not call.done():
-                call.set_result(result)  # inlined, because this is the way of nearly every reply
+                call.set_result(result)  # inlined, because nearly every reply takes this path
         else:
             self._other_reply(payload, xid, zxid, err, now)
 
@@ -490,7 +490,7 @@ class Session:
             self._rewatching -= 1
             if not self._rewatching:
                 self._since = None
-        elif self.phase is Phase.SASL:
+        elif self.phase is ConnectionPhase.SASL:
             self._on_sasl_reply(payload, err, now)
         else:
             expected = f"the reply to request {self.inflight[0].xid}" if self.inflight else "no reply"
@@ -502,7 +502,7 @@ class Session:
             raise ConnectionBroken(f"unexpected reply to a ping; expected the reply to request {self.inflight[0].xid}")
         if not self.read_only_now:
             self.last_confirmed = max(self.last_confirmed, pinged_at)
-        if self.phase is Phase.PROBE:
+        if self.phase is ConnectionPhase.PROBE:
             if zxid < (self._since or 0):  # any change on this server may be new to the client
                 self._since = 0
             self._ready(now)
@@ -530,7 +530,7 @@ class Session:
             raise ConnectionBroken(why)
         if call is not None and not call.done():
             call.set_result(None)
-        if self.phase is Phase.AUTH and not self._credentials.unanswered:
+        if self.phase is ConnectionPhase.AUTH and not self._credentials.unanswered:
             self._probe(now)
 
     def _on_sasl_reply(self, payload: bytes, err: int, now: float) -> None:

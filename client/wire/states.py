@@ -56,7 +56,7 @@ class Event(NamedTuple):
 
 
 class WatchOverflowError(Exception):
-    """Events of a watch arrived faster than they were taken, and were dropped: read the watched nodes again.
+    """Events were dropped, because they arrived faster than the program read them. Read the watched nodes again.
 
     Args:
         path: The watched node.

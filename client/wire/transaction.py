@@ -77,7 +77,7 @@ class Transaction(Generic[V]):
         ttl: float | None = None,
         acl: Iterable[ACL] | None = None,
     ) -> None:
-        """Create a node. The arguments are the same as for ``Client.create``."""
+        """Create a node, with the arguments of ``Client.create`` except *parents* and *protected*."""
         node = NewNode.of(ephemeral, sequential, container, ttl)
         below_chroot = self._add_chroot(path, sequential)
         entries = self._acl if acl is None else checked_acl(acl)

@@ -31,11 +31,11 @@ from ...protocol.operations import OpCode
 from .resync import SubtreeResync
 from .states import Event, WatchOverflowError
 
-BATCH: Final = 120_000
+MAX_BATCH_BYTES: Final = 120_000
 """Maximum number of bytes of paths in one setWatches, to keep the request below 128 KiB."""
 
 
-class Kind(Enum):
+class WatchKind(Enum):
     """The kinds of watches that a client registers, as in SetWatches2."""
 
     DATA = "data"
@@ -45,21 +45,21 @@ class Kind(Enum):
     RECURSIVE = "recursive"
 
 
-IN_REQUEST: Final = tuple(Kind)
+IN_REQUEST: Final = tuple(WatchKind)
 """The order of the lists in the request that registers watches."""
 CONSUMED: Final = {
-    EventType.NODE_CREATED: (Kind.DATA, Kind.EXIST),
-    EventType.NODE_DATA_CHANGED: (Kind.DATA, Kind.EXIST),
-    EventType.NODE_DELETED: (Kind.DATA, Kind.EXIST, Kind.CHILD),
-    EventType.NODE_CHILDREN_CHANGED: (Kind.CHILD,),
+    EventType.NODE_CREATED: (WatchKind.DATA, WatchKind.EXIST),
+    EventType.NODE_DATA_CHANGED: (WatchKind.DATA, WatchKind.EXIST),
+    EventType.NODE_DELETED: (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD),
+    EventType.NODE_CHILDREN_CHANGED: (WatchKind.CHILD,),
 }
 """The kinds of one-shot watches of a node that each event fires."""
 _SERVER_KIND: Final = {
-    Kind.DATA: WatcherType.DATA,
-    Kind.EXIST: WatcherType.DATA,
-    Kind.CHILD: WatcherType.CHILDREN,
-    Kind.PERSISTENT: WatcherType.ANY,
-    Kind.RECURSIVE: WatcherType.ANY,
+    WatchKind.DATA: WatcherType.DATA,
+    WatchKind.EXIST: WatcherType.DATA,
+    WatchKind.CHILD: WatcherType.CHILDREN,
+    WatchKind.PERSISTENT: WatcherType.ANY,
+    WatchKind.RECURSIVE: WatcherType.ANY,
 }
 
 
@@ -77,7 +77,7 @@ class Registration:
         wake: Function that is called when there is an event or an error to pop.
     """
 
-    def __init__(self, kind: Kind, path: str, limit: int, wake: Callable[[], None] = _nothing) -> None:
+    def __init__(self, kind: WatchKind, path: str, limit: int, wake: Callable[[], None] = _nothing) -> None:
         self.kind = kind
         self.path = path
         self.limit = limit
@@ -93,12 +93,12 @@ class Registration:
         """For a PERSISTENT watch, the zxid of the last change of its children that a recursive watch reported."""
 
     def forget_owner(self) -> None:
-        """Forget the functions of the watcher, because the watcher also refers to this."""
+        """Forget the functions of the watcher, to break the reference cycle with it."""
         self.wake, self.receive, self.resync = _nothing, None, None
 
     def deliver(self, event: Event) -> None:
         """Queue an event for the user."""
-        if self.kind is Kind.PERSISTENT and event.path == self.path:
+        if self.kind is WatchKind.PERSISTENT and event.path == self.path:
             if event.type == EventType.NODE_DELETED:
                 if self.exists is False:  # a second event for the same deletion
                     return
@@ -144,7 +144,7 @@ class WatchTable:
         self.forget: Callable[[str, WatcherType], object] = lambda path, kind: None
         self._expected: dict[str, int] = {}  # number of registrations that are under way, by path
         self._orphans: set[str] = set()  # paths of watches that ended, but had to stay registered for others
-        self._by_kind: dict[Kind, dict[str, dict[Registration, None]]] = {kind: {} for kind in Kind}
+        self._by_kind: dict[WatchKind, dict[str, dict[Registration, None]]] = {kind: {} for kind in WatchKind}
 
     def add(self, registration: Registration) -> None:
         """Add a watch that is registered at the server."""
@@ -166,7 +166,7 @@ class WatchTable:
         if self.is_needed(registration.path):
             self._orphans.add(registration.path)  # some servers would also remove a watch that is still needed
             return None
-        return self._what_to_remove(registration.path, _SERVER_KIND[registration.kind])
+        return self._removal_type(registration.path, _SERVER_KIND[registration.kind])
 
     def is_needed(self, path: str) -> bool:
         """Return whether the server's registration of a path is still needed, or a new one has been requested."""
@@ -190,7 +190,7 @@ class WatchTable:
             self._orphans.discard(path)
             self.forget(path, WatcherType.ANY)
 
-    def _what_to_remove(self, path: str, kind: WatcherType) -> WatcherType:
+    def _removal_type(self, path: str, kind: WatcherType) -> WatcherType:
         if path not in self._orphans:
             return kind
         self._orphans.discard(path)
@@ -205,7 +205,7 @@ class WatchTable:
             for registrations in table.values():
                 yield from registrations
 
-    def has(self, kind: Kind, path: str) -> bool:
+    def has(self, kind: WatchKind, path: str) -> bool:
         """Return whether there is a watch of that kind on exactly this path."""
         return path in self._by_kind[kind]
 
@@ -219,11 +219,11 @@ class WatchTable:
         for kind in CONSUMED.get(event.type, ()):
             for registration in self._by_kind[kind].pop(path, ()):
                 registration.deliver(event)
-        for registration in list(self._by_kind[Kind.PERSISTENT].get(path, ())):
+        for registration in list(self._by_kind[WatchKind.PERSISTENT].get(path, ())):
             if event.type != EventType.NODE_CHILDREN_CHANGED or not event.zxid or registration.derived != event.zxid:
-                registration.deliver(event)  # _derive has delivered the other events
+                registration.deliver(event)  # otherwise _derive has already delivered the event
         self._remove_orphan(path)
-        recursive = self._by_kind[Kind.RECURSIVE]
+        recursive = self._by_kind[WatchKind.RECURSIVE]
         if recursive and event.type != EventType.NODE_CHILDREN_CHANGED:
             above = path
             while True:
@@ -239,37 +239,37 @@ class WatchTable:
         """Deliver a NODE_CHILDREN_CHANGED to the other watches of a recursively watched node whose child was created or
         deleted. A 3.8 server treats these watches as one, which does not report changes of the list of children.
         """
-        if parent not in self._by_kind[Kind.RECURSIVE]:
+        if parent not in self._by_kind[WatchKind.RECURSIVE]:
             return
         derived = Event(EventType.NODE_CHILDREN_CHANGED, parent, event.zxid)
-        for registration in self._by_kind[Kind.CHILD].pop(parent, ()):
+        for registration in self._by_kind[WatchKind.CHILD].pop(parent, ()):
             registration.deliver(derived)
-        for registration in list(self._by_kind[Kind.PERSISTENT].get(parent, ())):
+        for registration in list(self._by_kind[WatchKind.PERSISTENT].get(parent, ())):
             registration.derived = event.zxid
             registration.deliver(derived)
 
     def batches(self, last_zxid: int, path: str | None = None) -> list[tuple[OpCode, bytes]]:
-        """Return the requests that register watches at a server. It answers with events for all changes since.
+        """Return the requests that register watches at a server. The server answers with events for missed changes.
 
         Args:
             last_zxid: The last zxid that was seen before the connection was lost.
             path: Path of the watches to register; by default all watches.
         """
-        watched: list[tuple[Kind, str]] = []
+        watched: list[tuple[WatchKind, str]] = []
         for kind in IN_REQUEST:
             table = self._by_kind[kind]
             for watched_path in table if path is None else table.keys() & {path}:
-                if kind is Kind.PERSISTENT:
+                if kind is WatchKind.PERSISTENT:
                     exists = next(iter(table[watched_path])).exists
-                    kinds = [Kind.EXIST] if exists is False else [Kind.DATA, Kind.CHILD]
+                    kinds = [WatchKind.EXIST] if exists is False else [WatchKind.DATA, WatchKind.CHILD]
                     watched += [(kind, watched_path) for kind in kinds]
                 watched.append((kind, watched_path))
         requests = []
         place = 0
         while place < len(watched):
-            lists: dict[Kind, dict[str | None, None]] = {kind: {} for kind in IN_REQUEST}
+            lists: dict[WatchKind, dict[str | None, None]] = {kind: {} for kind in IN_REQUEST}
             size = 0
-            while place < len(watched) and size < BATCH:
+            while place < len(watched) and size < MAX_BATCH_BYTES:
                 kind, watched_path = watched[place]
                 lists[kind][watched_path] = None
                 size += (len(watched_path) if watched_path.isascii() else 3 * len(watched_path)) + 4
@@ -284,7 +284,7 @@ class WatchTable:
 
     def resync(self, since: int, path: str | None = None) -> None:
         """Make all recursive watches, or all of one path, list the changes that they have missed."""
-        for registrations in list(self._by_kind[Kind.RECURSIVE].values()):
+        for registrations in list(self._by_kind[WatchKind.RECURSIVE].values()):
             for registration in list(registrations):
                 if registration.resync is not None and path in (None, registration.path):
                     registration.resync.start(since)

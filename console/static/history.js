@@ -147,7 +147,7 @@ export function Entries({ query, refresh, every, at }) {
       reading.busy
         ? html`<p>Reading…</p>`
         : html`<p class="buttons">${last.next ? button("Earlier") : null}
-          ${last.files ? button("Look in the log files", 1) : last.isOfFiles ? "The log files have no more." : null}</p>`
+          ${last.files ? button("Look in the log files", 1) : last.isOfFiles ? "No more transactions." : null}</p>`
     }
     <${Problem} error=${reading.problem} />`;
 }

@@ -390,7 +390,7 @@ export function Table({ heads, rows, test }) {
     )}</tbody></table>`;
 }
 
-export const FOR_CHANGES = "Only users with the token may change something.";
+export const FOR_CHANGES = "Only users with the token can make changes.";
 
 // The dialogs of a view: `open` asks for the token first if it is missing.
 export function useDialog({ trusted, needToken }, onDone) {

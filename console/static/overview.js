@@ -23,7 +23,7 @@ import {
 
 const CHARTS = [
   {
-    title: "Requests a second",
+    title: "Requests per second",
     series: [
       ["all", "requests"],
       ["writes", "writes"],
@@ -145,7 +145,7 @@ const SERVER = [
   "server",
   "now",
   ["connections", "n"],
-  ["requests a second", "n"],
+  ["requests per second", "n"],
   ["average ms", "n"],
   ["outstanding", "n"],
   ["nodes", "n"],
@@ -316,7 +316,7 @@ export function Overview({ about, live, problem, locks }) {
           </bdi>: ${Math.round(used * 100)} % used, ${bytes(disk.free)} of ${bytes(disk.total)} free${" "}
           <meter min="0" max="1" low="0.8" high="0.95" optimum="0" value=${used}></meter></label>`
         : about.kind === "remote"
-          ? "The disk is not known from here."
+          ? "The free disk space of a remote server is unknown."
           : "No data directory: everything is in memory."
     }</p>
     <div class="columns">

@@ -75,7 +75,7 @@ def rows(parser: argparse.ArgumentParser) -> Iterator[str]:
             continue
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - each has a section
             continue
-        yield f"| {code(name_of(action))} | {cell(pages.help_of(action))} |"
+        yield f"| {code(name_of(action))} | {cell(pages.help_text(action))} |"
 
 
 def section(name: str, parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:

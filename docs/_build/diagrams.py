@@ -110,7 +110,7 @@ def sequence(title: str, lanes: Sequence[str], messages: Sequence[Message], paus
 
 
 def states() -> str:
-    """Draw the states of a client and what leads from one to the next."""
+    """Draw the states of a client and the transitions between them."""
     places = {"CONNECTING": 95, "CONNECTED": 335, "SUSPENDED": 575, "LOST": 815}
 
     def parts() -> Iterator[str]:
@@ -163,7 +163,7 @@ def paused_holder() -> str:
 
 
 def lock_queue() -> str:
-    """Draw the nodes of a lock, and what each client watches."""
+    """Draw the nodes of a lock, and the node that each client watches."""
     states = [("client A", "holds the lock"), ("client B", "waits"), ("client C", "waits"), ("client D", "waits")]
 
     def parts() -> Iterator[str]:

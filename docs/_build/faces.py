@@ -1,6 +1,7 @@
-"""Writes client/blocking/client.pyi and recipes.pyi, the stubs of the client and the recipes for threads, for type
-checkers and editors (``make faces``). They are derived from the signatures of the asyncio classes, as the objects
-themselves are at run time.
+"""Writes the stubs of the blocking client and its recipes, for type checkers and editors (``make faces``).
+
+The files are client/blocking/client.pyi and recipes.pyi. They are derived from the signatures of the asyncio classes,
+as the blocking classes themselves are at run time.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Faces:
         return ast.unparse(tree)
 
     def name(self, name: str, module: str, owner: type) -> str:
-        """Return what a name of a module is called in the stub, and import it."""
+        """Return the name in the stub for a name in a module, and import it."""
         if name in REPLACED:
             name = REPLACED[name]
             self.imports.setdefault(IMPORTS[name], set()).add(name)
@@ -180,7 +181,7 @@ class Faces:
             return self.generic_visit(node)
 
         def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-            """Write a union of two types that are the same for threads as one."""
+            """Replace a union of two types by one of them if both are the same for threads."""
             left, right = self.visit(node.left), self.visit(node.right)
             return left if ast.dump(left) == ast.dump(right) else ast.BinOp(left, node.op, right)
 
@@ -374,7 +375,7 @@ class ClientFaces(Faces):
         return face.__name__
 
     def name(self, name: str, module: str, owner: type) -> str:
-        """Return what a name of a module is called in the stub, and import it."""
+        """Return the name in the stub for a name in a module, and import it."""
         if name == "Self":
             self.imports["typing"].add(name)
         return name if name in ("Client", "Self") else super().name(name, module, owner)

@@ -1,4 +1,4 @@
-"""Makes the package available to mkdocstrings. This is a hook of mkdocs, which mkdocs.yml names.
+"""A hook of mkdocs that makes the package available to mkdocstrings. It is registered in mkdocs.yml.
 
 The package ``zoolet`` is the repository's root, but mkdocstrings looks for a folder of that name. It does not follow
 links to folders, so it gets a copy, which is removed when the site is built.
@@ -15,7 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 
 ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = ("protocol", "server", "client", "console", "testing", "cli")
+SUBPACKAGES: Final = ("protocol", "server", "client", "console", "testing", "cli")
 
 _folder = tempfile.TemporaryDirectory(prefix="zoolet-docs-")
 
@@ -28,7 +28,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     package.mkdir()
     for module in ROOT.glob("*.py"):
         shutil.copy(module, package)
-    for part in ROOMS:
+    for part in SUBPACKAGES:
         shutil.copytree(ROOT / part, package / part, ignore=shutil.ignore_patterns("__pycache__"))
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [_folder.name]
     return config

@@ -1,4 +1,4 @@
-"""Prepares the data of griffe for the pages in docs/reference. This is an extension, which mkdocs.yml names."""
+"""A griffe extension that prepares data for the pages in docs/reference. It is registered in mkdocs.yml."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ INTERNAL: Final = (
     "server.net.daemon.Daemon.abort_all",
     "server.net.daemon.Daemon.measure",
     "server.net.daemon.Daemon.tick",
-    "server.net.daemon.Daemon.ticked",
+    "server.net.daemon.Daemon.on_tick",
     "server.net.daemon.Daemon.wake",
-    "testing.*.can_have",
+    "testing.*.supports_chaos",
     "testing.*.console_views",
     "testing.*.daemon",
     "testing.*.ensemble",
     "testing.*.has_changed",
-    "testing.*.is_ours",
+    "testing.*.runs_here",
     "testing.*.move_to",
     "testing.frames.actions.Action.on_release",
     "testing.frames.faults.Fault.claim",
     "testing.frames.faults.Fault.delay",
-    "testing.sim.network.Network.call_after_latency",
-    "testing.sim.network.Network.close",
-    "testing.sim.network.Network.connect",
-    "testing.sim.network.Network.forget",
-    "testing.sim.network.Network.fragment",
-    "testing.sim.network.Network.listen",
+    "testing.sim.network.SimNetwork.call_after_latency",
+    "testing.sim.network.SimNetwork.close",
+    "testing.sim.network.SimNetwork.connect",
+    "testing.sim.network.SimNetwork.forget",
+    "testing.sim.network.SimNetwork.fragment",
+    "testing.sim.network.SimNetwork.listen",
 )
 """Members of public classes that only other modules of the package use. The reference does not show them."""
 WITH_FIELDS: Final = frozenset({"NamedTuple", "Fields"})
@@ -92,7 +92,7 @@ class Reference(griffe.Extension):
                 documented.docstring.value = self._to_markdown(documented, documented.docstring.value)
             elif needs_section(documented):
                 documented.docstring = griffe.Docstring("", parent=documented)
-        for member in list(objects(pkg)):  # after the docstrings: links to these members need not be translated
+        for member in list(objects(pkg)):  # only now, because docstrings may link to these members
             if member.parent is not None and is_internal(member.path.removeprefix(f"{pkg.name}.")):
                 member.parent.del_member(member.name)
         complete_client(pkg)

@@ -46,7 +46,14 @@ Function = Callable[..., Any]
 COPIED: Final[dict[str, Function]] = {
     prefix + function.__name__: function
     for prefix, functions in {
-        "": (writes.check_create, writes.add, writes.replace_data, paths.is_valid_name, multi.is_special, packed),
+        "": (
+            writes.check_create,
+            writes.add,
+            writes.replace_data,
+            paths.is_valid_name,
+            multi.needs_checked_create,
+            packed,
+        ),
         "paths.": (paths.sequence_suffix,),
         "state.": (Engine.begin, Engine.commit, Engine.add_detail),
         "state.tree.": (Tree.create, Tree.delete, Tree.set_data, Tree.begin, Tree.commit),
@@ -62,11 +69,11 @@ READS: Final = (OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN2)
 because its general form does not copy the list of names.
 """
 RUNS: Final = (OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE, OpCode.SET_DATA)
-"""The writes that get one, besides multi."""
+"""The writes that get a straight form, in addition to multi."""
 PARTS: Final = (OpCode.CREATE, OpCode.DELETE, OpCode.SET_DATA, OpCode.CHECK)
-"""The operations of a multi that get one."""
-REPLY: Final = codec.struct_of(codec.Int, r.ReplyHeader)
-RESULT: Final = codec.struct_of(r.MultiHeader)
+"""The operations of a multi that get a straight form."""
+REPLY: Final = codec.combined_struct(codec.Int, r.ReplyHeader)
+RESULT: Final = codec.combined_struct(r.MultiHeader)
 INNER: Final = (ast.Lambda, ast.FunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
 """Parts of a function that prevent a copy."""
 HEAD: Final = '''\
@@ -183,7 +190,7 @@ class Copier(ast.NodeTransformer):
         return function
 
     def _copy(self, call: ast.expr, targets: list[ast.expr]) -> list[ast.stmt] | None:
-        """Return the statements of a called function; None if it is not one of those to copy."""
+        """Return the statements of a called function, or None if the function is not in ``COPIED``."""
         function = self._function(call)
         if function is None:
             return None
@@ -261,7 +268,7 @@ class Module:
     """The module with the straight forms."""
 
     def __init__(self) -> None:
-        self._origins = {name: (f"{OPS}.dispatch", name) for name in ("RUNS", "PARTS")}
+        self._origins = {name: (f"{OPS}.dispatch", name) for name in ("STRAIGHT_REQUESTS", "STRAIGHT_OPERATIONS")}
         self._constants: dict[str, str] = {}
         self._functions: list[str] = []
         self._used: set[str] = set()
@@ -270,7 +277,7 @@ class Module:
         """Add the straight form of a write, as a request, as an operation of a multi, or as both."""
         write, request = WRITES[op], OPERATIONS[op].request
         assert request is not None, op
-        reading = codec.reading_of(request)
+        reading = codec.read_statements(request)
         copied = {**COPIED, "perform": write.perform, "reply": write.reply}
         names: dict[str, ast.expr] = {}
         known = names_in(codec.__name__)
@@ -288,7 +295,7 @@ class Module:
             count = "state.zxid += 1"  # a request uses up its zxid even if it fails its checks
             statements += ast.parse(f"if {is_run}:\n    {count}" if op in PARTS else count).body
         if op in PARTS and "flags" in reading.fields:
-            special = f"if {is_part} and is_special(state, path, acl, flags):\n    return 0"
+            special = f"if {is_part} and needs_checked_create(state, path, acl, flags):\n    return 0"
             statements += copier.block(ast.parse(special).body)
         fields = ", ".join(reading.fields)
         outcome = f"path, node = perform(state, client, {int(op)}, {fields})\nbody = reply(path, node)"
@@ -355,7 +362,7 @@ class Module:
         packed = self._constant(REPLY.format.lstrip(">") + "i" * len(lengths))
         values = ", ".join([size, "client.last_xid", "state.zxid", "0", *lengths])
         parts = [f"{packed}({values})", *rest]
-        frame = f"b''.join(({', '.join(parts)}))" if len(parts) > 2 else " + ".join(parts)  # one copy of large data
+        frame = f"b''.join(({', '.join(parts)}))" if len(parts) > 2 else " + ".join(parts)  # join() copies data once
         return [*statements, *ast.parse(f"return {frame}").body]
 
     def _result(self, op: OpCode, terms: list[ast.expr]) -> list[ast.stmt]:
@@ -402,7 +409,7 @@ class Module:
         constants = [f"{name} = {value}" for name, value in self._constants.items()]
         runs = ", ".join(f"{int(op)}: {op.name.lower()}" for op in (*READS, *RUNS, OpCode.MULTI))
         parts = ", ".join(f"{int(op)}: {op.name.lower()}" for op in PARTS)
-        tables = [f"RUNS.update({{{runs}}})", f"PARTS.update({{{parts}}})"]
+        tables = [f"STRAIGHT_REQUESTS.update({{{runs}}})", f"STRAIGHT_OPERATIONS.update({{{parts}}})"]
         return "\n".join([HEAD, *lines, *constants, *self._functions, *tables])
 
 

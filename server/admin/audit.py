@@ -39,10 +39,8 @@ EPHEMERAL_DELETED: Final = "ephemeralZNodeDeletionOnSessionCloseOrExpire"
 
 Source: AuditConstants.
 """
-TOGETHER: Final = 30_000
-"""Lines are written when they have this many characters in total, because a record of the log takes as long as ten of
-them.
-"""
+RECORD_CHARACTERS: Final = 30_000
+"""Number of characters of lines that are joined into one log record, because a record takes as long as ten lines."""
 WriteLines = Callable[[str], object]
 """A function that receives a line, or several lines that are separated by ``\\n``."""
 
@@ -64,9 +62,11 @@ class Audited(NamedTuple):
         return getattr(self.request, "path", None)
 
 
-def audited(table: Dispatch, write: WriteLines) -> Dispatch:
+def audited_table(table: Dispatch, write: WriteLines) -> Dispatch:
     """Return a dispatch table whose writes are audited."""
-    return table | {op: _audited(op, table[op], table, write) for op in table if op in OPERATIONS or op == OpCode.MULTI}
+    return table | {
+        op: _audited_entry(op, table[op], table, write) for op in table if op in OPERATIONS or op == OpCode.MULTI
+    }
 
 
 def audit_sessions(engine: Engine, write: WriteLines) -> None:
@@ -84,7 +84,7 @@ def audit_sessions(engine: Engine, write: WriteLines) -> None:
     engine.on_session = on_session
 
 
-def _audited(op: int, entry: DispatchTuple, table: Dispatch, write: WriteLines) -> Any:
+def _audited_entry(op: int, entry: DispatchTuple, table: Dispatch, write: WriteLines) -> Any:
     _, handle, costly, _ = entry
 
     inner = late_decoder(table, op)
@@ -138,7 +138,7 @@ def _write_lines(write: WriteLines, lines: Iterable[str]) -> None:
     for line in lines:
         together.append(line)
         size += len(line)
-        if size >= TOGETHER:
+        if size >= RECORD_CHARACTERS:
             write("\n".join(together))
             together, size = [], 0
     if together:
@@ -156,25 +156,25 @@ def _operation(op: int, request: Any, result: str) -> str:
     if op == OpCode.SET_ACL:
         acl = request.acl or ()
         fields["acl"] = ",".join(f"{each.id.scheme}:{each.id.id}:{int(each.perms)}" for each in acl)
-    return _joined({**fields, "result": result})
+    return _fields_line({**fields, "result": result})
 
 
 def _client(client: ClientConnection) -> str:
     """Return the fields of a client."""
     named = [identity for identity in client.ids if identity.scheme != "ip"]
     users = ",".join(map(name_without_hash, named)) or client.host
-    return _joined({"session": hexadecimal(client.session_id), "user": users, "ip": client.host})
+    return _fields_line({"session": hexadecimal(client.session_id), "user": users, "ip": client.host})
 
 
 def audit_line(client: ClientConnection, fields: dict[str, str]) -> str:
     """Return a line about a client."""
-    return f"{_client(client)}\t{_joined(fields)}"
+    return f"{_client(client)}\t{_fields_line(fields)}"
 
 
 def server_line(operation: str, result: str, *, session: str = "") -> str:
     """Return a line about an operation of the server itself, with the user of its process."""
     fields = {"session": session, "user": _own_user(), "operation": operation, "result": result}
-    return _joined({name: value for name, value in fields.items() if value})
+    return _fields_line({name: value for name, value in fields.items() if value})
 
 
 @cache
@@ -185,7 +185,7 @@ def _own_user() -> str:
         return str(os.getuid())
 
 
-def _joined(fields: dict[str, str]) -> str:
+def _fields_line(fields: dict[str, str]) -> str:
     return "\t".join(f"{name}={_printable(value)}" for name, value in fields.items())
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from ...protocol.hexadecimal import signed
+from ...protocol.hexadecimal import to_signed_64
 from ..core.client_connection import ClientConnection
 from . import facts
 from .facts import Facts
@@ -108,12 +108,12 @@ def _last_snapshot(observed: Observed, parameters: Parameters) -> Facts:
 
 
 def _watches(observed: Observed, parameters: Parameters) -> Facts:
-    watched = {str(signed(session)): paths for session, paths in facts.watched_by_session(observed.engine)}
+    watched = {str(to_signed_64(session)): paths for session, paths in facts.watched_by_session(observed.engine)}
     return {"session_id_to_watched_paths": watched}
 
 
 def _watches_by_path(observed: Observed, parameters: Parameters) -> Facts:
-    watching = {path: list(map(signed, ids)) for path, ids in facts.watching_by_path(observed.engine)}
+    watching = {path: list(map(to_signed_64, ids)) for path, ids in facts.watching_by_path(observed.engine)}
     return {"path_to_session_ids": watching}
 
 
@@ -130,7 +130,7 @@ def _of(function: Callable[[Observed], Facts]) -> Answer:
     return lambda observed, parameters: function(observed)
 
 
-def _fixed(**answer: object) -> Answer:
+def _constant(**answer: object) -> Answer:
     return lambda observed, parameters: dict(answer)
 
 
@@ -144,30 +144,30 @@ COMMANDS: Final = (
     Command("environment", ("env", "envi"), _of(facts.environment), False, "the machine and the process"),
     Command("get_trace_mask", ("gtmk",), lambda observed, parameters: {"tracemask": observed.engine.trace_mask}, False,
             "the trace mask, a number without an effect"),
-    Command("hash", (), _fixed(digests=[]), False, "the digests of the tree (always empty)"),
+    Command("hash", (), _constant(digests=[]), False, "the digests of the tree (always empty)"),
     Command("initial_configuration", ("icfg",),
             lambda observed, parameters: {"initial_configuration": observed.file}, False, "the text of the zoo.cfg"),
     Command("is_read_only", ("isro",), lambda observed, parameters: {"read_only": bool(observed.refusal())}, False,
             "whether clients cannot write"),
     Command("last_snapshot", ("lsnp",), _last_snapshot, False, "the last written snapshot"),
-    Command("leader", ("lead",), _fixed(error="server is not initialized"), False, "for ensembles only"),
+    Command("leader", ("lead",), _constant(error="server is not initialized"), False, "for ensembles only"),
     Command("log_level", (), _log_level, True, "set the minimum level of the log: level=DEBUG"),
     Command("monitor", ("mntr",), _of(monitor), False, "all metrics"),
-    Command("observer_connection_stat_reset", ("orst",), _fixed(), True, "for ensembles only"),
-    Command("observers", ("obsr",), _fixed(synced_observers=0, observers=[]), False, "for ensembles only"),
+    Command("observer_connection_stat_reset", ("orst",), _constant(), True, "for ensembles only"),
+    Command("observers", ("obsr",), _constant(synced_observers=0, observers=[]), False, "for ensembles only"),
     Command("restore", ("rest",), None, True, "replace the whole state by the snapshot in the body"),
-    Command("ruok", (), _fixed(), False, "whether the process answers"),
+    Command("ruok", (), _constant(), False, "whether the process answers"),
     Command("server_stats", ("srvr",), _of(facts.server_stats), False, "the statistics of the server"),
     Command("set_trace_mask", ("stmk",), _set_trace_mask, True, "set the trace mask"),
     Command("snapshot", ("snap",), None, True, "the whole state as a file; streaming=false writes it on the server"),
     Command("stat_reset", ("srst",), _reset_stats, True, "reset the counters of the server"),
     Command("stats", ("stat",), _stats, False, "the statistics of the server, and all connections"),
-    Command("system_properties", ("sysp",), _fixed(), False, "the properties of a Java process (always empty)"),
-    Command("voting_view", (), _fixed(current_config={}), False, "for ensembles only"),
+    Command("system_properties", ("sysp",), _constant(), False, "the properties of a Java process (always empty)"),
+    Command("voting_view", (), _constant(current_config={}), False, "for ensembles only"),
     Command("watch_summary", ("wchs",), _of(facts.watch_summary), False, "the number of watches"),
     Command("watches", ("wchc",), _watches, False, "the watched paths by session"),
     Command("watches_by_path", ("wchp",), _watches_by_path, False, "the sessions that watch, by path"),
-    Command("zabstate", (), _fixed(voting=False, zabstate=""), False, "for ensembles only"),
+    Command("zabstate", (), _constant(voting=False, zabstate=""), False, "for ensembles only"),
 )
 # fmt: on
 """All commands, in order of their names."""

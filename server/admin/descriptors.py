@@ -9,12 +9,12 @@ from typing import Final
 
 _log = logging.getLogger("zoolet.server")
 UNLIMITED: Final = 1 << 30
-"""The value for no limit."""
+"""The result of :func:`limit` if the number of descriptors is not limited."""
 _AT_START: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def limit() -> int:
-    """Return the current limit of this process."""
+    """Return the maximum number of file descriptors of this process."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return soft if soft != resource.RLIM_INFINITY else UNLIMITED
 

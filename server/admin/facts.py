@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, Final
 
-from ...protocol.hexadecimal import signed
+from ...protocol.hexadecimal import to_signed_64
 from ...protocol.operations import OPERATIONS
 from ..core.client_connection import ClientConnection
 from ..core.engine import Engine
@@ -50,7 +50,7 @@ def full(client: ClientConnection) -> Facts:
         return brief(client)
     return {
         **brief(client),
-        "session_id": signed(session.id),
+        "session_id": to_signed_64(session.id),
         "last_operation": last_operation(client),
         "established": client.since,
         "session_timeout": session.timeout_ms,
@@ -75,8 +75,8 @@ def sessions_by_deadline(engine: Engine) -> dict[int, list[int]]:
 def dump(observed: Observed) -> Facts:
     """Return all sessions by deadline, and their ephemeral nodes."""
     engine = observed.engine
-    expiring = {str(at): [signed(each) for each in ids] for at, ids in sessions_by_deadline(engine).items()}
-    owned = {str(signed(owner)): list(paths) for owner, paths in engine.tree.ephemerals.items()}
+    expiring = {str(at): [to_signed_64(each) for each in ids] for at, ids in sessions_by_deadline(engine).items()}
+    owned = {str(to_signed_64(owner)): list(paths) for owner, paths in engine.tree.ephemerals.items()}
     return {"expiry_time_to_session_ids": expiring, "session_id_to_ephemeral_paths": owned}
 
 

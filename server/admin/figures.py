@@ -17,7 +17,7 @@ from . import descriptors
 from .observed import Observed
 
 
-class Figures(NamedTuple):
+class MetricValues(NamedTuple):
     """All metrics at one point in time.
 
     Args:
@@ -74,9 +74,9 @@ GAUGES: Final[dict[str, Metric]] = {
     "max_file_descriptor_count": Metric(
         "Maximum number of file descriptors of the process", lambda o: descriptors.limit()
     ),
-    "global_sessions": Metric("Alive sessions", lambda o: len(o.engine.sessions.alive)),
+    "global_sessions": Metric("Live sessions", lambda o: len(o.engine.sessions.alive)),
     "local_sessions": Metric(
-        "Alive local sessions: always 0, because a single server has only global sessions", lambda o: 0
+        "Live local sessions: always 0, because a single server has only global sessions", lambda o: 0
     ),
     "connection_drop_probability": Metric("Probability that a new connection is dropped: always 0", lambda o: 0.0),
     # Measuring the sizes of replies would slow down each of them.
@@ -170,7 +170,7 @@ ADVANCED: Final = (
     "write_commitproc_time_ms", "write_final_proc_time_ms",
 )  # fmt: skip
 """The summaries with quantiles."""
-OURS: Final = {"zoolet_loop_lag_ms": "loop_lag"}
+OWN_SUMMARIES: Final = {"zoolet_loop_lag_ms": "loop_lag"}
 """zoolet's own summaries, by their public names."""
 SINCE_3_9: Final = frozenset(
     {
@@ -185,13 +185,15 @@ SINCE_3_9: Final = frozenset(
 QUOTAS: Final = ("count_limit", "bytes_limit", "count_usage", "bytes_usage")
 """The metrics of the quotas for each first part of a path."""
 MAX_QUOTAS: Final = 250
-"""Maximum number of quotas that are read. With more, the metrics are too low. Their texts fit into the cache."""
+"""Maximum number of quotas that are read. The texts of this many fit into the
+cache. With more quotas, the metrics are too low.
+"""
 MAX_NAME: Final = 256
 """Maximum length of a first part of a path in characters. Longer ones are skipped."""
 _NONE: Final = Summary()
 
 
-def figures(observed: Observed) -> Figures:
+def figures(observed: Observed) -> MetricValues:
     """Return the current values of all metrics."""
     metrics = observed.engine.metrics
     absent = frozenset() if observed.engine.settings.compat.counts_restores else SINCE_3_9
@@ -202,10 +204,10 @@ def figures(observed: Observed) -> Figures:
     counters |= dict.fromkeys((name for name in NO_COUNTERS if name not in absent), 0)
     basic = {name: metrics.summaries.get(name, _NONE) for name in BASIC if name not in absent}
     advanced = {name: metrics.summaries.get(name, _NONE) for name in ADVANCED}
-    advanced |= {shown: metrics.summaries[name] for shown, name in OURS.items()}
+    advanced |= {shown: metrics.summaries[name] for shown, name in OWN_SUMMARIES.items()}
     sets = {"quota_exceeded_error_per_namespace": dict(metrics.quota_exceeded)}
     samples = {("zoolet_request_time_ms", label): dict(values) for label, values in observed.samples.items()}
-    return Figures(gauges, counters, basic, advanced, _quotas(observed), sets, samples)
+    return MetricValues(gauges, counters, basic, advanced, _quotas(observed), sets, samples)
 
 
 def _quotas(observed: Observed) -> dict[str, dict[str, int]]:

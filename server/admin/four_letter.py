@@ -96,7 +96,7 @@ def _full(client: ClientConnection, *, asking: bool) -> str:
     session = client.session
     if session is None:
         return line
-    heard = int(session.heard)  # like ZooKeeper, a monotonic time; zoolet's is the time of the latest request
+    heard = int(session.heard)  # a monotonic time, as in ZooKeeper; here of the latest request
     xid = f",lcxid={hexadecimal(client.last_xid)}" if client.last_xid >= 0 else ""
     return (
         f"{line[:-1]},sid={hexadecimal(session.id)},lop={last_operation(client)},est={client.since},"
@@ -124,7 +124,7 @@ def set_trace_mask(engine: Engine, argument: bytes) -> bytes:
 
 
 def hash_(observed: Observed, client: ClientConnection) -> str:
-    """Answer with the digests of the transaction log, which do not exist."""
+    """Answer with an empty text, because the transaction log contains no digests."""
     return ""
 
 

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple, cast
 
 from ...protocol.codec import Record
 from ...protocol.operations import OPERATIONS, OpCode
-from ...protocol.paths import parent, sequence_of
+from ...protocol.paths import parent, sequence_number
 from ...protocol.txns import ErrorTxn
 from ..core.client_connection import ClientConnection
 from ..core.engine import Engine
-from ..core.journal import Applied, Requests, Transaction, changes_of
+from ..core.journal import Applied, RequestBatch, Transaction, changes_of
 from ..core.ops.received import transactions
 from .lasting import Lasting
 from .recent_writes import RecentWrites
@@ -41,7 +41,9 @@ MAX_READ: Final = 300
 READ_BYTES: Final = 1_024
 """Number of bytes of an entry that take as long to read as a transaction with one change."""
 DATA_BYTES: Final = 8_192
-"""The same for bytes of requests or of a journal. Most of them are data that is left out."""
+"""Number of bytes of requests or of a journal that take as long to read as a transaction with one change. Most of them
+are data, which is skipped.
+"""
 STEP: Final = 100
 """Number of transactions with one change that are read in one step, which takes 1 ms."""
 MAX_PARSED: Final = 1_000
@@ -66,7 +68,7 @@ would traverse all named tuples in each full collection.
 """
 
 
-class Change(NamedTuple):
+class NodeChange(NamedTuple):
     """One change of a node.
 
     Args:
@@ -107,12 +109,12 @@ class HistoryEntry(NamedTuple):
     number: int = 0
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[NodeChange, ...]:
         """The changes of the transaction, as named tuples."""
-        return tuple(Change(*part) for part in self.parts)
+        return tuple(NodeChange(*part) for part in self.parts)
 
 
-_Heard = Requests | Transaction | HistoryEntry | bytes
+_RawTransaction = RequestBatch | Transaction | HistoryEntry | bytes
 """The forms of transactions before they are entries: requests, a transaction without a request, an event of a session
 without a transaction, or an encoded journal.
 """
@@ -129,14 +131,14 @@ class _Raw(NamedTuple):
         cost: The time to read them, compared with one transaction.
     """
 
-    heard: list[_Heard]
+    heard: list[_RawTransaction]
     number: int
     size: int
     zxid: int
     cost: int
 
 
-class History:
+class TransactionHistory:
     """The last transactions of an engine.
 
     Args:
@@ -161,7 +163,7 @@ class History:
         self._has_begun = False  # whether the first of _raw is partly read, so it is not in _raw_count any more
         self._raw_count = self._raw_bytes = 0
         self._raw_limit = max(MAX_RAW // limit, ENTRY_BYTES + CHANGE_BYTES)  # most bytes to keep for one transaction
-        self._more = 0  # bytes of fresh transactions that the server has not received
+        self._more = 0  # bytes of new transactions that did not arrive as requests
         self._seen: tuple[int, int] = self._counters()
         # The addresses of each session, the latest last, each with the last zxid before the session had it. They are
         # needed because a transaction may become an entry much later, when a new client has resumed the session.
@@ -172,8 +174,8 @@ class History:
         self._listen()
 
     def _listen(self) -> None:
-        """Start a new list. It is filled without a call of Python, because that would cost a write 1 % of its time."""
-        self._fresh: list[_Heard] = []
+        """Start a new list. The engine appends to it directly: a Python function would make each write 1 % slower."""
+        self._fresh: list[_RawTransaction] = []
         if (journal := self._engine.journal) is not None:
             journal.heard = self._fresh.append
         else:
@@ -185,7 +187,7 @@ class History:
 
     # --- listening ---
 
-    def tidy(self) -> None:
+    def limit_memory(self) -> None:
         """Bound the memory of new transactions. Call this ten times a second.
 
         They become entries now if the server has received much data for each of them; otherwise when the history is
@@ -212,13 +214,13 @@ class History:
         self._raw_bytes += size
         self._discard()
 
-    def _without_data(self, heard: list[_Heard]) -> tuple[list[_Heard], int]:
+    def _without_data(self, heard: list[_RawTransaction]) -> tuple[list[_RawTransaction], int]:
         """Read transactions with much data, to release it. At most :data:`MAX_PARSED` changes are read.
 
         Returns:
             The transactions and their size in bytes.
         """
-        read: list[_Heard] = []
+        read: list[_RawTransaction] = []
         size, left = 0, MAX_PARSED
         for each in heard:
             found = self._transactions(each) if left > 0 else (each,)
@@ -248,15 +250,15 @@ class History:
 
     def digesting(self) -> Iterator[None]:
         """Turn the present transactions into entries, and yield after each part."""
-        self.tidy()
+        self.limit_memory()
         last = self._engine.zxid
         while self._raw and self._raw[0].zxid <= last:
             self._step()
             yield
 
     def _catch_up(self) -> None:
-        """Turn new transactions into entries, but not more than a few: :meth:`digesting` does it for many."""
-        self.tidy()
+        """Turn about :data:`MAX_CAUGHT_UP` new transactions into entries. For more, call :meth:`digesting`."""
+        self.limit_memory()
         left = MAX_CAUGHT_UP
         while left > 0 and self._raw:
             left -= self._step()
@@ -282,9 +284,9 @@ class History:
     def _discard(self) -> None:
         """Discard the oldest transactions that are too many or too large.
 
-        Up to :data:`MAX_READ` transactions are read before, because some of them are kept for long. Others wait for the
-        next call, unless they are too many: if a server writes more than that, only the writes of each session are
-        counted.
+        Before that, up to :data:`MAX_READ` transactions are read, because some of them are kept for long. The others
+        wait for the next call. If they are too many, they are discarded unread, and only the writes of each session
+        are counted.
         """
         raw, left = self._raw, MAX_READ
         self._discard_entries()
@@ -355,7 +357,7 @@ class History:
             self.writes.count(session_id, time)
         return self._add(entry)
 
-    def _transactions(self, heard: _Heard) -> Iterator[Transaction | HistoryEntry]:
+    def _transactions(self, heard: _RawTransaction) -> Iterator[Transaction | HistoryEntry]:
         if isinstance(heard, bytes):
             assert self._engine.journal is not None
             return self._engine.journal.decode(heard)
@@ -390,8 +392,10 @@ class History:
             self._before(what, session_id, client)
 
     def _forget_addresses(self) -> None:
-        """Remove the addresses of old sessions, because each kept transaction has one session. Open sessions are kept,
-        because they may write. With two steps for each new session, at most every second one is an open session.
+        """Remove the addresses of old sessions that are not open, because each kept transaction has only one session.
+
+        Open sessions may still write. Two sessions are checked for each new one, so closed sessions are removed even if
+        every second session is open.
         """
         addresses = self._addresses
         for _ in range(2 if len(addresses) > self._limit else 0):
@@ -410,7 +414,7 @@ class History:
         """Yield the kept entries, the latest first, and None before each longer step.
 
         Args:
-            text: Text in the entries that are wanted. Older entries without it are left out.
+            text: Entries in :attr:`lasting` without this text are skipped, recent entries are not; empty for all.
             before: Only entries with numbers below this one; 0 for all.
         """
         self._catch_up()
@@ -425,7 +429,7 @@ class History:
                 yield HistoryEntry(*row)
 
     def oldest(self) -> HistoryEntry | None:
-        """Return the oldest entry of those that are kept whatever they change."""
+        """Return the oldest entry, apart from those in :attr:`lasting`; None without entries."""
         self._catch_up()
         return HistoryEntry(*self._kept[0]) if self._kept else None
 
@@ -439,7 +443,9 @@ class History:
             yield [
                 (above, number, entry.time)
                 for op, path, _ in entry.parts
-                if op == "delete" and (above := parent(path)) in parents and (number := sequence_of(path)) is not None
+                if op == "delete"
+                and (above := parent(path)) in parents
+                and (number := sequence_number(path)) is not None
             ]
 
     def address(self, session_id: int, zxid: int | None = None) -> str:
@@ -456,7 +462,7 @@ class History:
         return client.address if client is not None else ""
 
 
-def _size(heard: _Heard) -> int:
+def _size(heard: _RawTransaction) -> int:
     if isinstance(heard, bytes):
         return len(heard)
     return len(heard[0]) if not isinstance(heard, HistoryEntry) and len(heard) == 5 else 0

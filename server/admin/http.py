@@ -57,7 +57,7 @@ class HttpError(Exception):
         self.headers = headers
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """An HTTP request.
 
     Args:
@@ -141,7 +141,7 @@ def is_loopback(host: str | None) -> bool:
     return host is not None and (host in LOCAL or (_is_address(host) and ip_address(host.strip("[]")).is_loopback))
 
 
-def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = True) -> None:
+def check_browser(request: HttpRequest, hosts: Collection[str], *, is_local: bool = True) -> None:
     """Reject requests that a malicious web page makes a browser send.
 
     Args:
@@ -175,7 +175,7 @@ def check_browser(request: Request, hosts: Collection[str], *, is_local: bool = 
         )
 
 
-def shows_token(request: Request, token: str) -> bool | None:
+def shows_token(request: HttpRequest, token: str) -> bool | None:
     """Return whether a request contains the token, compared in constant time; None if it contains no token.
 
     The token is in ``X-Zoolet-Token``, which is empty for none, or in ``Authorization: Bearer``. Other credentials are
@@ -208,7 +208,7 @@ class Token:
         is_open: bool = True,
         missing: str = "requests that change data need the token",
         hint: str = "",
-        refused: Callable[[Request], object] = lambda request: None,
+        refused: Callable[[HttpRequest], object] = lambda request: None,
     ) -> None:
         self.text = text
         self.is_open = is_open
@@ -216,7 +216,7 @@ class Token:
         self._hint = hint
         self._refused = refused
 
-    def shown(self, request: Request) -> bool:
+    def shown(self, request: HttpRequest) -> bool:
         """Return whether a request contains the token. It is a guard for routes that show more to trusted clients.
 
         Raises:
@@ -227,7 +227,7 @@ class Token:
             raise HttpError(401, WRONG_TOKEN, BEARER)
         return bool(shown)
 
-    def reads(self, request: Request) -> bool:
+    def reads(self, request: HttpRequest) -> bool:
         """Return whether a request contains the token. It is a guard for routes that show data.
 
         Raises:
@@ -238,7 +238,7 @@ class Token:
             raise HttpError(401, "reading from this server requires the admin token", BEARER)
         return trusted
 
-    def required(self, request: Request) -> bool:
+    def required(self, request: HttpRequest) -> bool:
         """Return True. It is a guard for routes that need the token.
 
         Raises:
@@ -269,13 +269,13 @@ class Route(NamedTuple):
 
     methods: tuple[str, ...]
     path: str
-    answer: Callable[[Request], Awaitable[Response]]
-    guard: Callable[[Request], bool] = lambda request: False
+    answer: Callable[[HttpRequest], Awaitable[Response]]
+    guard: Callable[[HttpRequest], bool] = lambda request: False
     body: int | None = None
     hold: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
-def no_page(hint: str) -> Callable[[Request], HttpError]:
+def no_page(hint: str) -> Callable[[HttpRequest], HttpError]:
     """Return a function for a :class:`Router` that answers 404. The hint names the pages that exist."""
     return lambda request: HttpError(404, f"no page at {request.path[:80]}; {hint}")
 
@@ -295,11 +295,11 @@ class Router:
     def __init__(
         self,
         routes: Iterable[Route],
-        nothing: Callable[[Request], HttpError],
+        nothing: Callable[[HttpRequest], HttpError],
         hosts: Collection[str] = LOCAL,
         *,
         is_local: bool = True,
-        enter: Callable[[Request], Request] = lambda request: request,
+        enter: Callable[[HttpRequest], HttpRequest] = lambda request: request,
     ) -> None:
         rows = [*routes][::-1]
         self._exact = {route.path.rstrip("/"): route for route in rows if not route.path.endswith("*")}
@@ -310,7 +310,7 @@ class Router:
         self._is_local = is_local
         self._enter = enter
 
-    def route_of(self, request: Request) -> tuple[Route, Request]:
+    def route_of(self, request: HttpRequest) -> tuple[Route, HttpRequest]:
         """Return the route of a request, and the request in the form for the route.
 
         Args:

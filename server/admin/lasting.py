@@ -1,4 +1,4 @@
-"""Ends of sessions, deletions and ACL changes that the history has discarded, for the question why a node is gone.
+"""The archive of the history: session ends, deletions and ACL changes, to find out why a node was deleted.
 
 They are kept compressed, 20 to 50 bytes each, so a busy server can answer after days. Nodes with sequence numbers
 have a ring of their own: locks and queues delete many of these, and their names are rarely searched.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import Any, Final
 
-from ...protocol.paths import sequence_of
+from ...protocol.paths import sequence_number
 
 MAX_BYTES: Final = 16 << 20
 """Maximum size of each of the two rings in bytes."""
@@ -30,7 +30,7 @@ LASTING: Final = frozenset({"delete", "set ACL"})
 
 
 class Lasting:
-    """Two rings of entries that are kept for long: of nodes with a sequence number, and all others."""
+    """Two rings of archived entries: one for nodes with sequence numbers, one for all others."""
 
     def __init__(self) -> None:
         self._rings: Final = (_Ring(), _Ring())
@@ -57,13 +57,13 @@ class Lasting:
         while most < len(lasting) and (size := size + len(lasting[most][1]) + 20) <= MAX_PARTS_BYTES:
             most += 1
         row = (*head, kind, lasting[:most], left_out + len(parts) - most, why, number)
-        self._rings[all(sequence_of(path) is not None for _, path, _ in lasting)].add(number, json.dumps(row))
+        self._rings[all(sequence_number(path) is not None for _, path, _ in lasting)].add(number, json.dumps(row))
 
     def entries(self, text: str = "", before: int = 0) -> Iterator[list[Any] | None]:
         """Yield the fields of entries, the latest first, and None before each step of a millisecond.
 
         Args:
-            text: Only entries that contain this text, and some others; empty for all.
+            text: Only entries whose JSON contains this text, which may be a few too many; empty for all.
             before: Only entries with numbers below this one; 0 for all.
         """
         wanted = json.dumps(text)[1:-1].encode()

@@ -22,11 +22,11 @@ from ...protocol.recipe_names import (
     Naming,
     NodeName,
     is_named,
-    numbered,
+    parse_numbered,
     place,
-    proven,
+    proven_node,
     recipe_of_line,
-    semaphore_of,
+    semaphore_paths,
 )
 from ..core.engine import Engine
 from ..core.node import Children, Node, is_session
@@ -37,8 +37,8 @@ STEP: Final = 100
 MAX_CHILDREN: Final = 200_000
 """Maximum number of children of a counted folder. Larger folders are left out."""
 REUSED: Final = 10
-"""A count is used again for this many times as long as it took. It works for half of that time, so counting takes at
-most 5 % of the server's time, however often the metrics are read.
+"""A count is reused for this many times its own duration. It works for half of its duration, so counting takes at most
+5 % of the server's time, however often the metrics are read.
 """
 Label = tuple[str, str]
 """A naming and a kind."""
@@ -175,14 +175,14 @@ class _Counting:
             child = children.get(name)
             if not isinstance(child, Node) or not is_session(child.owner):
                 continue
-            if (parsed := numbered(name)) is not None:
+            if (parsed := parse_numbered(name)) is not None:
                 if parsed.row.kind in IN_LINE:
                     folder.lines.setdefault(parsed.row.naming, _Line()).add(parsed, child)
                 else:
                     (folder.leases if parsed.row.kind == "lease" else folder.entries).add(parsed.row.naming)
             elif is_named("kazoo", "lease", name):
                 folder.leases.add("kazoo")
-            elif not is_taken and proven(name) in children:
+            elif not is_taken and proven_node(name) in children:
                 number_proven += 1
         return folder._replace(proven=number_proven)
 
@@ -202,7 +202,7 @@ class _Counting:
                     count.waiters += 1
                     count.since = min(count.since, node.ctime)
         for naming in folder.leases:
-            found = semaphore_of(naming, path)
+            found = semaphore_paths(naming, path)
             if found is not None and found.leases == path and found.is_likely(self._has):
                 self._add_semaphore(naming, found.path)
         for naming in folder.entries if paths.name(path) == TAKEN else ():
@@ -214,7 +214,7 @@ class _Counting:
 
     def _with_waiters(self, naming: Naming, path: str) -> str:
         """Return the path of the semaphore whose waiters are in a folder; empty for none."""
-        found = semaphore_of(naming, path)
+        found = semaphore_paths(naming, path)
         return found.path if found is not None and found.lock == path and self._has(found.leases) else ""
 
     def _add_semaphore(self, naming: str, path: str) -> None:

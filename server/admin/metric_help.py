@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from ..core.metrics import SUMMARIES
-from .figures import ADVANCED, BASIC, COUNTERS, GAUGES, NO_COUNTERS, OURS
+from .figures import ADVANCED, BASIC, COUNTERS, GAUGES, NO_COUNTERS, OWN_SUMMARIES
 
 SAMPLED: Final = {
-    "zoolet_locks": "Locks that a client holds or waits for, by naming and kind: also elections, semaphores and queues",
+    "zoolet_locks": "Locks, elections, semaphores and queues that clients hold or wait for, by naming and kind",
     "zoolet_lock_waiters": "Clients that wait for a lock, by its naming and kind",
-    "zoolet_lock_longest_wait_seconds": "Time that the first waiting client has waited, by the lock's naming and kind",
+    "zoolet_lock_longest_wait_seconds": "Longest current wait for a lock in seconds, by its naming and kind",
     "zoolet_deadlocks": "Circles of sessions that wait for each other's locks",
-    "zoolet_disk_free_bytes": "Free space of the data directory's disk, in bytes; without a data directory no series",
+    "zoolet_disk_free_bytes": "Free space on the disk of the data directory, in bytes; absent without a data directory",
 }
 """The metrics that take time to read."""
 OTHERS: Final = {
@@ -25,7 +25,7 @@ OTHERS: Final = {
     "zoolet_observer_diffs": "Times since the start that a leader sent only the missing transactions",
     "zoolet_observer_transactions": "Transactions from leaders since the start",
     "zoolet_observer_digests_compared": "Transactions since the start whose digest was compared with the tree",
-    "zoolet_observer_digest_mismatches": "Transactions since the start that left a tree other than the leader's",
+    "zoolet_observer_digest_mismatches": "Transactions since the start with a digest other than the leader's",
     # samples
     "zoolet_request_time_ms_by_operation": "Server time of a request by operation, in ms, from samples",
     "zoolet_request_time_ms_by_path": "Server time of a request by the start of its path, in ms, from samples",
@@ -50,7 +50,7 @@ _HELP: Final = {
     **dict.fromkeys((*NO_COUNTERS, *BASIC, *ADVANCED), _UNUSED),
     **{name: metric.help for name, metric in (GAUGES | COUNTERS).items()},
     **SUMMARIES,
-    **{shown: SUMMARIES[name] for shown, name in OURS.items()},
+    **{shown: SUMMARIES[name] for shown, name in OWN_SUMMARIES.items()},
     **SAMPLED,
     **OTHERS,
 }

@@ -87,9 +87,7 @@ class Observed:
         return self.engine.tree.reported_size
 
     def mode(self) -> str:
-        """Return the server's role, or ``read-only`` while clients cannot write. An observer is one even without a
-        leader.
-        """
+        """Return the server's role, or ``read-only`` while clients cannot write; for observers always ``observer``."""
         if self.observing is not None:
             return "observer"
         return "read-only" if self.refusal() else self.role()
@@ -113,8 +111,8 @@ class Observed:
 
 
 def ready(observed: Observed) -> str:
-    """Return the reason why clients cannot use the server normally, in one line; empty if they can. From an observer
-    they can only read.
+    """Return the reason why clients cannot use the server normally, in one line; empty if they can. An observer
+    counts as usable while it follows a leader, although clients can only read.
     """
     if observed.observing is not None:
         return observed.observing.problem()

@@ -27,7 +27,7 @@ from . import prometheus
 from .audit import audit_line
 from .commands import BY_NAME, COMMANDS, Command, execute
 from .facts import Facts
-from .http import LOCAL, POST, READS, SECURITY, HttpError, Request, Response, Route, Router, Token, no_page
+from .http import LOCAL, POST, READS, SECURITY, HttpError, HttpRequest, Response, Route, Router, Token, no_page
 from .java_json import pieces, pretty_json
 from .observed import Observed, ready
 from .pace import Pace
@@ -46,12 +46,12 @@ Console = Callable[[Token], Iterable[Route]]
 """A function that returns the routes of the console."""
 
 
-async def healthz(request: Request) -> Response:
+async def healthz(request: HttpRequest) -> Response:
     """Answer ``/healthz``."""
     return Response(b"ok\n")
 
 
-async def metrics_page(observed: Observed, request: Request) -> Response:
+async def metrics_page(observed: Observed, request: HttpRequest) -> Response:
     """Answer ``/metrics``."""
     names = {value for name, value in request.parameters() if name == "name[]"}
     return Response((await prometheus.text(observed, names)).encode(), prometheus.CONTENT_TYPE)
@@ -109,27 +109,27 @@ class AdminPages:
         yield Route(READS, "/healthz", healthz)
         yield Route(READS, "/readyz", self._readyz)
 
-    def _warn(self, request: Request) -> None:
+    def _warn(self, request: HttpRequest) -> None:
         reason = "refusing a request from %s for %s on the admin port: the token is missing or wrong"
         self._observed.engine.warnings.warn("admin token", reason, request.host, request.path)
 
-    async def _links(self, request: Request) -> Response:
+    async def _links(self, request: HttpRequest) -> Response:
         """Answer with a link for each command, as in ZooKeeper."""
         names = sorted(command.name for command in COMMANDS)
         links = "".join(f'<a href="{self._prefix}/{name}">{name}</a>\n<br/>\n' for name in names)
         return Response(links.encode(), "text/html; charset=utf-8", headers=SECURITY)
 
-    async def _readyz(self, request: Request) -> Response:
+    async def _readyz(self, request: HttpRequest) -> Response:
         reason = ready(self._observed)
         return Response(f"{reason or 'ok'}\n".encode(), status=503 if reason else 200)
 
-    async def _unknown(self, request: Request) -> Response:
+    async def _unknown(self, request: HttpRequest) -> Response:
         name = request.path.removeprefix(f"{self._prefix}/")[:80]
         return Response(
             pretty_json({"command": name, "error": f"Unknown command: {name}"}).encode(), "application/json"
         )
 
-    async def _audited(self, command: Command, request: Request) -> Response:
+    async def _audited(self, command: Command, request: HttpRequest) -> Response:
         result = "failure"
         try:
             response = await self._execute(command, request)
@@ -141,7 +141,7 @@ class AdminPages:
                 _audit.info("%s", audit_line(client, {"operation": command.name, "result": result}))
         return response
 
-    async def _execute(self, command: Command, request: Request) -> Response:
+    async def _execute(self, command: Command, request: HttpRequest) -> Response:
         if command.answer is None:
             return await self._state.answer(command.name, request)
         parameters: dict[str, str] = {}
@@ -153,10 +153,10 @@ class AdminPages:
                 raise HttpError(400, facts["error"])
             level = max(logging.WARNING, _zoolet.level)  # the line is logged at any level
             _log.log(level, "the log level was set to %s on the admin port by %s", facts["level"], request.host)
-        return Response(await _paced(facts), "application/json")
+        return Response(await _json_in_slices(facts), "application/json")
 
 
-async def _paced(facts: Facts) -> bytes:
+async def _json_in_slices(facts: Facts) -> bytes:
     """Return facts as JSON, encoded in time slices.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Final
 
 from ..core.metrics import Summary
 from . import descriptors
-from .figures import Figures, figures
+from .figures import MetricValues, figures
 from .java import double
 from .lock_counts import Count, LockCounts
 from .metric_help import SAMPLED, help_of
@@ -31,7 +31,7 @@ async def text(observed: Observed, names: Collection[str] = ()) -> str:
     """Return the text of ``/metrics``: all series, or only the series with some names."""
     found = list(_series(figures(observed)))
     if not names or not SAMPLED.keys().isdisjoint(names):
-        found += [series async for series in _sampled(observed)]
+        found += [series async for series in _sampled_series(observed)]
     lines: list[str] = []
     for name, kind, samples in found:
         if not names or name in names:
@@ -39,7 +39,7 @@ async def text(observed: Observed, names: Collection[str] = ()) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-async def _sampled(observed: Observed) -> AsyncIterator[tuple[str, str, list[str]]]:
+async def _sampled_series(observed: Observed) -> AsyncIterator[tuple[str, str, list[str]]]:
     """Yield the series that take time to read."""
     if observed.locks is None:
         observed.locks = LockCounts()
@@ -64,14 +64,14 @@ async def _sampled(observed: Observed) -> AsyncIterator[tuple[str, str, list[str
             yield "zoolet_disk_free_bytes", "gauge", [f"zoolet_disk_free_bytes {double(disk[0])}"]
 
 
-def _series(now: Figures) -> Iterator[tuple[str, str, list[str]]]:
+def _series(now: MetricValues) -> Iterator[tuple[str, str, list[str]]]:
     for name, value in now.gauges.items():
         yield name, "gauge", [f"{name} {double(value)}"]
     for name, count in now.counters.items():
         yield name, "counter", [f"{name} {double(count)}"]
     for kind, sets in (("gauge", now.gauge_sets), ("counter", now.sets)):
         for name, numbers in sets.items():
-            yield name, kind, [f"{name}{{key={_quoted(key)},}} {double(number)}" for key, number in numbers.items()]
+            yield name, kind, [f"{name}{{key={_quote(key)},}} {double(number)}" for key, number in numbers.items()]
     for name, summary in now.basic.items():
         yield name, "summary", _summary(name, summary, _MEDIAN)
     for name, summary in now.advanced.items():
@@ -79,7 +79,7 @@ def _series(now: Figures) -> Iterator[tuple[str, str, list[str]]]:
     by_name: dict[str, list[str]] = {}
     for (name, label), summaries in now.samples.items():
         for shown, summary in summaries.items():
-            lines = _summary(f"{name}_by_{label}", summary, _ADVANCED, f"{label}={_quoted(shown)},")
+            lines = _summary(f"{name}_by_{label}", summary, _ADVANCED, f"{label}={_quote(shown)},")
             by_name.setdefault(f"{name}_by_{label}", []).extend(lines)
     for name, samples in by_name.items():
         yield name, "summary", samples
@@ -93,7 +93,7 @@ def _summary(name: str, summary: Summary, parts: tuple[float, ...], label: str =
     return [*lines, f"{name}_count{shown} {double(summary.count)}", f"{name}_sum{shown} {double(summary.total)}"]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"') + '"'
 
 

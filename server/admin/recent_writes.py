@@ -1,4 +1,4 @@
-"""Which sessions have written most in the last minutes."""
+"""The number of writes of each session in the last ten minutes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ HOUR: Final = 3600
 """Number of seconds whose samples are kept."""
 DAY: Final = 1440
 """Number of minutes whose samples are kept."""
-MINUTE: Final = 60
+PERCENTILE_SECONDS: Final = 60
 """Number of seconds that a percentile covers."""
 COLUMNS: Final = (
     "time",
@@ -34,11 +34,11 @@ COLUMNS: Final = (
 milliseconds of reads and writes in the last minute, counts, and bytes.
 """
 Row = tuple[float, ...]
-"""A sample: the time and other numbers."""
+"""A sample: a number for each of :data:`COLUMNS`."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-class Rows:
+class SampleBuffer:
     """Samples, with bounded memory.
 
     Attributes:
@@ -53,7 +53,7 @@ class Rows:
     def add(self, row: Row) -> Row:
         """Add a sample, and return it."""
         self.hour.append(row)
-        if self.day and self.day[-1][0] // MINUTE == row[0] // MINUTE:
+        if self.day and self.day[-1][0] // PERCENTILE_SECONDS == row[0] // PERCENTILE_SECONDS:
             self.day[-1] = tuple(map(max, self.day[-1], row))
         else:
             self.day.append(row)
@@ -72,8 +72,8 @@ class Samples:
         self._observed = observed
         self._now = now
         self._packets, self._zxid, self._taken = self._counters()
-        self._marks: deque[tuple[Mark, Mark]] = deque(maxlen=MINUTE)
-        self.rows: Final = Rows()
+        self._marks: deque[tuple[Mark, Mark]] = deque(maxlen=PERCENTILE_SECONDS)
+        self.rows: Final = SampleBuffer()
 
     def _counters(self) -> tuple[int, int, float]:
         engine = self._observed.engine
@@ -95,7 +95,7 @@ class Samples:
             round(now, 3),
             round(requests / seconds, 1),
             round(writes / seconds, 1),
-            *(_known(each.quantile(0.99, mark)) for each, mark in zip(latencies, since, strict=True)),
+            *(_rounded_or_zero(each.quantile(0.99, mark)) for each, mark in zip(latencies, since, strict=True)),
             len(engine.sessions.alive),
             len(engine.connections),
             engine.watches.active,
@@ -106,7 +106,7 @@ class Samples:
         return self.rows.add(row)
 
 
-def _known(value: float) -> float:
+def _rounded_or_zero(value: float) -> float:
     return round(value, 3) if value == value else 0.0
 
 

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from ...protocol.hexadecimal import hexadecimal
 from .facts import Facts
-from .http import HttpError, Request, Response
+from .http import HttpError, HttpRequest, Response
 from .java_json import pretty_json
 
 MAX_BODY: Final = 4 << 30
@@ -76,7 +76,7 @@ class Transfer(Protocol):
 
 
 class StatePages:
-    """Answers both commands.
+    """Answers the HTTP commands ``snapshot`` and ``restore``.
 
     Args:
         transfer: Implementation of the commands; None for a server that does not support them.
@@ -102,7 +102,7 @@ class StatePages:
         finally:
             self._is_receiving = False
 
-    async def answer(self, name: str, request: Request) -> Response:
+    async def answer(self, name: str, request: HttpRequest) -> Response:
         """Answer one of the commands. The method and the token must have been checked.
 
         Raises:
@@ -143,7 +143,7 @@ class StatePages:
             {"command": "snapshot", "error": None}, ("last_zxid", hexadecimal(zxid)), ("snapshot_size", str(size))
         )
 
-    async def _restore(self, transfer: Transfer, request: Request) -> Response:
+    async def _restore(self, transfer: Transfer, request: HttpRequest) -> Response:
         if not request.body:
             raise HttpError(400, "the body is empty; expected an uncompressed snapshot")
         self._begin()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..core.fields import Fields
-from ..core.settings import Settings
+from ..core.settings import EngineSettings
 from ..net.tls_settings import TlsSettings
 from ..storage.settings import StorageSettings
 
@@ -61,7 +61,7 @@ class AdminSettings(Fields):
     audit_file: str | None = None
 
 
-class Config(Fields):
+class ServerConfig(Fields):
     """The configuration of a daemon. Times are in milliseconds, sizes in bytes.
 
     Args:
@@ -92,7 +92,7 @@ class Config(Fields):
     backlog: int = 128
     whitelist: tuple[str, ...] = ("srvr",)
     isro: bool = False
-    settings: Settings = Settings()
+    settings: EngineSettings = EngineSettings()
     storage: StorageSettings = StorageSettings()
     secure_host: str | None = "127.0.0.1"
     secure_port: int | None = None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
-from ...protocol.distinguished_name import WRITTEN_FORM, is_written_as_shown
+from ...protocol.distinguished_name import WRITTEN_FORM, is_canonical
 from ..net.tls_settings import store_type
 
 MAX_INT: Final = 2**31 - 1
@@ -73,7 +73,7 @@ def one_of(*choices: str, upper: bool = False) -> Converter:
             raise ValueError(text)
         return word
 
-    return Converter(convert=convert, type=_listed(choices), expected=_listed(choices))
+    return Converter(convert=convert, type=_alternatives(choices), expected=_alternatives(choices))
 
 
 def _whole_number(text: str, low: int, high: int) -> int:
@@ -82,7 +82,7 @@ def _whole_number(text: str, low: int, high: int) -> int:
     return int(text)
 
 
-def _decoded(text: str) -> int:
+def _java_integer(text: str) -> int:
     """Parse a number as Integer.getInteger does: 0x or # precedes hexadecimal digits."""
     if match := re.fullmatch(r"(?:0[xX]|#)([0-9a-fA-F]{1,8})", text):
         text = str(int(match[1], 16))
@@ -114,7 +114,7 @@ def _addresses(text: str) -> str | None:
 
 
 def _distinguished_name(text: str) -> str:
-    if not is_written_as_shown(text):
+    if not is_canonical(text):
         raise ValueError(text)
     return text
 
@@ -196,12 +196,12 @@ def _metrics_provider(text: str) -> bool:
     return text == _PROMETHEUS
 
 
-def _listed(words: Collection[str]) -> str:
+def _alternatives(words: Collection[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}"
 
 
-def _joined(values: Collection[str]) -> str:
+def _comma_separated(values: Collection[str]) -> str:
     return ", ".join(values if isinstance(values, tuple) else sorted(values))
 
 
@@ -244,7 +244,7 @@ FORCE_SYNC: Final = Converter(
     convert=lambda text: "never" if text.lower() == "no" else "always", type="yes or no", show=lambda value: "yes"
 )
 """ZooKeeper's key for syncing: any value except ``no`` enables it."""
-NAMES: Final = Converter(convert=_names, type="names, separated by commas", show=_joined)
+NAMES: Final = Converter(convert=_names, type="names, separated by commas", show=_comma_separated)
 PORT: Final = number(0, 65535)
 ADDRESSES: Final = Converter(
     convert=_addresses,
@@ -276,7 +276,7 @@ CONNECTIONS: Final = Converter(
 )
 """A number of connections. Every negative number means the same as 0."""
 BUFFER: Final = Converter(
-    convert=_decoded,
+    convert=_java_integer,
     type="whole number, or 0x and hexadecimal digits",
     expected=f"a whole number from 0 to {MAX_INT} (bytes), or 0x and hexadecimal digits",
     unit="bytes",
@@ -286,7 +286,7 @@ SCHEMES: Final = Converter(
     convert=_schemes,
     type="digest, ip, sasl or x509, or several, separated by commas",
     expected="digest, ip, sasl or x509, or several of them, separated by commas",
-    show=_joined,
+    show=_comma_separated,
 )
 DISTINGUISHED_NAME: Final = Converter(
     convert=_distinguished_name,
@@ -297,9 +297,11 @@ PROTOCOLS: Final = Converter(
     convert=_protocols,
     type="TLSv1.2, TLSv1.3 or both, separated by a comma",
     expected="TLSv1.2, TLSv1.3 or both (older versions are not offered)",
-    show=_joined,
+    show=_comma_separated,
 )
-ALGORITHM: Final = Converter(convert=_algorithm, type="name of a digest", expected=_listed(_ALGORITHMS), show=str.upper)
+ALGORITHM: Final = Converter(
+    convert=_algorithm, type="name of a digest", expected=_alternatives(_ALGORITHMS), show=str.upper
+)
 KEY_STORE: Final = Converter(
     convert=_key_store,
     type="file",

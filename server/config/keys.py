@@ -2,8 +2,8 @@
 
 The parser, the command line, the messages and ``docs/configuration.md`` are generated from it.
 
-To add a key, add a row. Add its field to ``Settings`` (server/core), ``Config``, or, as ``tls.name``, ``TlsSettings``
-(server/net). Then run ``make docs``. If a field depends on several keys, compute it in ``load.py``.
+To add a key, add a row. Add its field to ``EngineSettings`` (server/core), ``ServerConfig``, or, as ``tls.name``,
+``TlsSettings`` (server/net). Then run ``make docs``. If a field depends on several keys, compute it in ``load.py``.
 
 Source: QuorumPeerConfig.parseProperties; ZooKeeper Administrator's Guide, "Configuration Parameters".
 """
@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from . import jaas
-from .config import Config
+from .config import ServerConfig
 from .converters import (
     ADDRESS,
     ADDRESSES,
@@ -49,7 +49,7 @@ from .converters import (
 )
 
 
-class Status(Enum):
+class KeyStatus(Enum):
     """How a key is treated when it is set."""
 
     HONOURED = auto()
@@ -60,7 +60,7 @@ class Status(Enum):
     """The key must not be ignored, because its user relies on it. An unsupported value is an error."""
 
 
-_DEFAULTS: Final = Config()
+_DEFAULTS: Final = ServerConfig()
 _PLACEHOLDERS: Final = {"*": r"(?s:.*)", "<number>": r"\d+", "<name>": r"\w+"}
 """The pattern that each placeholder at the end of a family's name stands for."""
 
@@ -71,7 +71,7 @@ class Key(NamedTuple):
     Args:
         name: The key without ``zookeeper.``. A family ends with ``<number>``, ``<name>`` (letters, digits and
             underscores) or ``*`` (anything).
-        field: The field of :class:`Config` that the key sets, such as ``port`` or ``settings.tick_time``.
+        field: The field of :class:`ServerConfig` that the key sets, such as ``port`` or ``settings.tick_time``.
         converter: The type of the value.
         help: Description of the effect, in sentences. For an ignored key, the reason why it has no effect. For a
             refused key, the end of the message "... is not supported; ...".
@@ -91,7 +91,7 @@ class Key(NamedTuple):
     converter: Converter = TEXT
     help: str = ""
     example: str = ""
-    status: Status = Status.HONOURED
+    status: KeyStatus = KeyStatus.HONOURED
     default_note: str = ""
     fallback: str = ""
     option: str | None = None
@@ -134,8 +134,8 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "2182", option="--port", default_note="not opened if only `secureClientPort` is set"),
         Key("clientPortAddress", "host", ADDRESSES,
             "The address to listen on, or several addresses separated by commas, such as `127.0.0.1,::1`. `0.0.0.0` "
-            "and `::` mean all addresses, of IPv4 and of IPv6. In a list, each means only its own family. ZooKeeper "
-            "accepts only one address.",
+            "and `::` mean all addresses, IPv4 and IPv6. In a list, `0.0.0.0` means only IPv4, and `::` only IPv6. "
+            "ZooKeeper accepts only one address.",
             "192.0.2.10", option="--host",
             default_note="all addresses if `clientPort` is set in any way other than `--port`"),
         Key("dynamicConfigFile", "port", FILE,
@@ -200,7 +200,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "`never` when the operating system writes it. With all three, a write survives a crash of the process.",
             "interval"),
         Key("forceSync", "storage.fsync", FORCE_SYNC,
-            "ZooKeeper's key for the same. `no` means `never`.",
+            "ZooKeeper's key for `zoolet.fsync`. `no` means `never`.",
             "no", overruled_by="zoolet.fsync"),
         Key("snapCount", "storage.snap_count", at_least(2, unit="transactions"),
             "Transactions between two snapshots, at least 2.",
@@ -210,8 +210,8 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "4194304", default_note="four times the last snapshot, at least 262144"),
         Key("preAllocSize", "storage.preallocated", number(0, unit="kilobytes"),
             "Space reserved for a log in one step. 0 reserves none. A log reserves space when it is created, and again "
-            "when less than a quarter of this is left. If less than this is free on the disk then, writes are rejected "
-            "until there is, so choose a smaller value on a small disk.",
+            "when less than a quarter of this is left. If the disk has less free space, writes are rejected until that "
+            "changes, so choose a smaller value on a small disk.",
             "1024"),
         Key("autopurge.snapRetainCount", "storage.retained", at_least(3, unit="snapshots"),
             "Snapshots that are kept, at least 3, with the logs that they need.",
@@ -405,7 +405,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
     "Limits": (
         Key("zoolet.maxAclEntries", "settings.max_acl_entries", number(1, unit="entries"),
             "Entries of one ACL, after `auth` has been replaced with the client's identities. Together, they may "
-            "have `jute.maxbuffer` bytes.",
+            "take at most `jute.maxbuffer` bytes.",
             "1000"),
         Key("zoolet.maxIdentities", "settings.max_identities", number(1, unit="identities"),
             "Identities per connection.",
@@ -420,7 +420,7 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
             "Watches in one `setWatches` request. The Java client sends at most 128 kB in one request.",
             "50000"),
         Key("zoolet.maxMultiOperations", "settings.max_multi_operations", number(1, unit="operations"),
-            "Operations in one multi or multiRead, because the server cannot interrupt these requests.",
+            "Operations in one multi or multiRead. The server cannot interrupt these requests.",
             "1000"),
         Key("zoolet.maxMultiReadBytes", "settings.max_multi_read", number(1, unit="bytes"),
             "Bytes in the result of one multiRead. The Java client accepts at most 4 MB by default.",
@@ -441,11 +441,11 @@ SECTIONS: Final[dict[str, tuple[Key, ...]]] = {
 
 
 def _ignored(why: str, *names: str, dynamic: bool = False) -> tuple[Key, ...]:
-    return tuple(Key(name, help=why, status=Status.IGNORED, dynamic=dynamic) for name in names)
+    return tuple(Key(name, help=why, status=KeyStatus.IGNORED, dynamic=dynamic) for name in names)
 
 
 def _refused(name: str, remedy: str, *supported: object, converter: Converter = TEXT, dynamic: bool = False) -> Key:
-    return Key(name, "", converter, remedy, status=Status.REFUSED, supported=supported, dynamic=dynamic)
+    return Key(name, "", converter, remedy, status=KeyStatus.REFUSED, supported=supported, dynamic=dynamic)
 
 
 _SINGLE: Final = "This is a single server."

@@ -1,4 +1,4 @@
-"""Build a :class:`Config` from files, options and the environment.
+"""Build a :class:`ServerConfig` from files, options and the environment.
 
 Options override the file, and the file overrides the environment. In zoo.cfg, a key may be written with or without
 ZooKeeper's prefix ``zookeeper.``. On the command line and in ``SERVER_JVMFLAGS`` or ``JVMFLAGS``, it may be written as
@@ -24,24 +24,24 @@ from typing import Any, Final, NamedTuple
 from ...protocol.members import OBSERVER, MemberLine
 from ...protocol.messages import one_line
 from ..core.compat import BY_NAME, NEWEST
-from ..core.settings import Settings
+from ..core.settings import EngineSettings
 from ..net.tls_settings import TlsSettings
 from ..storage.settings import StorageSettings
 from . import jaas, properties
-from .config import AdminSettings, Config, UnknownKey
+from .config import AdminSettings, ServerConfig, UnknownKey
 from .converters import FILE, PORT, read_text
-from .keys import Key, Status, find, is_misspelt, nearest
+from .keys import Key, KeyStatus, find, is_misspelt, nearest
 from .messages import (
     ConfigError,
     incomplete,
     invalid,
     reason,
     suggestion,
-    unknown,
+    unknown_key,
     unreadable,
-    unsupported,
+    unsupported_value,
 )
-from .properties import Setting, Source, parse_properties
+from .properties import Setting, SettingSource, parse_properties
 
 
 class KeyedSetting(NamedTuple):
@@ -59,7 +59,7 @@ class KeyedSetting(NamedTuple):
     written: str
     value: str
     where: str
-    source: Source
+    source: SettingSource
 
     @property
     def is_for_zookeeper(self) -> bool:
@@ -109,7 +109,7 @@ def read_file(path: str) -> dict[str, Setting]:
 
 def build(
     *sources: Mapping[str, Setting], compat: str = NEWEST, strict: bool = False, file: str | None = None
-) -> Config:
+) -> ServerConfig:
     """Build a configuration from settings. Later sources override earlier ones.
 
     Args:
@@ -129,18 +129,18 @@ def build(
     values = _convert(entries)
     _check_requirements(entries, values)
     fields = _default_addresses(sources, entries, client_address) | _fields(entries, values)
-    config = Config(
+    config = ServerConfig(
         **{name: value for name, value in fields.items() if "." not in name},
         settings=_settings(entries, fields, compat),
         tls=TlsSettings(**_part(fields, "tls")),
         storage=StorageSettings(**_part(fields, "storage")),
         admin=AdminSettings(**_part(fields, "admin")),
         file=file,
-        ignored=_ignored(entries),
-        unknown=_unknown(entries),
+        ignored=_ignored_keys(entries),
+        unknown=_unknown_keys(entries),
     )
     if strict and config.unknown:
-        raise unknown(config.unknown[0].where, config.unknown[0].name, config.unknown[0].nearest)
+        raise unknown_key(config.unknown[0].where, config.unknown[0].name, config.unknown[0].nearest)
     if config.secure_port is not None:
         _complete_tls(config, entries)
     if values.get("admin.enableServer") is False:
@@ -159,16 +159,16 @@ def _merge(sources: Sequence[Mapping[str, Setting]]) -> dict[str, KeyedSetting]:
         for written, setting in source.items():
             name = written.removeprefix("zookeeper.")
             key = find(name)
-            if key is not None and key.is_family and key.status is Status.IGNORED and is_misspelt(name):
+            if key is not None and key.is_family and key.status is KeyStatus.IGNORED and is_misspelt(name):
                 key = None  # an ignored family must not hide a misspelled key
             entries[name] = KeyedSetting(key, _as_written(written, setting, key), *setting)
     return entries
 
 
 def _as_written(name: str, setting: Setting, key: Key | None) -> str:
-    if setting.source is Source.OPTION and key is not None and key.option is not None:
+    if setting.source is SettingSource.OPTION and key is not None and key.option is not None:
         return key.option
-    return f"-D{name}" if setting.source in (Source.DEFINITION, Source.ENVIRONMENT) else name
+    return f"-D{name}" if setting.source in (SettingSource.DEFINITION, SettingSource.ENVIRONMENT) else name
 
 
 def _read_properties(path: str) -> dict[str, Setting]:
@@ -214,7 +214,7 @@ def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
             expected = "host:port:port[:participant][;[host:]port]"
             raise invalid(entry.where, entry.written, entry.value, expected) from None
         if member.role == OBSERVER:
-            raise unsupported(
+            raise unsupported_value(
                 entry.where, entry.written, entry.value, "remove the key, because zoolet runs a single server"
             )
         if port is not None:
@@ -227,18 +227,18 @@ def _reject_ensemble(entries: Entries) -> tuple[str | None, int] | None:
     return address
 
 
-def _ignored(entries: Entries) -> tuple[str, ...]:
+def _ignored_keys(entries: Entries) -> tuple[str, ...]:
     """Return the keys without effect that are certainly meant for this server."""
     return tuple(
         sorted(
             name
             for name, entry in entries.items()
-            if entry.key and entry.key.status is Status.IGNORED and entry.is_for_zookeeper
+            if entry.key and entry.key.status is KeyStatus.IGNORED and entry.is_for_zookeeper
         )
     )
 
 
-def _unknown(entries: Entries) -> tuple[UnknownKey, ...]:
+def _unknown_keys(entries: Entries) -> tuple[UnknownKey, ...]:
     """Return the unknown keys that are meant for this server.
 
     A key is meant for this server if its place or prefix shows it, if it resembles a known key, or if it has no dot.
@@ -263,7 +263,7 @@ def _convert(entries: Entries) -> dict[str, Any]:
     values = {}
     for name, entry in entries.items():
         key = entry.key
-        if key is None or key.status is Status.IGNORED or key.overruled_by in entries:
+        if key is None or key.status is KeyStatus.IGNORED or key.overruled_by in entries:
             continue
         try:
             value = key.converter.convert(entry.value)
@@ -271,11 +271,11 @@ def _convert(entries: Entries) -> dict[str, Any]:
             raise unreadable(entry.where, entry.written, entry.value, error) from None
         except ValueError:
             raise invalid(entry.where, entry.written, entry.value, key.converter.expected) from None
-        if key.status is Status.HONOURED:
+        if key.status is KeyStatus.HONOURED:
             values[name] = value
         elif value not in key.supported:
             hint = suggestion(nearest(name)) if key.is_family and is_misspelt(name) else ""
-            raise unsupported(entry.where, entry.written, entry.value, key.help + hint)
+            raise unsupported_value(entry.where, entry.written, entry.value, key.help + hint)
     if values.get("sessionRequireClientSASLAuth"):  # ZooKeeper's AuthenticationHelper does the same
         values |= {"enforce.auth.enabled": True, "enforce.auth.schemes": frozenset({"sasl"})}
     return values
@@ -295,7 +295,7 @@ def _check_requirements(entries: Entries, values: Values) -> None:
         if entry.key is None or value is False or (name, value) == ("ssl.clientAuth", "none"):
             continue  # a value such as false requires nothing
         without_tls = "secureClientPort" in entry.key.requires and "secureClientPort" not in entries
-        if without_tls and entry.source is Source.ENVIRONMENT:
+        if without_tls and entry.source is SettingSource.ENVIRONMENT:
             continue  # JVMFLAGS may be set for clients, which also read it
         for required in entry.key.requires:
             if values.get(required) in (None, "", frozenset()):
@@ -349,9 +349,9 @@ def _part(fields: Mapping[str, Any], part: str) -> dict[str, Any]:
     return {name.removeprefix(f"{part}."): value for name, value in fields.items() if name.startswith(f"{part}.")}
 
 
-def _settings(entries: Entries, fields: Mapping[str, Any], compat: str) -> Settings:
+def _settings(entries: Entries, fields: Mapping[str, Any], compat: str) -> EngineSettings:
     try:
-        return Settings(compat=BY_NAME[compat], **_part(fields, "settings"))
+        return EngineSettings(compat=BY_NAME[compat], **_part(fields, "settings"))
     except ValueError as error:  # the minimum session timeout is above the maximum, so one of the two was set
         entry = entries.get("maxSessionTimeout") or entries["minSessionTimeout"]
         raise ConfigError(f"{entry.where}: {error}") from None
@@ -366,7 +366,7 @@ def _default_addresses(
     open the server to the network.
     """
     names_port = any(
-        written.removeprefix("zookeeper.") == "clientPort" and setting.source is not Source.OPTION
+        written.removeprefix("zookeeper.") == "clientPort" and setting.source is not SettingSource.OPTION
         for source in sources
         for written, setting in source.items()
     )
@@ -377,21 +377,23 @@ def _default_addresses(
     return {"port": None} if "secureClientPort" in entries else {}
 
 
-def _complete_tls(config: Config, entries: Entries) -> None:
+def _complete_tls(config: ServerConfig, entries: Entries) -> None:
     """Set the defaults of the TLS address and of client authentication, which depend on other keys."""
     if config.tls.trust_store is not None and "ssl.clientAuth" not in entries:
         config.tls.client_auth = "need"  # ZooKeeper uses the same default
     if "secureClientPortAddress" in entries:
         return
     address = entries.get("clientPortAddress")
-    by_option = entries["secureClientPort"].source is Source.OPTION or (address and address.source is Source.OPTION)
+    by_option = entries["secureClientPort"].source is SettingSource.OPTION or (
+        address and address.source is SettingSource.OPTION
+    )
     config.secure_host = config.host if by_option else None
 
 
 _SECRET: Final = "(?i)password|digest|secret|token|jaas|users?"
 
 
-def masked(settings: Mapping[str, Setting]) -> str:
+def masked_lines(settings: Mapping[str, Setting]) -> str:
     """Return the lines of a zoo.cfg without comments. Secrets and the values of unknown keys are masked."""
     shown = {
         name: setting.value if find(name.removeprefix("zookeeper.")) and not re.search(_SECRET, name) else "***"

@@ -6,7 +6,7 @@ contains the key as it was written there. An option, such as ``--port``, names i
 
 from __future__ import annotations
 
-from ...protocol.messages import one_line, reason_of
+from ...protocol.messages import file_error_reason, one_line
 
 
 class ConfigError(ValueError):
@@ -23,7 +23,7 @@ def _at(where: str, key: str) -> str:
     return key if key.startswith("--") else f"{where}: {key}"
 
 
-def unsupported(where: str, key: str, value: str, remedy: str) -> ConfigError:
+def unsupported_value(where: str, key: str, value: str, remedy: str) -> ConfigError:
     """Return the error for a value that ZooKeeper supports and this server does not."""
     return ConfigError(f"{where}: {one_line(key)}={one_line(value)} is not supported; {remedy}")
 
@@ -38,7 +38,7 @@ def unreadable(where: str, key: str, path: str, error: OSError | UnicodeDecodeEr
     return ConfigError(f"{where}: {key}: cannot read {one_line(path)}: {reason(error)}")
 
 
-def unknown(where: str, key: str, nearest: str | None) -> ConfigError:
+def unknown_key(where: str, key: str, nearest: str | None) -> ConfigError:
     """Return the error for an unknown key."""
     return ConfigError(f"{where}: unknown key {one_line(key)}{suggestion(nearest)}")
 
@@ -52,4 +52,4 @@ def reason(error: OSError | UnicodeDecodeError) -> str:
     """Return the reason for a failed read, without the file's name."""
     if isinstance(error, UnicodeDecodeError):
         return f"not valid {error.encoding.upper()} text"
-    return reason_of(error)
+    return file_error_reason(error)

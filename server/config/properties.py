@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 
-class Source(Enum):
+class SettingSource(Enum):
     """The kind of place that a setting comes from."""
 
     FILE = auto()
@@ -35,7 +35,7 @@ class Setting(NamedTuple):
 
     value: str
     where: str
-    source: Source = Source.FILE
+    source: SettingSource = SettingSource.FILE
 
 
 JVM_VARIABLES: Final = ("SERVER_JVMFLAGS", "JVMFLAGS")
@@ -62,23 +62,25 @@ def parse_properties(text: str, name: str) -> dict[str, Setting]:
             line = line[:-1] + more.lstrip(" \t\f")
         match = re.match(_LINE, line)
         assert match is not None  # the pattern matches every line
-        put(settings, _unescape(match[1]), Setting(_unescape(match[2]).strip(), f"{name}:{number}"))
+        set_last(settings, _unescape(match[1]), Setting(_unescape(match[2]).strip(), f"{name}:{number}"))
     return settings
 
 
-def put(settings: dict[str, Setting], name: str, setting: Setting) -> None:
+def set_last(settings: dict[str, Setting], name: str, setting: Setting) -> None:
     """Set a key after all others. If ``skipACL`` and ``zookeeper.skipACL`` are set, the later one counts."""
     settings.pop(name, None)
     settings[name] = setting
 
 
-def parse_definitions(arguments: list[str], where: str, source: Source = Source.DEFINITION) -> dict[str, Setting]:
+def parse_definitions(
+    arguments: list[str], where: str, source: SettingSource = SettingSource.DEFINITION
+) -> dict[str, Setting]:
     """Parse ``-Dname=value`` options and ignore all others."""
     settings: dict[str, Setting] = {}
     for argument in arguments:
         if argument.startswith("-D"):
             name, _, value = argument[2:].partition("=")
-            put(settings, name, Setting(value, where, source))
+            set_last(settings, name, Setting(value, where, source))
     return settings
 
 
@@ -103,8 +105,8 @@ def parse_environment(environ: Mapping[str, str], variables: Sequence[str] = JVM
             words = shlex.split(environ[name])
         except ValueError as error:
             raise ValueError(f"{where}: cannot split the value into options: {error}") from None
-        for key, setting in parse_definitions(words, where, Source.ENVIRONMENT).items():
-            put(settings, key, setting)
+        for key, setting in parse_definitions(words, where, SettingSource.ENVIRONMENT).items():
+            set_last(settings, key, setting)
     return settings
 
 

@@ -30,18 +30,18 @@ from ...protocol.enums import Perm
 from ...protocol.errors import InvalidACLError, MarshallingError, NoAuthError
 from .client_connection import ClientConnection
 from .metrics import Metrics
-from .settings import Settings
+from .settings import EngineSettings
 from .warnings import Warnings
 
 OPEN: Final = 0
-OPEN_KEY: Final = -1
+SNAPSHOT_OPEN_KEY: Final = -1
 """The key of the list that grants everything to everyone, in snapshots. This list is not in their tables."""
 NOBODY: Final[AclList] = (ACL(0, ANYONE),)
 """Stands for an ACL list that was set while a snapshot was written. It grants nothing until a transaction sets the
 list.
 """
 MAX_EXPANDED: Final = 1_000
-"""Maximum number of entries in the expansion of ``auth`` in one list. A few bytes of a request keep them in memory."""
+"""Maximum number of entries that ``auth`` expands to in one list. Otherwise a short request could allocate many."""
 LARGE: Final = 100
 """Number of entries above which removing a list takes long."""
 MAX_IN_MULTI: Final = 100_000
@@ -85,7 +85,7 @@ class Grants:
             return True
         for identity in identities:
             if identity.scheme == "ip":
-                if self._networks and self._of_address(identity.id or "") & perms:
+                if self._networks and self._permissions_of_address(identity.id or "") & perms:
                     return True
             elif self._exact.get(identity, 0) & perms or (
                 identity.scheme == "sasl" and identity.id == "super" and self._sasl & perms
@@ -93,7 +93,7 @@ class Grants:
                 return True
         return False
 
-    def _of_address(self, text: str) -> int:
+    def _permissions_of_address(self, text: str) -> int:
         """Return the permissions that entries of scheme ``ip`` grant to an address.
 
         Source: IPAuthenticationProvider.matches.
@@ -124,8 +124,10 @@ class _Interned:
         self.uses = 0
 
 
-class _Changes:
-    """The keys that a rollback and a commit release, and the number of entries of the transaction's lists."""
+class _AclChanges:
+    """The changes of a transaction: the keys that it interned (a rollback releases them), the keys that it released (a
+    commit releases them), and the number of entries in all its lists.
+    """
 
     def __init__(self) -> None:
         self.interned: list[int] = []
@@ -145,7 +147,7 @@ class Acls:
         warnings: Receiver of warnings about rejected lists.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics, warnings: Warnings) -> None:
+    def __init__(self, settings: EngineSettings, metrics: Metrics, warnings: Warnings) -> None:
         self._settings = settings
         self._metrics = metrics
         self._warnings = warnings
@@ -155,7 +157,7 @@ class Acls:
         self._next = 1
         self.in_transaction = False
         """Whether a transaction is open."""
-        self.changes: _Changes | None = None
+        self.changes: _AclChanges | None = None
         """The changes of the open transaction; None without changes."""
         self.keep = False
         """Keep every list, even if no node uses it. It is set while undo records may restore nodes."""
@@ -165,7 +167,7 @@ class Acls:
     # --- keys ---
 
     def intern(self, acl: AclList) -> int:
-        """Return the key of a list, and count one more node that uses it."""
+        """Return the key of a list, and increment its use count. A rollback of the open transaction decrements it."""
         if acl is OPEN_ACL_UNSAFE:
             return OPEN
         hashed = _hash(acl)
@@ -182,7 +184,9 @@ class Acls:
         return key
 
     def release(self, key: int) -> None:
-        """Count one node less, and remove a list that no node uses any more."""
+        """Decrement the use count of a list, and remove the list at zero. Inside a transaction this happens at the
+        commit.
+        """
         if not key or self.keep:
             return
         if self.in_transaction:
@@ -198,13 +202,15 @@ class Acls:
             if not keys:
                 del self._keys[interned.hashed]
 
-    def _kept(self) -> _Changes:
+    def _kept(self) -> _AclChanges:
         if self.changes is None:
-            self.changes = _Changes()
+            self.changes = _AclChanges()
         return self.changes
 
     def release_all(self, keys: Sequence[int]) -> None:
-        """Release the keys that a transaction has released, after its commit, or interned, after its rollback."""
+        """Discard the changes of a transaction, and release *keys*: after a commit the keys that it released, after a
+        rollback the keys that it interned.
+        """
         self.changes = None
         for key in keys:
             self.release(key)
@@ -229,7 +235,7 @@ class Acls:
         return self._lists[key].grants.allow(client.ids, perms)
 
     def check(self, key: int, client: ClientConnection, perms: Perm, path: str) -> None:
-        """Raise an error unless *client* has one of the permissions *perms*.
+        """Check that *client* has one of the permissions *perms* on a node with this list. *path* is for the error.
 
         Raises:
             NoAuthError: The client has none of the permissions.
@@ -244,9 +250,9 @@ class Acls:
         replaced by the client's identities.
 
         Raises:
-            InvalidACLError: The list is empty, an entry is invalid, the result has more than ``max_acl_entries``,
-                ``auth`` expands to more than MAX_EXPANDED entries, or the lists of this multi have more than
-                MAX_IN_MULTI entries.
+            InvalidACLError: The list is null or empty, or contains an invalid entry, such as ``auth`` for a client that
+                has not authenticated. Or a limit is exceeded: ``max_acl_entries`` entries or ``max_frame`` bytes in the
+                result, MAX_EXPANDED entries from ``auth``, or MAX_IN_MULTI entries in all lists of a multi.
             MarshallingError: An entry has a null id that ZooKeeper would have to read.
 
         Source: PrepRequestProcessor.fixupACL.

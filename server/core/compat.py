@@ -18,7 +18,7 @@ class Compat(NamedTuple):
     exists_needs_read: bool
     """exists is rejected for a node that the client may not read."""
     multi_answers_create2: bool
-    """The result of create2 inside a multi is of its own type and contains a Stat."""
+    """The result of create2 inside a multi has type create2 and contains a Stat. Otherwise it is a result of create."""
     multi_checks_flags_first: bool
     """Unknown create flags inside a multi make the whole request undecodable. Otherwise only that operation fails."""
     undecodable_write_takes_zxid: bool
@@ -35,8 +35,8 @@ class Compat(NamedTuple):
     """Scheme ip accepts IPv6 addresses."""
     delete_container_refused_with: int
     """The error code in reply to a client's deleteContainer (-6 also closes the connection)."""
-    null_watch_path_unchecked: bool
-    """checkWatches with a null path cannot be decoded. Otherwise null is looked up like any other path."""
+    null_watch_path_is_malformed: bool
+    """checkWatches with a null path fails with MarshallingError. Otherwise null is looked up like any other path."""
     removal_ends_watching: bool
     """wchs and wchc omit a connection whose last data watch was removed, but not one whose last watch has fired."""
     predictable_passwords: bool
@@ -58,7 +58,7 @@ V3_9: Final = Compat(
     check_watches_sees_others=False,
     ip6_acls=True,
     delete_container_refused_with=-6,
-    null_watch_path_unchecked=False,
+    null_watch_path_is_malformed=False,
     removal_ends_watching=True,
     predictable_passwords=False,
     counts_restores=True,
@@ -76,7 +76,7 @@ V3_8: Final = Compat(
     check_watches_sees_others=True,
     ip6_acls=False,
     delete_container_refused_with=-8,
-    null_watch_path_unchecked=True,
+    null_watch_path_is_malformed=True,
     removal_ends_watching=False,
     predictable_passwords=True,
     counts_restores=False,

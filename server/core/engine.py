@@ -24,7 +24,7 @@ from .client_connection import ClientConnection, Session
 from .journal import TYPES
 from .ops.dispatch import APPLIES, Decode, Dispatch, build_dispatch, zxid_on_decode_error
 from .quota import Quota
-from .settings import Settings
+from .settings import EngineSettings
 from .state import ServerState
 from .tree import Tree
 from .warnings import LogFunction
@@ -33,7 +33,7 @@ assert ops  # importing the package registers the handlers
 MAX_EXPIRED_PER_TICK: Final = 1_000
 """Maximum number of sessions that expire in one tick. They take about ten milliseconds."""
 MAX_DELETED_PER_TICK: Final = 4_000
-"""Number of deleted ephemeral nodes that stops a tick. They take about three milliseconds."""
+"""Number of deleted ephemeral nodes that makes a tick stop expiring sessions. Deleting them takes about 3 ms."""
 MAX_CHECKED_PER_TICK: Final = 10_000
 """Maximum number of container and TTL nodes that are checked in one tick. They take about three milliseconds."""
 MAX_REAPED_PER_TICK: Final = 2_000
@@ -61,7 +61,7 @@ class Engine(ServerState):
 
     def __init__(
         self,
-        settings: Settings | None = None,
+        settings: EngineSettings | None = None,
         *,
         now: int = 0,
         monotonic_ms: int = 0,
@@ -135,7 +135,11 @@ class Engine(ServerState):
         self._rebuild_dispatch()
 
     def wrap_dispatch(self, wrap: Callable[[Dispatch], Dispatch]) -> None:
-        """Wrap the dispatch table, and each later dispatch table, by a function; for an audit log."""
+        """Wrap the dispatch table, now and whenever it is rebuilt.
+
+        Args:
+            wrap: A function that returns a table to use in place of its argument, for example to write an audit log.
+        """
         self._wrap = wrap
         self._rebuild_dispatch()
 
@@ -143,11 +147,18 @@ class Engine(ServerState):
         self.dispatch = self._wrap(build_dispatch(read_only=self.read_only, writable=not self.refusal))
 
     def execute(self, client: ClientConnection, xid: int, op: int, body: bytes) -> bytes:
-        """Execute a write for a client, and return the body of its reply. Connections do not use this method: their
-        loop saves a call for each request.
+        """Execute a write for a client, and return the body of its reply.
+
+        Connections do not call this method: their loop contains an inlined copy, to save a call per request.
+
+        Args:
+            client: The connection to act for.
+            xid: The xid of the request.
+            op: The op code, which must be in ``dispatch``.
+            body: The encoded body of the request.
 
         Raises:
-            ZooKeeperError: The request failed. If it used a zxid, that is logged.
+            ZooKeeperError: The request failed. Its zxid, if it used one, is logged.
         """
         decode, handle, *_ = self.dispatch[op]
         client.last_xid, before = xid, self.zxid
@@ -164,8 +175,20 @@ class Engine(ServerState):
     def fail(
         self, session_id: int, xid: int, code: int, op: int, decode: Decode, buf: bytes, offset: int, end: int
     ) -> None:
-        """Log the zxid of a failed request. The handler of a write has taken the zxid, whatever the error. If the body
-        cannot be decoded, no handler was called. Then this method takes the zxid, if the release uses one in this case.
+        """Record a failed request, after its handler or decoder raised: count a failed write, and log its zxid.
+
+        The handler of a write has already used a zxid, regardless of the error. If the body could not be decoded, no
+        handler was called. In that case this method uses a zxid, if the imitated release does.
+
+        Args:
+            session_id: The session that sent the request.
+            xid: The xid of the request.
+            code: The error code of the reply.
+            op: The op code.
+            decode: The decoder of the operation.
+            buf: Bytes that contain the body of the request.
+            offset: Start of the body.
+            end: End of the body.
         """
         if op in self.zxid_on_decode_error:
             try:
@@ -203,8 +226,8 @@ class Engine(ServerState):
         self.apply(CloseSessionTxn(list(self.tree.ephemerals.get(session.id, ()))), session.id)
 
     def take_zxid(self, session_id: int = 0, xid: int = 0, code: int = 0) -> None:
-        """Take the next zxid for a transaction that changes no node, such as an injected error. The zxid is logged,
-        because a log with a gap cannot be replayed.
+        """Use up the next zxid without changing a node, for example for an injected error. The request counts as
+        failed, and the zxid is logged, because a log with a gap cannot be replayed.
 
         Args:
             session_id: The session that made the request; 0 for none.
@@ -216,7 +239,7 @@ class Engine(ServerState):
         self.log_failure(session_id, xid, code)
 
     def expire(self, session: Session) -> None:
-        """Close a session whose deadline has passed, and its connection, without a reply."""
+        """Expire a session: close it like :meth:`close_session`, and close its connection without a reply."""
         client = session.client
         self.metrics.sessions_expired += 1
         if self.on_session is not None:

@@ -1,8 +1,7 @@
 """Deadlines of sessions and connections, in buckets that make extending a deadline cheap.
 
-The deadlines of sessions are kept here (:meth:`Engine.tick` and
-:meth:`Engine.expire <zoolet.server.core.engine.Engine.expire>`, which deletes their ephemeral nodes), and also the
-deadlines of connections that open no session.
+There are deadlines for sessions, which :meth:`Engine.expire <zoolet.server.core.engine.Engine.expire>` closes, and for
+connections that do not open a session in time. ``Engine.tick`` processes both.
 
 An item is in one of two states:
 

@@ -9,8 +9,12 @@ from typing import Any, dataclass_transform
 class Fields:
     """Base of a class whose annotated attributes are its fields. Each field needs a default.
 
-    It does the same as ``dataclass``, which compiles code for each class: for the settings of a daemon this takes a
-    twentieth of its start. A default that itself has fields is created again for each object.
+    It replaces ``dataclass``, which compiles code for each class: for the settings of a daemon, that takes a twentieth
+    of the startup time. If a default is itself a ``Fields`` object, each instance gets a new one.
+
+    Raises:
+        TypeError: A keyword is not the name of a field.
+        ValueError: ``__post_init__`` rejects a value.
     """
 
     def __init__(self, *args: Any, **values: Any) -> None:

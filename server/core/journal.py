@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ...protocol import txns as t
-from ...protocol.codec import Record, int_at, struct_of
+from ...protocol.codec import Record, combined_struct, int_at
 from ...protocol.errors import MarshallingError
 from ...protocol.operations import OpCode
 
@@ -41,16 +41,16 @@ Source: SerializeUtils.deserializeTxn.
 """
 TYPES: Final = {record: kind for kind, record in reversed(RECORDS.items())}
 """The type of each record. If a record has several types, it is the first one."""
-Parts = list[tuple[int, Record]]
+MultiRecords = list[tuple[int, Record]]
 """The op code (or :data:`ERROR`) and the record of each operation of a multi. They are encoded when they are logged."""
-Applied = tuple[int, int, int, int, int, Record | Parts]
+Applied = tuple[int, int, int, int, int, Record | MultiRecords]
 """One transaction: the session, its xid, the zxid, the time in milliseconds since the epoch, the type (an op code, or
 :data:`ERROR`), and the record.
 """
-_DIGEST_SIZE: Final = struct_of(t.TxnDigest).size
+_DIGEST_SIZE: Final = combined_struct(t.TxnDigest).size
 Detail = tuple[int, str]
 """A detail that the bytes of a request do not contain: its zxid, and a text (``ServerState.add_detail``)."""
-Requests = tuple[bytes, int, int, int, tuple[Detail, ...]]
+RequestBatch = tuple[bytes, int, int, int, tuple[Detail, ...]]
 """Successful requests of a connection: the received frames, the session, the time in milliseconds since the epoch, the
 last zxid before them, and the details.
 """
@@ -101,8 +101,11 @@ def _has_no_record(data: bytes, offset: int, end: int) -> bool:
 
 
 def _decode_part(part: t.Txn) -> tuple[int, Record]:
-    """Decode a part of a multi. If it failed, a leader may send its parts with the type of an error, but with the bytes
-    of their operations.
+    """Decode a part of a multi. If the multi failed, a leader may send parts with the type of an error that contain the
+    bytes of their operations.
+
+    Raises:
+        MarshallingError: The type is unknown or a multi, or the record is truncated.
     """
     kind = RECORDS.get(part.type)
     if kind is None or kind is t.MultiTxn:
@@ -124,13 +127,13 @@ class Journal:
 
     Args:
         zxid: The last zxid that is already used.
-        decode: A function that returns the successful transactions of an encoded journal, for a history.
-        sessions: A function that returns only the session of each transaction.
+        decode: A function that yields the successful transactions of an encoded journal, for a history.
+        sessions: A function that yields only the session id of each transaction, including failed ones.
 
     Attributes:
         entries: The transactions, in order.
-        decode: The argument.
-        sessions: The argument.
+        decode: The decoder of an encoded journal, as given.
+        sessions: The decoder for session ids, as given.
         heard: A function that is called with each encoded journal once it is logged; None for no history.
     """
 

@@ -1,8 +1,8 @@
-"""Which requests are light: small ones that take less than about half a millisecond.
+"""The test for light requests: small requests that take less than about half a millisecond.
 
 A busy server serves light requests as it reads them and queues the others, so it must know the cost of a request before
-it is executed. Most of the cost depends on what a request finds: a node of a megabyte, a folder of 100,000 names, or a
-path that a thousand connections watch. The judgement itself takes a microsecond, or up to 20 if there are watches.
+it is executed. Most of the cost depends on the state of the tree: a node may have a megabyte of data, a parent 100,000
+children, or a path a thousand watching connections. The test itself takes 1 microsecond, or up to 20 with watches.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _node(state: ServerState, data: bytes) -> Node | None:
     return state.tree.path_cache.get(path) or state.tree.get(path)
 
 
-def _never(state: ServerState, client: ClientConnection, data: bytes) -> bool:
+def _is_never_light(state: ServerState, client: ClientConnection, data: bytes) -> bool:
     return False
 
 
@@ -152,7 +152,7 @@ def _close(state: ServerState, client: ClientConnection, data: bytes) -> bool:
 _CHECKS: Final[dict[int, Check]] = {
     op & 255: check
     for op, check in {
-        **{op: _write if OPERATIONS[op].changes else _never for op, entry in TABLE.items() if entry.costly},
+        **{op: _write if OPERATIONS[op].changes else _is_never_light for op, entry in TABLE.items() if entry.costly},
         OpCode.ADD_WATCH: _add_watch,
         **{op: _create for op in TABLE if OPERATIONS[op].changes == "create"},
         **{op: _release for op in TABLE if OPERATIONS[op].changes == "delete"},
@@ -162,7 +162,7 @@ _CHECKS: Final[dict[int, Check]] = {
         OpCode.GET_CHILDREN2: _list,
         OpCode.MULTI: _multi,
         OpCode.CLOSE_SESSION: _close,
-        OpCode.RECONFIG: _never,
+        OpCode.RECONFIG: _is_never_light,
     }.items()
 }
-"""The checks by the last byte of the op code, which is different for each operation. The others are light."""
+"""The checks by the last byte of the op code, which is unique. Operations without a check are always light."""

@@ -82,7 +82,7 @@ class Summary:
 
         Args:
             part: The quantile, such as 0.99.
-            since: Only values since this mark, which is younger than half of the window; None for all.
+            since: A mark; only values after it count. It must be younger than half of the window. None for all values.
         """
         counts = self._recent.copy()  # a copy, because the log's thread may add values
         if since is None or since[0] != self._began:
@@ -133,6 +133,12 @@ class Metrics:
     Latencies are milliseconds between reading a batch of requests and passing its replies to the socket.
 
     Attributes:
+        packets_received: Number of requests, including connect requests and four-letter commands.
+        packets_sent: Number of replies, without events and answers to four-letter commands.
+        latency_count: Number of requests with a measured latency.
+        latency_total: Sum of their latencies.
+        latency_min: The smallest latency; 0 without requests.
+        latency_max: The largest latency; 0 without requests.
         bytes_received: Bytes of requests.
         bytes_sent: Bytes of replies and events.
         auth_failed: Failed logins.
@@ -179,7 +185,7 @@ class Metrics:
         """Count a rejection by one of the :data:`LIMITS`."""
         self.refused[limit] += 1
 
-    def exceed_quota(self, path: str) -> None:
+    def count_exceeded_quota(self, path: str) -> None:
         """Count a write that a quota has rejected."""
         namespace = path[1:].partition("/")[0]
         if namespace not in self.quota_exceeded and len(self.quota_exceeded) >= MAX_NAMESPACES:

@@ -1,8 +1,9 @@
 """A znode, in one of two forms, and its cached encodings.
 
-A persistent node is *packed* until its first look-up or change, if its data is not null, everyone may change it, and
-the tree is not in the history of a test. A snapshot that is loaded also packs unchanged nodes. A packed
-leaf is one bytes object, with signed numbers in big-endian order:
+A new persistent node is *packed* if its data is not null and its ACL list grants everything to everyone. It is
+unpacked at its first look-up or change. A tree with a history, in a test, does not pack nodes. Loading a snapshot packs
+nodes that have not changed since their creation. A packed leaf is one bytes object, with signed numbers in big-endian
+order:
 
 ====== ===== ==========================================================
 offset bytes content
@@ -20,8 +21,8 @@ leaf takes 180 bytes less than a :class:`Node`, and no time in a garbage collect
 Three results are cached, each in one slot of the object that it is computed from: the encoded Stat (``Node.encoding``,
 68 bytes), the encoded list of children (``Children.encoding``) and a session's ephemeral paths in sorted order
 (``OwnedPaths.sorted``). A cache is filled by a read. The mutators of the tree set it to None, because only they change
-the values that it is computed from. A method for that would cost each write two calls. The list of children stays:
-creates and deletes are noted, up to some limits, and the next read extends and cuts it.
+the values that it is computed from; a method for this would cost each write two calls. An exception is the encoded
+list of children: up to some limits, creates and deletes are only recorded, and the next read updates the list.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from ...protocol.codec import NULL, Long, pack_int, put_str, put_strs, struct_of
+from ...protocol.codec import NULL, Long, combined_struct, pack_int, put_str, put_strs
 from ...protocol.enums import MAX_TTL
 from ...protocol.records import Stat
 
-_STAT = struct_of(Stat).pack
-_LEAF: Final = struct_of(Long, Long)
+_STAT = combined_struct(Stat).pack
+_LEAF: Final = combined_struct(Long, Long)
 LEAF_HEADER: Final = _LEAF.size
 """The bytes of a packed leaf before its data."""
 pack_leaf: Final = _LEAF.pack
@@ -46,7 +47,7 @@ _MAX_REMOVED: Final = 24
 _MAX_SEARCHED: Final = 1 << 24
 """Maximum number of bytes that these searches read together, in about 12 ms."""
 _MAX_ADDED: Final = 1024
-"""Number of names, in addition to an eighth of all, that may be added to an encoded list before it is read."""
+"""Maximum number of new names, plus an eighth of all names, between two reads of an encoded list."""
 
 CONTAINER_OWNER: Final = -(1 << 63)
 """The owner of a container node, in place of a session id: 0x8000000000000000."""
@@ -102,8 +103,9 @@ class Children(dict[str, "Node | bytes"]):
     def encoded(self) -> bytes:
         """Return the vector of names in its wire format, in order of creation.
 
-        The cached list is extended and cut. Then a list of 100,000 names costs a copy of its bytes, and one pass
-        through them for each name that was deleted in the middle. That is a fortieth of encoding them again.
+        The cached list is updated: new names are appended and deleted names are cut out. For 100,000 names this costs
+        one copy of the bytes, and one search for each name that was deleted in the middle: a fortieth of the time that
+        encoding all names takes.
         """
         encoded = self.encoding
         if encoded is not None and self.first == _COUNT_SIZE and not self.added and not self.removed:
@@ -133,7 +135,9 @@ class Children(dict[str, "Node | bytes"]):
         return [*parts, names[at:]]
 
     def node(self, name: str) -> Node | None:
-        """Return a child; None if there is none. Changes of a packed child are lost (:meth:`Tree.find` unpacks it)."""
+        """Return a child, or None. A packed child is returned as a copy, and changes to the copy are lost. To change
+        it, use :meth:`Tree.find`, which unpacks it in the tree.
+        """
         child = self.get(name)
         return unpacked(child) if isinstance(child, bytes) else child
 
@@ -141,14 +145,14 @@ class Children(dict[str, "Node | bytes"]):
         """Yield the children. Changes of a packed child are lost."""
         return (unpacked(child) if isinstance(child, bytes) else child for child in self.values())
 
-    def add_encoded(self, name: str) -> None:
-        """Remember a new name, for a list that is cached. After many, the list is discarded."""
+    def record_added(self, name: str) -> None:
+        """Record a new name for the next update of the cached list. With too many new names, the list is discarded."""
         self.added[name] = None
         if len(self.added) > _MAX_ADDED + len(self) // 8:
             self.encoding, self.added = None, {}
 
-    def drop_encoded(self, name: str) -> None:
-        """Remember that a name was deleted, for a list that is cached. After many, the list is discarded."""
+    def record_removed(self, name: str) -> None:
+        """Record a deleted name for the next update of the cached list. With too many, the list is discarded."""
         encoded, name_bytes = self.encoding, put_str(name)
         if encoded is not None and not self.removed and encoded.startswith(name_bytes, self.first):
             self.first += len(name_bytes)
@@ -262,7 +266,7 @@ class Node:
         return NULL if data is None else pack_int(len(data)) + data
 
     def packed(self) -> bytes | None:
-        """Return the node as a packed leaf; None if it is not as it was created, or cannot be packed."""
+        """Return the node as a packed leaf; None if it has changed since its creation, or cannot be packed."""
         is_unchanged = self.czxid == self.mzxid == self.pzxid and self.ctime == self.mtime
         has_defaults = not (self.acl or self.owner or self.version or self.aversion or self.creates or self.children)
         if self.data is None or not is_unchanged or not has_defaults:
@@ -274,7 +278,7 @@ class Node:
         return self.owner == CONTAINER_OWNER
 
     def ttl(self) -> int | None:
-        """Return the ttl in milliseconds; None for nodes other than TTL nodes. The ttl restarts with each change."""
+        """Return the ttl in milliseconds; None for nodes other than TTL nodes. Only setData restarts the ttl."""
         return ttl_of(self.owner)
 
 
@@ -291,7 +295,7 @@ def restored_node(
     owner: int,
     pzxid: int,
 ) -> Node:
-    """Return the node of a snapshot, which contains its fields in this order. *acl* is the key in the new tree."""
+    """Return a node of a snapshot, from its fields in the order of the file. *acl* is the key in the new tree."""
     node = Node(data, acl, owner, czxid, ctime)
     node.mzxid, node.mtime, node.pzxid = mzxid, mtime, pzxid
     node.version, node.aversion, node.creates = version, aversion, creates

@@ -3,7 +3,7 @@
 The two nodes of a quota, and their text, are described in :mod:`zoolet.protocol.quotas`. A write that exceeds a soft
 limit is logged. A write that exceeds a hard limit is rejected if ``enforceQuota`` is on. Only the nearest quota at or
 above a node applies. The stats node is updated silently: its version and times do not change, and no watch fires. Every
-client may write below ``/zookeeper/quota``, so a text of more than 256 bytes is not a quota, and a text is parsed once.
+client may write below ``/zookeeper/quota``, so texts of more than 256 bytes are invalid, and parsed texts are cached.
 
 Two cases that stop Apache ZooKeeper are harmless here: a limits node directly below ``/zookeeper/quota`` is a plain
 node, and stats that cannot be parsed are not updated.
@@ -17,13 +17,13 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 
 from ...protocol.errors import MarshallingError, QuotaExceededError
-from ...protocol.hexadecimal import signed
+from ...protocol.hexadecimal import to_signed_64
 from ...protocol.paths import QUOTA
 from ...protocol.quotas import LIMITS, STATS, Amount
 from .ancestors import AncestorIndex
 from .metrics import Metrics
 from .node import Node
-from .settings import Settings
+from .settings import EngineSettings
 from .tree import Tree
 from .warnings import Warnings
 
@@ -44,7 +44,7 @@ class Quota:
         changes: The changes of the open transaction; None without changes.
     """
 
-    def __init__(self, tree: Tree, settings: Settings, metrics: Metrics, warnings: Warnings) -> None:
+    def __init__(self, tree: Tree, settings: EngineSettings, metrics: Metrics, warnings: Warnings) -> None:
         self._tree = tree
         self._metrics = metrics
         self._warnings = warnings
@@ -53,7 +53,7 @@ class Quota:
         self.active = False
         self.enforced = settings.enforce_quota
         self.in_transaction = False
-        self.changes: _Changes | None = None
+        self.changes: _QuotaChanges | None = None
 
     # --- checking ---
 
@@ -85,11 +85,11 @@ class Quota:
         except ValueError:
             return
         for unit, new, soft, hard, changes in (
-            ("nodes", signed(used.nodes + count), limits.nodes, limits.count_hard, count != 0),
-            ("bytes", signed(used.size + size), limits.size, limits.size_hard, size != 0),
+            ("nodes", to_signed_64(used.nodes + count), limits.nodes, limits.count_hard, count != 0),
+            ("bytes", to_signed_64(used.size + size), limits.size, limits.size_hard, size != 0),
         ):
             if changes and hard > -1 and new > hard:
-                self._metrics.exceed_quota(path)
+                self._metrics.count_exceeded_quota(path)
                 raise QuotaExceededError(path, f"quota exceeded: {new} {unit} below {above}; the hard limit is {hard}")
             if changes and hard <= -1 < soft < new:
                 self._warnings.warn(
@@ -127,7 +127,7 @@ class Quota:
 
     def created(self, path: str, size: int) -> None:
         """Count a new node with *size* bytes of data, and record its quota if it is a limits or stats node."""
-        above, kind = _quota_of(path)
+        above, kind = _parse_quota_path(path)
         if kind and self.in_transaction:
             self._kept().texts.setdefault(path, None)  # the node did not exist before the transaction
         if kind == LIMITS and above:
@@ -138,7 +138,7 @@ class Quota:
 
     def deleted(self, path: str, node: Node) -> None:
         """Count a deleted node. Deleting a limits node removes the quota."""
-        above, kind = _quota_of(path)
+        above, kind = _parse_quota_path(path)
         if kind == LIMITS and above:
             self._set(above, False)
         if kind and self.in_transaction:
@@ -146,7 +146,8 @@ class Quota:
         self._add(path, -1, -len(node.data or b""))
 
     def concerned(self, paths: list[str], parents: Collection[str]) -> set[str]:
-        """Return the paths whose deletion changes a quota. This is faster than :meth:`deleted` for each path.
+        """Return the items of *paths* whose deletion changes a quota. For many paths, this is faster than calling
+        :meth:`deleted` for each.
 
         Args:
             paths: The paths.
@@ -214,40 +215,41 @@ class Quota:
         """
         self.reload()
         for path in [path for path, _ in self._tree.walk(QUOTA)]:
-            above, kind = _quota_of(path)
+            above, kind = _parse_quota_path(path)
             if kind == LIMITS and above and self._tree.get(QUOTA + above + STATS) is not None:
                 self._recount(above)
 
     def reload(self) -> None:
         """Search the tree for quotas again, after undo records changed its nodes."""
         paths = [path for path, _ in self._tree.walk(QUOTA)]
-        limited = [above for above, kind in map(_quota_of, paths) if kind == LIMITS and above]
+        limited = [above for above, kind in map(_parse_quota_path, paths) if kind == LIMITS and above]
         self._limited = AncestorIndex()
         for above in limited:
             self._limited.put(above, True)
         self.active = bool(limited)
 
-    def _kept(self) -> _Changes:
+    def _kept(self) -> _QuotaChanges:
         if self.changes is None:
-            self.changes = _Changes()
+            self.changes = _QuotaChanges()
         return self.changes
 
-    def commit(self, changes: _Changes) -> None:
+    def commit(self, changes: _QuotaChanges) -> None:
         """Keep the changes of a transaction. Later writes are checked against the current amounts."""
         self.changes = None
         for above in changes.limited:
             self._set(above, bool(self._limited.get(above)))
 
-    def roll_back(self, changes: _Changes) -> None:
+    def roll_back(self, changes: _QuotaChanges) -> None:
         """Restore the set of nodes with a quota. The tree restores the texts of the quotas."""
         self.changes = None
         for above, limited in changes.limited.items():
             self._set(above, limited)
 
 
-class _Changes:
-    """The changes of a transaction: the nodes with a quota and the texts of the quota nodes before it, and how often
-    it has counted the nodes below a quota.
+class _QuotaChanges:
+    """The changes of a transaction. ``limited`` and ``texts`` contain the state before it: whether a node had a quota,
+    and the data of limits and stats nodes. ``recounts`` is the number of times that all nodes below a quota were
+    counted.
     """
 
     def __init__(self) -> None:
@@ -256,7 +258,7 @@ class _Changes:
         self.recounts = 0
 
 
-def _quota_of(path: str) -> tuple[str, str]:
+def _parse_quota_path(path: str) -> tuple[str, str]:
     """Return the target of a limits or stats node, and the kind of the node; two empty strings for other nodes."""
     if path.startswith(QUOTA + "/"):
         for kind in (LIMITS, STATS):

@@ -42,7 +42,7 @@ from math import inf
 from typing import Final
 
 from ...protocol import records as r
-from ...protocol.codec import Int, int_at, struct_of
+from ...protocol.codec import Int, combined_struct, int_at
 from ...protocol.enums import Xid
 from ...protocol.errors import ErrorCode, MarshallingError, ZooKeeperError
 from ...protocol.framing import frame, other_protocol
@@ -54,9 +54,9 @@ from .ops.dispatch import Decode, Dispatch, UnfinishedError
 from .ops.multi import PartialResults
 from .ops.session_ops import LOGIN_STEPS, LoginStep
 
-_HEAD = struct_of(Int, r.RequestHeader).unpack_from
-_REPLY = struct_of(Int, r.ReplyHeader).pack
-_REPLY_SIZE: Final = struct_of(Int, r.ReplyHeader).size
+_HEAD = combined_struct(Int, r.RequestHeader).unpack_from
+_REPLY = combined_struct(Int, r.ReplyHeader).pack
+_REPLY_SIZE: Final = combined_struct(Int, r.ReplyHeader).size
 PING: Final = int(OpCode.PING)  # a plain int, because comparing enums costs more than the rest of a ping
 PING_XID: Final = int(Xid.PING)
 CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
@@ -157,8 +157,8 @@ class ServerConnection:
             time: A function that returns the current time in the unit of *until*. The default always returns 0.
 
         Returns:
-            True if complete requests remain because the time is up or the replies exceed ``max_output_per_turn``. Then
-            call again with ``b""`` after other connections had their turn and this client has read its replies.
+            True if work remains, because the time is up or the replies exceed ``max_output_per_turn``. In this case,
+            call the method again with ``b""`` once other connections had a turn and this client has read its replies.
         """
         client, parts, offset = self.client, self._parts, 0
         if client.closing:
@@ -238,8 +238,8 @@ class ServerConnection:
     # --- incomplete frames ---
 
     def _keep_part(self, data: bytes) -> None:
-        """Buffer a part of an incomplete frame. Close the connection if it buffers much, and all connections together
-        buffer too much.
+        """Buffer a part of an incomplete frame. Close the connection if it would buffer more than FREE_PARTIAL_BYTES,
+        and all connections together more than ``max_partial_request_bytes``.
         """
         engine = self.engine
         is_large = self.buffered + len(data) > FREE_PARTIAL_BYTES
@@ -336,13 +336,13 @@ class ServerConnection:
             if request.session_id == 0:
                 session: Session | None = self.engine.open_session(self.engine.settings.negotiate(request.timeout_ms))
             else:
-                session = self.resumable(request)
+                session = self.take_over(request)
             self.begin(request, session)
 
     # --- for members of an ensemble, which open and resume sessions together ---
 
     def may_connect(self, request: ConnectRequest) -> bool:
-        """Return whether a client may currently connect to this server. Otherwise close its connection."""
+        """Count a connect request, and return whether the client may connect now. If not, close the connection."""
         engine, metrics = self.engine, self.engine.metrics
         metrics.connects += 1
         metrics.resumed += request.session_id != 0
@@ -355,15 +355,15 @@ class ServerConnection:
         self.close()
         return False
 
-    def resumable(self, request: ConnectRequest) -> Session | None:
-        """Return the session that a client wants to resume; None if it is not alive, or the password is wrong. An
-        existing connection of the session is closed.
+    def take_over(self, request: ConnectRequest) -> Session | None:
+        """Close the present connection of the session that a client wants to resume. Return the session; None if it is
+        not alive, or the password is wrong.
         """
         engine = self.engine
         session = engine.sessions.alive.get(request.session_id)
         if session is not None and session.client is not None:
             engine.close_connection(session.client)  # as in ZooKeeper, a wrong password also closes the old connection
-        return session if engine.sessions.proves(request.session_id, request.password) else None
+        return session if engine.sessions.password_matches(request.session_id, request.password) else None
 
     def begin(self, request: ConnectRequest, session: Session | None) -> None:
         """Start serving a session. If it is None, reply that the session has expired."""

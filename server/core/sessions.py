@@ -38,7 +38,7 @@ _FOUR_INTS = struct.Struct("<4I").pack
 _LONG = struct.Struct(">q").pack
 
 
-def password_of(session_id: int) -> bytes:
+def session_password(session_id: int) -> bytes:
     """Return the password that ZooKeeper computes from a session's id, 16 bytes.
 
     Source: ZooKeeperServer.generatePasswd (nextBytes of a java.util.Random that is seeded with the id).
@@ -96,7 +96,7 @@ class Sessions:
 
     @property
     def highest_id(self) -> int:
-        """The highest id that was assigned."""
+        """The highest id that was assigned or skipped."""
         return self._next_id - 1
 
     def new_id(self) -> int:
@@ -107,13 +107,13 @@ class Sessions:
     def password(self, session_id: int) -> bytes:
         """Return a session's password, 16 bytes, which a client needs to resume it."""
         if self._keyed is None:
-            return password_of(session_id)
+            return session_password(session_id)
         keyed = self._keyed.copy()
         keyed.update(_LONG(session_id))
         return keyed.digest()
 
-    def proves(self, session_id: int, password: bytes | None) -> bool:
-        """Return whether *password* is the session's password, in constant time."""
+    def password_matches(self, session_id: int, password: bytes | None) -> bool:
+        """Return whether *password* belongs to a session id, in constant time. The session need not be alive."""
         return hmac.compare_digest(password or b"", self.password(session_id))
 
     def open(self, session_id: int, timeout_ms: int, monotonic_ms: int) -> Session:
@@ -128,6 +128,10 @@ class Sessions:
             self.expiry.touch(session, monotonic_ms, session.timeout_ms)
 
     def close(self, session: Session) -> None:
-        """Remove a session."""
+        """Remove a session. Its connection and its ephemeral nodes are not affected.
+
+        Raises:
+            KeyError: The session is not alive.
+        """
         del self.alive[session.id]
         self.expiry.remove(session)

@@ -7,7 +7,7 @@ from .compat import V3_9, Compat
 from .fields import Fields
 
 
-class Settings(Fields):
+class EngineSettings(Fields):
     """Settings of the state machine. All times are milliseconds, and all sizes are bytes.
 
     Args:
@@ -15,7 +15,7 @@ class Settings(Fields):
         min_session_timeout: Minimum session timeout; below 0 for twice ``tick_time``.
         max_session_timeout: Maximum session timeout; below 0 for twenty times ``tick_time``.
         max_frame: ``jute.maxbuffer``, the maximum size of a request. A longer request closes its connection.
-        sessionless_timeout: Maximum time of a connection for opening or resuming a session, before it is closed.
+        sessionless_timeout: Time within which a new connection must open or resume a session. Otherwise it is closed.
         max_output_per_turn: Size of a connection's replies in one turn. Beyond it, other connections are served first.
         max_unread_bytes: Size of the events that may be buffered for a client that does not read. A client that exceeds
             it is disconnected.
@@ -40,7 +40,7 @@ class Settings(Fields):
         reconfig_enabled: Whether reconfig is answered like the only voter of an ensemble. Otherwise it is rejected.
         sasl_users: Passwords of the users that may log in with SASL DIGEST-MD5; None if SASL is disabled.
         super_users: SASL users with all permissions.
-        x509: Whether client certificates are identities, because connections use TLS.
+        x509: Whether client certificates count as identities of scheme ``x509``. This requires TLS.
         x509_super: Distinguished name in the certificate of the super user; None for no such certificate.
         require_auth: Authentication schemes. A connection must first authenticate with one of them; empty for no
             requirement.
@@ -55,6 +55,9 @@ class Settings(Fields):
         enforce_quota: Whether writes that exceed a hard limit are rejected.
         digest_enabled: Whether logins with scheme ``digest`` are accepted.
         digest_algorithm: ``hashlib`` name of the hash function of scheme ``digest``.
+
+    Raises:
+        ValueError: ``tick_time`` is below 1, or the minimum session timeout is above the maximum.
     """
 
     tick_time: int = 2000

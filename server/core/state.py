@@ -14,11 +14,11 @@ from ...protocol.acl import READ_ACL_UNSAFE
 from .acls import Acls
 from .client_connection import ClientConnection, Session
 from .expiry import Expiry
-from .journal import Applied, Detail, Journal, Requests
+from .journal import Applied, Detail, Journal, RequestBatch
 from .metrics import Metrics
 from .quota import Quota
 from .sessions import Sessions, first_session_id
-from .settings import Settings
+from .settings import EngineSettings
 from .throttle import ConnectionThrottle
 from .tree import Tree
 from .warnings import LogFunction, Warnings
@@ -76,7 +76,7 @@ class ServerState:
         on_requests: A function that is called with successful requests, at least those that have changed something,
             in batches as they were received; or None.
         on_applied: A function that is called with each transaction without a request, such as an expiry; or None.
-        details: Details of the requests of the next batch that their bytes do not contain.
+        details: Facts about the requests of the current batch that their bytes do not contain (:meth:`add_detail`).
         failed: Number of failed requests that have used up a zxid.
         partial_requests: Bytes of incomplete requests that all connections have buffered.
         on_session: A function that is called when a session is ``opened``, ``resumed``, ``closed``, ``expired`` or
@@ -87,7 +87,7 @@ class ServerState:
 
     def __init__(
         self,
-        settings: Settings | None = None,
+        settings: EngineSettings | None = None,
         *,
         now: int = 0,
         monotonic_ms: int = 0,
@@ -96,7 +96,7 @@ class ServerState:
         rng: Random,
         log: LogFunction | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or EngineSettings()
         self.rng = rng
         self.metrics = Metrics()
         self.warnings = Warnings(log, lambda: self.monotonic_ms)
@@ -112,7 +112,7 @@ class ServerState:
         self.read_only = False
         self.journal: Journal | None = None
         self.record: Callable[[Applied], object] | None = None
-        self.on_requests: Callable[[Requests], object] | None = None
+        self.on_requests: Callable[[RequestBatch], object] | None = None
         self.on_applied: Callable[[Applied], object] | None = None
         self.details: list[Detail] = []
         self.failed: int = 0
@@ -141,14 +141,16 @@ class ServerState:
             self.journal.add_failure(session_id, xid, self.zxid, self.now, code)
 
     def add_detail(self, text: str) -> None:
-        """Detail a fact about the current request for a history: the path of a sequential node, a new configuration, or
-        that a multi has failed (no text).
+        """Record a fact that the bytes of the current request do not contain, for a history.
+
+        Args:
+            text: The path of a sequential node, a new configuration, or an empty text for a multi that failed.
         """
         if self.on_requests is not None:
             self.details.append((self.zxid, text))
 
     def hear(self, buf: bytes, start: int, end: int, session: Session | None, zxid: int) -> None:
-        """Pass successful requests to the listener, if they may have changed something, with their details.
+        """Pass successful requests and their details to ``on_requests``, if they used a zxid.
 
         Args:
             buf: Bytes that contain the frames of the requests.
@@ -169,8 +171,8 @@ class ServerState:
 
     # --- all or nothing ---
 
-    # The tree is first, because the others use its state after the commit or rollback. Most transactions change neither
-    # quotas nor ACL lists, and a call costs a multi of three 2 %.
+    # The tree comes first, because the other parts use its state after the commit or rollback. Quotas and ACL lists are
+    # only called if they changed, because each call costs a multi with three operations 2 % of its time.
 
     def begin(self) -> None:
         """Begin a transaction. Transactions do not nest."""
@@ -225,7 +227,7 @@ class ServerState:
         self.pending_output[client] = None
 
     def allow_session(self) -> bool:
-        """Return whether the connection throttle currently allows opening or resuming a session."""
+        """Use a token of the connection throttle, and return whether a session may be opened or resumed now."""
         return self._throttle.try_acquire(self.monotonic_ms)
 
     def bind_session(self, session: Session, client: ClientConnection) -> None:
@@ -236,7 +238,7 @@ class ServerState:
         self.sessions.touch(session, self.monotonic_ms)
 
     def pop_sessionless(self) -> ClientConnection | None:
-        """Remove and return a connection that has had no session for too long; None if there is none."""
+        """Return a connection that has not opened a session in time, and remove its deadline; None if none is due."""
         return self._sessionless.pop_due(self.monotonic_ms)
 
     def next_sessionless(self) -> int | None:

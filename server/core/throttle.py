@@ -5,7 +5,7 @@ Source: BlueThrottle.
 
 from __future__ import annotations
 
-from .settings import Settings
+from .settings import EngineSettings
 
 
 class ConnectionThrottle:
@@ -16,7 +16,7 @@ class ConnectionThrottle:
         monotonic_ms: Current time of a monotonic clock, in milliseconds.
     """
 
-    def __init__(self, settings: Settings, monotonic_ms: int) -> None:
+    def __init__(self, settings: EngineSettings, monotonic_ms: int) -> None:
         self._settings = settings
         self._left = settings.throttle_tokens
         self._filled = monotonic_ms

@@ -49,7 +49,7 @@ class Tree:
         """Bytes of all paths and data."""
         self.largest = 0
         """Bytes of the largest data that a node has or had."""
-        self.ephemerals: dict[int, OwnedPaths] = {}  # as in ZooKeeper, an owner of ephemerals stays until its end
+        self.ephemerals: dict[int, OwnedPaths] = {}  # as in ZooKeeper, an entry remains until its session is closed
         """The paths of ephemeral nodes by session id, in order of creation."""
         self.expiring: dict[str, Node] = {}
         """The container and TTL nodes by path."""
@@ -63,8 +63,8 @@ class Tree:
         self._undo: list[UndoRecord] | None = None
         self._begun: list[int] = []  # the length of _undo at the start of each transaction, the outermost first
         for path in (ZOOKEEPER, QUOTA, CONFIG):
-            # These nodes are not counted as creates: the counters of their parents stay at 0. In a new ZooKeeper they
-            # do too, and the cversion of its root is -1.
+            # These nodes are not counted as creates, so the counters of their parents stay at 0. It is the same in
+            # ZooKeeper, where the cversion of a new root is -1.
             parent_path, _, name = path.rpartition("/")
             parent = self.find(parent_path)
             parent.children = parent.children or Children()
@@ -139,7 +139,7 @@ class Tree:
         return node
 
     def _child(self, parent: Node, name: str) -> Node | None:
-        """Return a child, which is not packed from now on, or None."""
+        """Return a child, or None. A packed child is unpacked in the tree, so changes to it are kept."""
         if not parent.children:
             return None
         child = parent.children.get(name)
@@ -214,7 +214,9 @@ class Tree:
     def create(
         self, path: str, name: str, parent: Node, data: bytes | None, acl: int, owner: int, zxid: int, now: int
     ) -> NodeOrLeaf:
-        """Add a new node below *parent*, which has no child of that name. Return it, or the packed leaf."""
+        """Add a new node below *parent*, which must not have a child of that name. Return the node or the packed leaf.
+        The arguments are not checked.
+        """
         node: NodeOrLeaf
         if acl or owner or data is None or not self.packs:
             node = Node(data, acl, owner, zxid, now)
@@ -229,7 +231,7 @@ class Tree:
             self._undo.append((_detach, path, name, parent, node, parent.creates, parent.pzxid))
         children[name] = node
         if children.encoding is not None:
-            children.add_encoded(name)
+            children.record_added(name)
         creates = parent.creates + 1
         parent.creates = creates if creates < 0x80000000 else int32(creates)
         parent.pzxid = zxid
@@ -246,7 +248,7 @@ class Tree:
         return node
 
     def delete(self, path: str, name: str, parent: Node, node: NodeOrLeaf, zxid: int) -> None:
-        """Remove a node without children from its parent."""
+        """Remove a node, which must not have children, from its parent *parent*. *path* and *name* must be its own."""
         if self._undo is not None:
             self._undo.append((_attach, path, name, parent, node, parent.creates, parent.pzxid))
         self._detach(path, name, parent, node)
@@ -254,11 +256,15 @@ class Tree:
         parent.encoding = None
 
     def delete_owned(self, paths: list[str], session_id: int, zxid: int) -> tuple[list[Node], Collection[str]]:
-        """Remove the ephemeral nodes of a session from the tree. Return them in the order of their paths, and the paths
-        of their parents (an empty one for the root).
+        """Remove the ephemeral nodes of a session from the tree. Return the nodes in the order of *paths*, and the
+        paths of their parents (empty for the root).
 
-        It does what :meth:`delete` does for each path. Many cost a third of that: neighbours in one folder share the
-        look-up of their parent, the indexes are updated once, and the lists of children are discarded.
+        The effect is the same as calling :meth:`delete` for each path. For many paths it takes a third of the time:
+        consecutive paths below one parent share its look-up, the indexes are updated once, and cached lists of children
+        are discarded instead of updated.
+
+        Raises:
+            NoNodeError: A node or its parent does not exist.
         """
         if len(paths) <= _FEW or self._undo is not None or paths != list(self.ephemerals.get(session_id, ())):
             nodes = [self.find(path) for path in paths]
@@ -387,7 +393,7 @@ class Tree:
         if not children:
             parent.children = None
         elif children.encoding is not None:
-            children.drop_encoded(name)
+            children.record_removed(name)
         self.path_cache.pop(path, None)
         self.size -= 1
         if isinstance(node, bytes):
@@ -472,7 +478,7 @@ def _attach(tree: Tree, path: str, name: str, parent: Node, node: NodeOrLeaf, cr
     children = parent.children = parent.children or Children()
     children[name] = node
     if children.encoding is not None:
-        children.add_encoded(name)
+        children.record_added(name)
     parent.creates, parent.pzxid = creates, pzxid
     parent.encoding = None
     tree.size += 1

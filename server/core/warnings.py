@@ -17,7 +17,7 @@ _MAX_TEXT: Final = 200
 
 
 class Warnings:
-    """Forwards a line unless a line of the same kind was forwarded within the last ten seconds.
+    """A rate limiter for warnings. It forwards at most one line of each kind per ten seconds (:data:`PAUSE_MS`).
 
     Args:
         write: A function that receives a message in ``%`` style and its arguments; None to discard all lines.

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from ...protocol.codec import Int, put_str, struct_of
+from ...protocol.codec import Int, combined_struct, put_str
 from ...protocol.enums import EventType, KeeperState, Perm, WatcherType, Xid
 from ...protocol.errors import BadArgumentsError, MarshallingError, ThrottledOpError
 from ...protocol.records import ReplyHeader, WatcherEvent
@@ -31,7 +31,7 @@ from .acls import Acls
 from .ancestors import AncestorIndex
 from .client_connection import ClientConnection
 from .metrics import Metrics
-from .settings import Settings
+from .settings import EngineSettings
 from .warnings import Warnings
 
 STANDARD: Final = 1
@@ -43,16 +43,16 @@ NULL_PATH: Final = "\ud800"
 DATA: Final = 0
 CHILD: Final = 1
 
-_DROPPED_AT_ONCE: Final = 16
+_MAX_IMMEDIATE_COST: Final = 16
 """Maximum cost of the watches of a lost connection that are removed immediately. Many may be lost together."""
 _DROPPED_FOR_ROOM: Final = 200
-"""Number of watches of lost connections that are removed for a new one, in 0.2 ms."""
+"""Number of watches of lost connections that are removed to make room for a new watch. This takes 0.2 ms."""
 _COST_OF_RECURSIVE: Final = 5
-"""The time to remove a recursive watch, compared with others. Each four levels of its path add one."""
+"""Additional cost of removing a recursive watch. The unit is the cost of any other watch; four levels add one more."""
 MAX_LEVELS: Final = 2_000
 """Maximum number of levels in the path of a recursive watch. Their index takes a microsecond for each."""
 
-_EVENT = struct_of(Int, ReplyHeader, WatcherEvent).pack
+_EVENT = combined_struct(Int, ReplyHeader, WatcherEvent).pack
 
 _KINDS: Final = {
     DATA: ((STANDARD, "data"), (PERSISTENT, "persistent"), (RECURSIVE, "recursive")),
@@ -81,14 +81,14 @@ def encode_event(path: str, event: int, zxid: int) -> bytes:
 
 
 def weight(path: str) -> int:
-    """Return the weight of a watch on *path*: one for each 128 characters. It makes a limit on watches also a limit on
-    memory (about 500 bytes each).
+    """Return the weight of a watch on *path*: 1, and 1 more for each 128 characters. Limits apply to the sum of the
+    weights, and therefore also limit memory (about 500 bytes per unit).
     """
     return 1 + len(path) // 128
 
 
-def _cost(path: str, mode: int) -> int:
-    """Return the time to remove a watch, compared with one that is not recursive."""
+def _removal_cost(path: str, mode: int) -> int:
+    """Return the cost of removing a watch. The unit is the time to remove a watch that is not recursive."""
     return 1 + _COST_OF_RECURSIVE + path.count("/") // 4 if mode & RECURSIVE else 1
 
 
@@ -101,7 +101,7 @@ _FIRED: Final = {
 """The summary of the number of connections that watch a changed path, for each event."""
 
 
-def kinds_of(store: int, modes: int) -> list[str]:
+def watch_kinds(store: int, modes: int) -> list[str]:
     """Return the kinds of a client's watches on one path: data or child, persistent, recursive.
 
     Args:
@@ -134,7 +134,7 @@ class Watches:
     def __init__(
         self,
         acls: Acls,
-        settings: Settings,
+        settings: EngineSettings,
         metrics: Metrics,
         warnings: Warnings,
         pending_output: dict[ClientConnection, None],
@@ -145,8 +145,8 @@ class Watches:
         self._metrics = metrics
         self._warnings = warnings
         self._stores: tuple[dict[str, dict[ClientConnection, None]], dict[str, dict[ClientConnection, None]]] = ({}, {})
-        # For each connection, the table of a path that only it watches. All these paths share it, which saves 200 bytes
-        # for each. So a table with one connection is never changed, but replaced.
+        # For each connection, one table that contains only this connection. All paths that only it watches share this
+        # table, which saves 200 bytes per path. So a table with one connection is never modified, only replaced.
         self._single: dict[ClientConnection, dict[ClientConnection, None]] = {}
         # The recursive watches of each store, indexed by ancestors. An empty index avoids the search.
         self._recursive: tuple[
@@ -169,6 +169,7 @@ class Watches:
 
         Raises:
             ThrottledOpError: A limit of the connection, or of all connections together, would be exceeded.
+            BadArgumentsError: The watch is recursive, and its path has more than :data:`MAX_LEVELS` levels.
         """
         modes = client.modes[store]
         before = modes.get(path, 0)
@@ -224,7 +225,7 @@ class Watches:
         raise ThrottledOpError(path, f"too many watches: the limit is {limit} (zoolet.{key})")
 
     def _make_room(self, added: int) -> bool:
-        """Remove watches of lost connections, whose clients may be back already. Return whether there is room now."""
+        """Remove some watches of lost connections. Return whether *added* more watches are then within the limit."""
         if self._gone:
             self.sweep(max(added, _DROPPED_FOR_ROOM))
         return self._weight + added <= self._settings.max_watches
@@ -253,11 +254,14 @@ class Watches:
         """
         stores_and_modes = self.stores_and_modes(kind) or ()
         if self._compat.check_watches_sees_others:
-            return self._anybody_has(path, [store for store, _ in stores_and_modes])
+            return self._any_connection_has(path, [store for store, _ in stores_and_modes])
         return any(client.modes[store].get(path, 0) & mode for store, mode in stores_and_modes)
 
-    def _anybody_has(self, path: str, stores: list[int]) -> bool:
-        """Return whether 3.8 finds a watch. It searches the watches of all connections, and fails on relative paths.
+    def _any_connection_has(self, path: str, stores: list[int]) -> bool:
+        """Return whether ZooKeeper 3.8 finds a watch in one of the stores. It searches the watches of all connections.
+
+        Raises:
+            MarshallingError: The path is relative, and 3.8 searches its ancestors for recursive watches.
 
         Source: WatchManager.containsWatcher and PathParentIterator, 3.8.0.
         """
@@ -283,17 +287,19 @@ class Watches:
         return removed
 
     def forget(self, client: ClientConnection) -> None:
-        """Remove all watches of a lost connection, some of them later. Its ``closing`` must be set."""
+        """Remove all watches of a lost connection. If they are many, :meth:`sweep` removes them later; they no longer
+        fire, because ``client.closing`` is set. The caller must set it first.
+        """
         self._single.pop(client, None)
         if not any(client.modes):
             return
         count = sum(map(len, client.modes))
         self.active -= count
         self._gone.append(client)
-        if count > _DROPPED_AT_ONCE:
+        if count > _MAX_IMMEDIATE_COST:
             return
-        if sum(_cost(*each) for modes in client.modes for each in modes.items()) <= _DROPPED_AT_ONCE:
-            self._sweep(client, _DROPPED_AT_ONCE)
+        if sum(_removal_cost(*each) for modes in client.modes for each in modes.items()) <= _MAX_IMMEDIATE_COST:
+            self._sweep(client, _MAX_IMMEDIATE_COST)
             self._gone.pop()
 
     @property
@@ -309,9 +315,7 @@ class Watches:
                 self._gone.pop()
 
     def _sweep(self, client: ClientConnection, limit: int) -> int:
-        """Remove watches of a lost connection, for as long as *limit* ones that are not recursive take. Return the
-        number of those that take as long.
-        """
+        """Remove watches of a lost connection until their cost (:func:`_cost`) reaches *limit*. Return their cost."""
         done = 0
         for store, modes in enumerate(client.modes):
             while modes and done < limit:
@@ -319,7 +323,7 @@ class Watches:
                 if mode & RECURSIVE:
                     self._set_recursive(client, store, path, False)
                 self._leave(client, store, path)
-                done += _cost(path, mode)
+                done += _removal_cost(path, mode)
         return done
 
     def _drop(self, client: ClientConnection, store: int, path: str, mode: int) -> None:
@@ -362,7 +366,8 @@ class Watches:
         self._fire(CHILD, parent, EventType.NODE_CHILDREN_CHANGED, parent_acl, zxid)
 
     def concerned(self, paths: list[str], parents: Collection[str]) -> set[str]:
-        """Return the paths whose deletion may send events. This is faster than :meth:`deleted` for each path.
+        """Return the items of *paths* whose deletion may send events. For many paths, this is faster than calling
+        :meth:`deleted` for each.
 
         Args:
             paths: The paths.
@@ -370,7 +375,7 @@ class Watches:
         """
         data, child = self._stores
         unique = set(paths)
-        found = unique & data.keys() | unique & child.keys()  # this takes as long as the shorter of each two
+        found = unique & data.keys() | unique & child.keys()  # an intersection takes as long as its smaller set
         recursive = [index for index in self._recursive if index]
         always, once = set[str](), set[str]()  # the first delete below a parent removes its standard watches
         for parent in parents:
@@ -475,7 +480,7 @@ class Watches:
         client.outbox.append(encode_event(path, event, -1))
 
     def begin(self) -> None:
-        """Collect the events of a transaction instead of sending them, until it is applied."""
+        """Hold back all events until :meth:`commit` sends them or :meth:`roll_back` discards them."""
         self._held = []
 
     def commit(self) -> None:
@@ -489,7 +494,7 @@ class Watches:
         self._held = None
 
     def count_events(self, path: str) -> int:
-        """Return the number of events that a change of a node may cause, or more."""
+        """Return an upper bound on the number of events that a change of a node causes."""
         data, child = self._stores
         count = len(data.get(path, ())) + len(child.get(path, ())) + len(child.get(path[: path.rfind("/")] or "/", ()))
         for index in self._recursive:

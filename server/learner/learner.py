@@ -49,10 +49,10 @@ from ...protocol.learner import (
     SessionTimeout,
     SnapshotNode,
 )
-from ...protocol.members import parse_config, voters_of
+from ...protocol.members import parse_config, voter_numbers
 from ...protocol.txns import TxnHeader
 from .errors import LearnerError, ObserverRefusedError, ReplicaError
-from .replica import Replica
+from .replica import ReplicaEngine
 
 SILENCE_MS: Final = 10_000
 """A leader counts as lost after this many milliseconds without a packet. It sends one in each half of its tickTime."""
@@ -63,14 +63,14 @@ observer that is too slow disconnects, and starts from a DIFF or a snapshot.
 MAX_PROPOSED: Final = 1_000
 """Maximum number of proposals without a COMMIT. A leader sends each with its COMMIT."""
 OBSERVER_SIDS: Final = 1_000_000_000
-"""Is added to the number of this observer in OBSERVERINFO. The leader counts the answers of a number that is a member's
-as votes, and a reconfiguration can make any small number a member's while the observer is away.
+"""Offset of the number that an observer sends in OBSERVERINFO. The leader counts answers with a member's number as
+votes, and a reconfiguration can give any small number to a member while the observer is disconnected.
 """
 EXTRA_BUFFER: Final = 2
 """Maximum size of a buffer in multiples of ``jute.maxbuffer``, as in ZooKeeper."""
 
 
-class State(Enum):
+class LearnerState(Enum):
     """The state of a connection to a leader. See the transitions in the module's docstring."""
 
     GREETING = 1
@@ -85,7 +85,7 @@ class Learner:
     """State machine of one connection to a leader.
 
     Args:
-        replica: The state that follows.
+        replica: The replica to keep up to date.
         sid: The number of this observer.
 
     Attributes:
@@ -96,9 +96,9 @@ class Learner:
         ObserverRefusedError: The number is one of a voting member.
     """
 
-    def __init__(self, replica: Replica, sid: int) -> None:
+    def __init__(self, replica: ReplicaEngine, sid: int) -> None:
         self.replica = replica
-        self.state = State.GREETING
+        self.state = LearnerState.GREETING
         self.epoch = -1
         self._sid = sid
         self._refuse_participant(replica.config)
@@ -143,7 +143,7 @@ class Learner:
         Raises:
             LearnerError: A leader of a newer epoch was followed in the meantime.
         """
-        assert self.state is State.INVITED, self.state
+        assert self.state is LearnerState.INVITED, self.state
         replica = self.replica
         self._refuse_older()
         if not replica.is_complete:
@@ -151,7 +151,7 @@ class Learner:
         current = replica.current_epoch if self.epoch > replica.accepted_epoch else -1
         replica.accepted_epoch = self.epoch
         self._send(PacketType.ACKEPOCH, replica.last, EpochAck(current).encode())
-        self.state = State.JOINING
+        self.state = LearnerState.JOINING
 
     def check_silence(self) -> None:
         """Raise an error if the leader has been silent for too long.
@@ -170,11 +170,11 @@ class Learner:
 
     def _receive_packet(self, packet: Packet) -> None:
         kind, state = packet.type, self.state
-        if state is State.GREETING and kind == PacketType.LEADERINFO:
+        if state is LearnerState.GREETING and kind == PacketType.LEADERINFO:
             self._receive_invitation(packet)
-        elif state is State.JOINING:
+        elif state is LearnerState.JOINING:
             self._receive_plan(packet)
-        elif state not in (State.SYNCING, State.FOLLOWING):
+        elif state not in (LearnerState.SYNCING, LearnerState.FOLLOWING):
             raise self._unexpected(packet)
         elif kind == PacketType.INFORM:
             self._apply(packet.data or b"")
@@ -184,7 +184,7 @@ class Learner:
             data = packet.data or b""
             self._apply(data[8:])
             self._refuse_participant(self.replica.config_of_tree())
-        elif state is State.FOLLOWING:
+        elif state is LearnerState.FOLLOWING:
             raise self._unexpected(packet)
         elif kind == PacketType.PROPOSAL and len(self._proposed) < MAX_PROPOSED:
             self._proposed[packet.zxid] = packet.data or b""
@@ -208,20 +208,25 @@ class Learner:
             )
         self.epoch = packet.zxid >> 32
         self._refuse_older()
-        self.state = State.INVITED
+        self.state = LearnerState.INVITED
 
     def _receive_plan(self, packet: Packet) -> None:
-        """Receive the leader's decision how to bring the replica up to date."""
+        """Start the synchronization that the leader has chosen: DIFF, or SNAP.
+
+        Raises:
+            ReplicaError: The leader wants to truncate transactions.
+            LearnerError: The packet is unexpected.
+        """
         metrics = self.replica.learning
         if packet.type == PacketType.DIFF:
             metrics.diffs += 1
-            self.state = State.SYNCING
+            self.state = LearnerState.SYNCING
         elif packet.type == PacketType.SNAP:
             metrics.snapshots += 1
             self._snapshot_zxid = packet.zxid
             self._tolerantly = True
             self.replica.start_snapshot()
-            self.state = State.LOADING
+            self.state = LearnerState.LOADING
         elif packet.type == PacketType.TRUNC:
             text = "the ensemble has no transactions after {}, but the replica has {}; was a backup restored?"
             raise ReplicaError(text.format(hexadecimal(packet.zxid), hexadecimal(self.replica.last)))
@@ -239,7 +244,7 @@ class Learner:
             replica.add_acl(item)
         else:
             replica.finish_snapshot(self._snapshot_zxid)
-            self.state = State.SYNCING
+            self.state = LearnerState.SYNCING
 
     def _receive_config(self, packet: Packet) -> None:
         if packet.data is None:
@@ -251,11 +256,15 @@ class Learner:
         self._has_acked = True
 
     def _receive_end(self) -> None:
-        """Follow the leader exactly, and serve clients."""
+        """Handle UPTODATE: from now on, apply transactions exactly, and serve clients.
+
+        Raises:
+            LearnerError: A proposal was not committed.
+        """
         if self._proposed:
             raise LearnerError(f"the leader sent UPTODATE before committing {len(self._proposed)} proposals")
         self._tolerantly = False
-        self.state = State.FOLLOWING
+        self.state = LearnerState.FOLLOWING
         self._send(PacketType.ACK, self.epoch << 32)
         self.replica.start_serving()
 
@@ -276,7 +285,7 @@ class Learner:
         except MarshallingError:
             raise ReplicaError("the leader has sent an incomplete transaction") from None
         if zxid <= replica.last:
-            if self.state is State.FOLLOWING:
+            if self.state is LearnerState.FOLLOWING:
                 text = f"the leader sent transaction {hexadecimal(zxid)} after {hexadecimal(replica.last)}"
                 raise ReplicaError(f"{text}; expected a higher zxid")
             return  # the snapshot, or the replica before a DIFF, contains it
@@ -286,11 +295,15 @@ class Learner:
         time = replica.apply_transaction(data, tolerantly=self._tolerantly)
         learning.transactions += 1
         delay = replica.now - time
-        if self.state is State.FOLLOWING:
+        if self.state is LearnerState.FOLLOWING:
             self._measure(delay)
 
     def _measure(self, delay: int) -> None:
-        """Estimate the delay of a transaction. The shortest delay is the difference between both machines' clocks."""
+        """Estimate the lag from the delay of a transaction. The shortest delay counts as the difference of both clocks.
+
+        Raises:
+            LearnerError: The lag is above :data:`MAX_BEHIND_MS`.
+        """
         if self._least_delay is None or delay < self._least_delay:
             self._least_delay = delay
         behind = self.replica.learning.behind_ms = delay - self._least_delay
@@ -310,7 +323,7 @@ class Learner:
 
     def _refuse_participant(self, config: bytes) -> None:
         members, _ = parse_config(config)
-        if self._sid in voters_of(members):
+        if self._sid in voter_numbers(members):
             raise ObserverRefusedError(
                 f"sid {self._sid} is the number of a voting member of the ensemble; "
                 "choose a number that no member has, such as 101"

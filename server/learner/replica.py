@@ -16,13 +16,13 @@ from typing import Final
 
 from ...protocol import txns as t
 from ...protocol.acl import OPEN_ACL_UNSAFE, AclList
-from ...protocol.codec import Record, struct_of
+from ...protocol.codec import Record, combined_struct
 from ...protocol.errors import BadArgumentsError, MarshallingError, NoNodeError
 from ...protocol.handshake import ConnectRequest
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.learner import AclEntry, SessionTimeout, SnapshotNode
 from ...protocol.paths import CONFIG, path_error
-from ..core.acls import NOBODY, OPEN_KEY
+from ..core.acls import NOBODY, SNAPSHOT_OPEN_KEY
 from ..core.client_connection import Session
 from ..core.digest import digest_of, digest_of_paths
 from ..core.engine import Engine
@@ -31,12 +31,12 @@ from ..core.node import restored_node
 from ..core.ops.replay import replay
 from ..core.ops.tolerant import apply_tolerantly
 from ..core.sessions import first_session_id
-from ..core.settings import Settings
+from ..core.settings import EngineSettings
 from ..core.tree import RESERVED
 from ..core.warnings import LogFunction
 from .errors import ReplicaError
 
-DIGEST_SIZE: Final = struct_of(t.TxnDigest).size
+DIGEST_SIZE: Final = combined_struct(t.TxnDigest).size
 """Bytes of the digest after a transaction."""
 _MASK: Final = (1 << 64) - 1
 
@@ -68,7 +68,7 @@ class LearnerMetrics:
     behind_ms: int = 0
 
 
-class Replica(Engine):
+class ReplicaEngine(Engine):
     """An engine whose state comes from a leader.
 
     Args:
@@ -93,7 +93,7 @@ class Replica(Engine):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: EngineSettings,
         *,
         now: int,
         monotonic_ms: int,
@@ -128,8 +128,10 @@ class Replica(Engine):
             self.close_connection(client)
 
     def allow_client(self, request: ConnectRequest) -> bool:
-        """Accept read-only clients, with a new session or a session of this server. The reply that a session of the
-        ensemble has expired would be wrong, so its client is disconnected, and finds a member.
+        """Return whether a client may connect: it must accept a read-only server, and have a local or a new session.
+
+        A client with a session of the ensemble is disconnected, and finds a member. Otherwise it would receive the
+        wrong reply that its session has expired.
         """
         is_known = request.session_id == 0 or request.session_id in self._local
         return self.is_serving and is_known and super().allow_client(request)
@@ -174,7 +176,7 @@ class Replica(Engine):
         self.digest = self._computed_digest()
 
     def start_snapshot(self) -> None:
-        """Remove everything before a snapshot. Its nodes replace those that exist in every tree."""
+        """Remove the whole state, including the nodes that exist in every tree, because a snapshot follows."""
         self.forget()
         self.digest = 0
 
@@ -187,14 +189,14 @@ class Replica(Engine):
         self._lists[entry.key] = entry.acl or ()
 
     def add_node(self, stored: SnapshotNode) -> None:
-        """Add a node of a snapshot. If its list is missing, because the lists were written before the nodes, it grants
-        nothing until the transaction arrives that sets it.
+        """Add a node of a snapshot. Its ACL list may be missing, because the lists were written before the nodes. Then
+        the node grants no permissions until a transaction sets the list.
 
         Raises:
             ReplicaError: The node does not follow its parent, or is in the snapshot twice.
         """
         path = stored.path or "/"
-        acl = OPEN_ACL_UNSAFE if stored.acl == OPEN_KEY else self._lists.get(stored.acl, NOBODY)
+        acl = OPEN_ACL_UNSAFE if stored.acl == SNAPSHOT_OPEN_KEY else self._lists.get(stored.acl, NOBODY)
         fields = (stored.czxid, stored.mzxid, stored.ctime, stored.mtime, stored.version, stored.creates)
         key = self.acls.intern(acl)
         node = restored_node(stored.data, key, *fields, stored.aversion, stored.owner, stored.pzxid)
@@ -229,8 +231,8 @@ class Replica(Engine):
 
         Args:
             data: The transaction, and its digest if there is one.
-            tolerantly: Whether the tree may contain some effects of the transaction already, which is so until the
-                snapshot of a leader is complete. The digest is not compared then.
+            tolerantly: Whether the tree may already contain some effects of the transaction, because the snapshot of a
+                leader is not complete. The digest is then not compared.
 
         Raises:
             ReplicaError: The transaction is not known, cannot be applied, or leads to a different tree.
@@ -245,7 +247,7 @@ class Replica(Engine):
                 f"unexpected data after transaction {hexadecimal(entry[2])} of the leader: {len(data) - offset} bytes"
             )
         entry, changes = self._complete(entry)
-        touched = _touched(changes) if tolerantly else self._checked(entry, changes)
+        touched = _changed_paths(changes) if tolerantly else self._checked(entry, changes)
         self.digest -= digest_of_paths(self.tree, touched)
         now = self.now
         if tolerantly:
@@ -284,7 +286,7 @@ class Replica(Engine):
         Raises:
             ReplicaError: A node is missing, exists already, or has children.
         """
-        after: dict[str, bool] = {}  # whether nodes exist after the changes before
+        after: dict[str, bool] = {}  # whether nodes exist after the preceding changes
 
         def exists(path: str) -> bool:
             return after[path] if path in after else self.tree.get(path) is not None
@@ -312,10 +314,12 @@ class Replica(Engine):
                 raise ReplicaError(
                     f"cannot apply transaction {hexadecimal(entry[2])} of the leader ({name} {path}) to the replica"
                 )
-        return _touched(changes)
+        return _changed_paths(changes)
 
     def _can_delete(self, path: str, after: dict[str, bool]) -> bool:
-        """Return whether a node is not missing, not reserved, and has no children after the changes before."""
+        """Return whether a node can be deleted after the preceding changes: it is not deleted, not reserved and has no
+        children.
+        """
         if path in RESERVED or after.get(path) is False:
             return False
         node = self.tree.get(path)
@@ -337,7 +341,7 @@ class Replica(Engine):
         return sum(digest_of(path, node) for path, node in self.tree.walk()) & _MASK
 
 
-def _touched(changes: Iterable[Record]) -> set[str]:
+def _changed_paths(changes: Iterable[Record]) -> set[str]:
     """Return the paths of the nodes that changes create, delete or change, which includes parents."""
     paths: set[str] = set()
     for record in changes:

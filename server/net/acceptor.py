@@ -57,7 +57,7 @@ class Acceptor:
 
         Args:
             host: Comma-separated addresses or host names; None, ``0.0.0.0`` and ``::`` mean all addresses of the
-                machine. In a list, each address has only its own family.
+                machine. In a list, ``0.0.0.0`` means only IPv4 and ``::`` only IPv6.
             port: Port number; 0 for a free port.
 
         Returns:
@@ -89,7 +89,7 @@ class Acceptor:
         return int(address[1])
 
     async def _create_server(self, *where: Any, **options: Any) -> asyncio.Server:
-        """Return a server that listens. A cancelled call closes it, which asyncio would not."""
+        """Return a listening server. A cancelled call closes it, whereas asyncio would leave it open."""
         create: Any = self._loop.create_server
         creating = self._loop.create_task(create(self._protocol, *where, **options, **self._options()))
         try:
@@ -114,7 +114,7 @@ class Acceptor:
         return int(listening.getsockname()[1])
 
     def _bind(self, host: str | None, port: int) -> socket.socket:
-        """Return a listening socket for one address, which is a number, or for all."""
+        """Return a listening socket for one numeric address, or for all addresses."""
         if means_all(host):
             listening = listen_on_all(port, self._backlog)
         else:

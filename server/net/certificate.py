@@ -58,7 +58,11 @@ def valid_until(certificate: bytes) -> datetime:
 
 
 def _fields(der: bytes) -> list[tuple[int, int]]:
-    """Return the positions of the serial number, the algorithm, the issuer, the validity and the subject."""
+    """Return the positions of the serial number, the algorithm, the issuer, the validity and the subject.
+
+    Raises:
+        ValueError: The bytes are not a certificate.
+    """
     (_, *certificate), *_ = _items(der, 0, len(der))
     (_, *signed), *_ = _items(der, *certificate)
     fields = [(start, stop) for tag, start, stop in _items(der, *signed) if tag != _VERSION]
@@ -71,14 +75,14 @@ def _attribute(der: bytes, start: int, stop: int) -> Attribute:
     (kind, *number), (tag, value, end) = _items(der, start, stop)
     if kind != _OID:
         raise ValueError("an attribute of a name has no object identifier")
-    dotted = _dotted(der[number[0] : number[1]])
+    dotted = _format_oid(der[number[0] : number[1]])
     if dotted in KEYWORDS and tag in _TEXTS:
         with suppress(UnicodeDecodeError):
             return dotted, der[value:end].decode(_TEXTS[tag])
     return dotted, der[number[1] : end]  # the slice includes the tag and the length
 
 
-def _dotted(encoded: bytes) -> str:
+def _format_oid(encoded: bytes) -> str:
     """Return the text of an object identifier."""
     numbers, value = [], 0
     for byte in encoded:

@@ -13,7 +13,7 @@ class Clock(Protocol):
         """Return the wall-clock time since the epoch, and the monotonic time."""
         ...
 
-    def forgive(self, milliseconds: int) -> None:
+    def subtract_pause(self, milliseconds: int) -> None:
         """Subtract a pause of the server from the monotonic clock, if the clock includes the pause."""
         ...
 
@@ -36,6 +36,6 @@ class RealClock:
         """Return the wall-clock time since the epoch, and the monotonic time. Called once per batch of requests."""
         return self._now_ns() // 1_000_000, self._monotonic_ns() // 1_000_000 - self._paused_ms
 
-    def forgive(self, milliseconds: int) -> None:
+    def subtract_pause(self, milliseconds: int) -> None:
         """Subtract a pause of the server from the monotonic clock."""
         self._paused_ms += milliseconds

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 SPARE_DESCRIPTORS: Final = 8
 """File descriptors that are reserved for four-letter commands. With them operators can always query the server."""
 LOOK_UP_EVERY: Final = 64
-"""Number of new connections per look-up of a descriptor while descriptors are not scarce."""
+"""The descriptor of only one new connection in this many is checked while descriptors are not scarce."""
 
 LOCAL_PEER: Final = ("unix", 0)
-"""The address of all peers of Unix sockets, whose number is not limited. It is not in any network, so ACLs of scheme
-``ip`` never match it.
+"""The address of all peers of Unix sockets. The limit per address does not apply to it. It is not in any network, so
+ACLs of the scheme ``ip`` never match it.
 """
 
 
@@ -153,10 +153,10 @@ class Connections:
     def is_last_descriptor(self, socket: ServerProtocol) -> bool:
         """Return whether a new connection has one of the last descriptors. It may then only send a four-letter command.
 
-        A look-up takes a system call. A new descriptor is the lowest free number, so all numbers are in the lower half
-        while few files are open. Then only one connection in :data:`LOOK_UP_EVERY` is looked up. Each one is looked up
-        while the open connections need half of the descriptors, or if the last number was in the upper half because the
-        rest of the process needs many.
+        Reading the descriptor takes a system call. A new descriptor is the lowest free number, so while few files are
+        open, all numbers are in the lower half, and only one connection in :data:`LOOK_UP_EVERY` is checked. Every
+        connection is checked while more than half of the descriptors belong to connections, or if the last checked
+        number was in the upper half, because the rest of the process needs many.
         """
         self._until_look_up -= 1
         half = self.last_descriptor >> 1
@@ -239,7 +239,7 @@ class Connections:
         return sampler
 
     def measure(self) -> Sampler:
-        """Start sampling batches of requests."""
+        """Create the sampler, and return it. From now on, some batches of requests are timed."""
         self.sampler = Sampler(self.engine)
         self.turns.batches_left = self.sampler.next()
         return self.sampler

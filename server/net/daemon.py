@@ -31,7 +31,7 @@ _log = logging.getLogger("zoolet.server")
 STALL: Final = 0.05
 """Maximum delay of a tick in seconds. After a longer delay the server counts as having been paused."""
 RECOVERY: Final = 0.05
-"""Seconds after a pause for reading the data that clients have sent, before any session expires."""
+"""Seconds after a pause before any session may expire, because received data must be read first."""
 STOP_SECONDS: Final = 4.0
 """Maximum duration of a stop in seconds. Clients may read their remaining output during this time."""
 
@@ -87,15 +87,15 @@ class Daemon:
     # --- listening ---
 
     async def start(
-        self, host: str | None, port: int, context: ssl.SSLContext | None = None, *, at_once: bool = False
+        self, host: str | None, port: int, context: ssl.SSLContext | None = None, *, without_waiting: bool = False
     ) -> int:
         """Start listening. The arguments, the result and the errors are the same as for :meth:`Acceptor.start`.
 
-        With a TLS context, which is for zoolet.testing, all connections to this port use TLS. With *at_once*, which
-        supports only one address, or all, this method does not wait.
+        With *context*, all connections to this port use TLS; only zoolet.testing does this. With *without_waiting*, the
+        method does not wait, and *host* must be one numeric address or mean all addresses.
         """
         self._acceptor.context = context
-        self.port = await (self._acceptor.start_at_once if at_once else self._acceptor.start)(host, port)
+        self.port = await (self._acceptor.start_at_once if without_waiting else self._acceptor.start)(host, port)
         self.wake()
         return self.port
 
@@ -222,7 +222,7 @@ class Daemon:
         if self.connections.sampler is not None:
             self.connections.sampler.rotate(self.engine.monotonic_ms)
         if self._gc_tuner is not None:
-            self._gc_tuner.grown(self.engine.tree.size)
+            self._gc_tuner.freeze_if_grown(self.engine.tree.size)
         return more
 
     def _touch_paused(self) -> None:
@@ -247,9 +247,9 @@ class Daemon:
         self._timer = self._loop.call_later(seconds, self._on_timer)
 
     def _on_timer(self) -> None:
-        self.ticked(self._loop.time() - self.next_tick if self.next_tick is not None else 0.0)
+        self.on_tick(self._loop.time() - self.next_tick if self.next_tick is not None else 0.0)
 
-    def ticked(self, late: float) -> None:
+    def on_tick(self, late: float) -> None:
         """Tick, unless the process was paused until just now. The loop's timer calls this.
 
         Args:
@@ -274,7 +274,7 @@ class Daemon:
 
     def _forgive(self, seconds: float) -> None:
         milliseconds = round(seconds * 1000)
-        self._clock.forgive(milliseconds)
+        self._clock.subtract_pause(milliseconds)
         metrics = self.engine.metrics
         metrics.stalls += 1
         metrics.stalled_ms += milliseconds

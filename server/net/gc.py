@@ -33,7 +33,7 @@ class GcTuner:
         gc.set_threshold(*self._before)
         gc.unfreeze()
 
-    def grown(self, nodes: int) -> None:
+    def freeze_if_grown(self, nodes: int) -> None:
         """Freeze the existing objects if the tree has grown enough. It is called at each tick with the tree's size."""
         if nodes - self._frozen_at > GROWTH:
             gc.freeze()

@@ -24,8 +24,8 @@ from typing import Any, Final, NamedTuple
 
 import h11
 
-from ..admin.http import HttpError, Request, Response, Route, Stream, json_response
-from .listening import host_of, listen_on_all, means_all
+from ..admin.http import HttpError, HttpRequest, Response, Route, Stream, json_response
+from .listening import listen_on_all, means_all, peer_host
 
 _log = logging.getLogger("zoolet.http")
 BACKLOG: Final = 1024
@@ -43,13 +43,14 @@ MAX_PAUSE: Final = 1.0
 MAX_DISCARDED: Final = 1 << 26
 """Bytes that are read and discarded after an error, because a client that is still sending would miss the response."""
 MAX_LINGER: Final = 2.0
-"""Maximum time for reading these bytes, in seconds."""
+"""Maximum time for discarding data after an error, in seconds."""
 BODIES: Final = 4
 """Number of bodies of the maximum size that may be received at the same time."""
 
-RouteOf = Callable[[Request], tuple[Route, Request]]
-"""A function that returns the route of a request before its body is received, and the request in the form for the
-route. It raises :class:`HttpError` to reject it. See :meth:`~zoolet.server.admin.http.Router.route_of`.
+RouteOf = Callable[[HttpRequest], tuple[Route, HttpRequest]]
+"""A function that is called before the body of a request is received. It returns the route, and the request in the form
+for the route, or raises :class:`HttpError` to reject the request. See
+:meth:`~zoolet.server.admin.http.Router.route_of`.
 """
 
 
@@ -71,7 +72,7 @@ class Limits(NamedTuple):
     paced: bool = True
 
 
-class _Peer(NamedTuple):
+class _HttpConnection(NamedTuple):
     """A client, and the state of its connection."""
 
     task: asyncio.Task[None]
@@ -82,7 +83,7 @@ class _Peer(NamedTuple):
     @property
     def host(self) -> str:
         """The host of the client; empty for a unix socket."""
-        return host_of(self.writer.get_extra_info("peername") or ("",))
+        return peer_host(self.writer.get_extra_info("peername") or ("",))
 
     async def next_event(self, seconds: float) -> Any:
         """Return the next event from the client."""
@@ -94,7 +95,11 @@ class _Peer(NamedTuple):
                 self.connection.receive_data(await self.reader.read(MAX_HEADERS))
 
     def send(self, *events: Any) -> None:
-        """Send events in one write."""
+        """Send events in one write.
+
+        Raises:
+            ConnectionResetError: The client has disconnected.
+        """
         if self.writer.is_closing():  # uvloop would raise a different error
             raise ConnectionResetError("the client disconnected")
         self.writer.write(b"".join(self.connection.send(event) or b"" for event in events))
@@ -172,7 +177,7 @@ class HttpServer:
                 return
         self._open[task] = writer
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
-        peer = _Peer(task, connection, reader, writer)
+        peer = _HttpConnection(task, connection, reader, writer)
         try:
             while await self._serve_one(peer):
                 connection.start_next_cycle()
@@ -191,7 +196,7 @@ class HttpServer:
             self._busy.discard(task)
             self._spare.discard(task)
 
-    async def _serve_one(self, peer: _Peer) -> bool:
+    async def _serve_one(self, peer: _HttpConnection) -> bool:
         """Answer one request, and return whether more may follow."""
         task, connection, writer = peer.task, peer.connection, peer.writer
         try:
@@ -233,7 +238,7 @@ class HttpServer:
                 await response.stream.aclose()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
-    async def _response(self, peer: _Peer, head: Request) -> Response:
+    async def _response(self, peer: _HttpConnection, head: HttpRequest) -> Response:
         """Answer a request. Receive its body only if its route accepts one."""
         try:
             route, head = self._route_of(head)
@@ -253,8 +258,12 @@ class HttpServer:
                 return await self._answered(route, head._replace(body=body))
 
     @asynccontextmanager
-    async def _turn(self, request: Request) -> AsyncIterator[None]:
-        """Wait until a request may be answered, and then make the next request wait as long as the answer took."""
+    async def _turn(self, request: HttpRequest) -> AsyncIterator[None]:
+        """Wait until a request may be answered, and then make the next request wait as long as the answer took.
+
+        Raises:
+            HttpError: The request could not be started in time.
+        """
         if not self._limits.paced:
             yield
             return
@@ -272,7 +281,7 @@ class HttpServer:
         finally:
             queue.free_at = perf_counter() + min(max(thread_time() - started, MIN_PAUSE), MAX_PAUSE)
 
-    async def _answered(self, route: Route, request: Request) -> Response:
+    async def _answered(self, route: Route, request: HttpRequest) -> Response:
         try:
             return await route.answer(request)
         except HttpError:
@@ -282,7 +291,7 @@ class HttpServer:
             _log.exception("HTTP request %s .../%.200s from %s failed", request.method, name, request.host)
             raise HttpError(500, f"{type(error).__name__}: {error}") from None
 
-    async def _body(self, peer: _Peer, greater: int | None) -> bytes:
+    async def _body(self, peer: _HttpConnection, greater: int | None) -> bytes:
         parts: list[bytes] = []
         size, counted, limit = 0, 0, max(greater or 0, self._limits.body)
         try:
@@ -306,8 +315,8 @@ class HttpServer:
         finally:
             self._receiving -= counted
 
-    async def _send_stream(self, peer: _Peer, stream: Stream) -> None:
-        """Send a body as it is produced. The client is disconnected if it reads too slowly or if the body fails."""
+    async def _send_stream(self, peer: _HttpConnection, stream: Stream) -> None:
+        """Send a body as it is produced. The client is disconnected if it is too slow, or if the producer fails."""
         async for piece in stream:
             peer.send(h11.Data(data=piece))
             async with asyncio.timeout(self._limits.seconds):
@@ -315,7 +324,7 @@ class HttpServer:
         peer.send(h11.EndOfMessage())
 
 
-def _send(peer: _Peer, response: Response, *, is_head: bool = False, closes: bool = False) -> None:
+def _send(peer: _HttpConnection, response: Response, *, is_head: bool = False, closes: bool = False) -> None:
     headers = [("Content-Type", response.content_type), ("X-Content-Type-Options", "nosniff")]
     if response.stream is None:
         headers.append(("Content-Length", str(len(response.body))))
@@ -341,6 +350,6 @@ async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             room -= len(data)
 
 
-def _request(head: h11.Request, host: str) -> Request:
+def _request(head: h11.Request, host: str) -> HttpRequest:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
-    return Request(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, host=host)
+    return HttpRequest(head.method.decode("latin-1"), head.target.decode("latin-1"), headers, host=host)

@@ -1,8 +1,8 @@
 """The socket of an observer: it finds the leader, follows it until it is lost, and starts again.
 
-Only the leader answers on its quorum port. All members are queried at the same time, because the port of a process that
-stands still accepts connections and is silent. The first answer of an epoch that is not older wins, and the other
-connections are closed. No problem is logged twice in an outage.
+Only the leader answers on its quorum port. All members are queried at the same time, because a paused process accepts
+connections but does not answer. The first leader whose epoch is not older than the last one is followed, and the other
+connections are closed. In an outage, no problem is logged twice.
 
 A leader that is lost after its clients were served is replaced immediately. If a leader cannot be followed, or the
 replica needs another snapshot, each delay doubles, because each attempt may cost the ensemble a snapshot.
@@ -18,14 +18,14 @@ from typing import Final, NoReturn
 from ...protocol.addresses import host_and_port
 from ...protocol.hexadecimal import hexadecimal
 from ..learner.errors import LearnerError, ObserverRefusedError, ReplicaError
-from ..learner.learner import SILENCE_MS, Learner, State
-from ..learner.replica import Replica
+from ..learner.learner import SILENCE_MS, Learner, LearnerState
+from ..learner.replica import ReplicaEngine
 from .connections import Connections
 
 _log = logging.getLogger("zoolet.server")
 Address = tuple[str, int]
 CHUNK: Final = 1 << 16
-"""Bytes of the leader that are processed in one step, which takes about 10 ms. Then clients are served."""
+"""Maximum number of bytes from the leader that are processed before clients are served. They take about 10 ms."""
 CONNECT_SECONDS: Final = 5.0
 """Maximum time for connecting to a member."""
 FIRST_DELAY: Final = 0.1
@@ -35,7 +35,7 @@ MAX_INTERVAL: Final = 2.0
 MAX_DELAY: Final = 30.0
 """Maximum number of seconds between two attempts to follow a leader."""
 STEADY_MS: Final = 10_000
-"""Milliseconds of following a leader that end the delays."""
+"""A leader that was followed for this many milliseconds resets the delay to :data:`FIRST_DELAY`."""
 
 
 class LeaderLink:
@@ -51,7 +51,9 @@ class LeaderLink:
         caught_up: Set while the replica follows a leader.
     """
 
-    def __init__(self, replica: Replica, addresses: tuple[Address, ...], sid: int, connections: Connections) -> None:
+    def __init__(
+        self, replica: ReplicaEngine, addresses: tuple[Address, ...], sid: int, connections: Connections
+    ) -> None:
         self.caught_up = asyncio.Event()
         self._replica = replica
         self._addresses = addresses
@@ -112,7 +114,7 @@ class LeaderLink:
     # --- finding the leader ---
 
     async def _find(self) -> _MemberLink:
-        """Query all members until one of them leads."""
+        """Query all members at the same time, and return a connection to the first one that leads."""
         tasks = [asyncio.create_task(self._ask(address)) for address in self._addresses]
         chosen = None
         try:
@@ -127,7 +129,7 @@ class LeaderLink:
                     result.close()
 
     async def _ask(self, address: Address) -> _MemberLink:
-        """Query one member until it leads.
+        """Query one member repeatedly until it leads, and return the connection.
 
         Raises:
             ObserverRefusedError: The observer cannot take part in the ensemble.
@@ -137,7 +139,7 @@ class LeaderLink:
             connection = None
             try:
                 connection = await _MemberLink.open(address, self._replica, self._sid, self._connections)
-                while connection.learner.state is State.GREETING:
+                while connection.learner.state is LearnerState.GREETING:
                     await connection.receive()
                 invited, connection = connection, None
                 return invited
@@ -177,7 +179,7 @@ class LeaderLink:
         while True:
             await connection.receive()
             self._connections.deliver()
-            if learner.state is State.FOLLOWING and not self.caught_up.is_set():
+            if learner.state is LearnerState.FOLLOWING and not self.caught_up.is_set():
                 self.caught_up.set()
                 self._problems, self._has_warned = {}, False
                 zxid, leader = hexadecimal(self._replica.last), host_and_port(*connection.address)
@@ -206,7 +208,7 @@ class _MemberLink:
         self._connections = connections
 
     @classmethod
-    async def open(cls, address: Address, replica: Replica, sid: int, connections: Connections) -> _MemberLink:
+    async def open(cls, address: Address, replica: ReplicaEngine, sid: int, connections: Connections) -> _MemberLink:
         """Connect to a member.
 
         Raises:
@@ -235,7 +237,7 @@ class _MemberLink:
             raise LearnerError(f"nothing was received for {SILENCE_MS / 1000:.0f} s") from None
         except ConnectionError:
             data = b""
-        if not data and learner.state is State.GREETING:
+        if not data and learner.state is LearnerState.GREETING:
             raise LearnerError(
                 "closed the connection without an answer; the port is not a quorum port (the first port of server.N), "
                 "or requires TLS or a login"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LINGER: Final = 1.0
 """Seconds within which a peer has to close its side once all output is sent."""
 LINGER_TRIES: Final = 30
-"""Maximum number of such periods without progress in reading the remaining output."""
+"""Maximum number of checks without progress, one each :data:`LINGER` seconds."""
 
 
 class Lingering:
@@ -33,7 +33,7 @@ class Lingering:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, connection: ServerProtocol, unsent: int, tries: int = LINGER_TRIES) -> None:
-        """Add a connection with *unsent* bytes of output, which it may fail to send *tries* times."""
+        """Add a connection with *unsent* bytes of output. It is closed after *tries* checks without progress."""
         due = self._loop.time() + LINGER
         self._waiting[connection] = due, unsent, tries
         if self._timer is None:

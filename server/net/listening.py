@@ -1,8 +1,8 @@
 """The addresses to listen on, and the addresses of peers.
 
 ``0.0.0.0`` and ``::`` both mean all addresses of both families, as in Java: one IPv6 socket also receives connections
-over IPv4. A peer that uses IPv4 then has an address such as ``::ffff:192.0.2.1``, and :func:`host_of` returns the part
-that ACLs, limits and logs use.
+over IPv4. A peer that uses IPv4 then has an address such as ``::ffff:192.0.2.1``, and :func:`peer_host` returns the
+part that ACLs, limits and logs use.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def new_socket(family: int, host: str) -> socket.socket:
     return created
 
 
-def host_of(address: tuple[object, ...]) -> str:
+def peer_host(address: tuple[object, ...]) -> str:
     """Return the host in the address of a peer. An IPv4 address is returned in its own notation."""
     host = str(address[0])
     return host.removeprefix("::ffff:") if "." in host else host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from ...protocol.messages import reason_of
+from ...protocol.messages import file_error_reason
 
 __all__ = ["pem_problem"]
 
@@ -21,7 +21,7 @@ def pem_problem(certificate: str | Path, key: str | Path | None, option: str) ->
     try:
         texts = [Path(file).read_bytes() for file in (certificate, key or certificate)]
     except OSError as error:
-        reason = reason_of(error)
+        reason = file_error_reason(error)
         return reason if error.filename == str(certificate) else f"cannot read {error.filename}: {reason}"
     if b"-----BEGIN CERTIFICATE-----" not in texts[0]:
         return f"{certificate} contains no PEM certificate"

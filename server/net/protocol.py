@@ -41,20 +41,20 @@ from ..core.client_connection import ClientConnection
 from ..core.light import is_light
 from ..core.server_connection import ConnectionState
 from .connections import LOCAL_PEER, Connections, SansIOConnection
-from .listening import host_of
+from .listening import peer_host
 from .turns import BUSY, PAUSE
 
 _log = logging.getLogger("zoolet.server")
 _slow = logging.getLogger("zoolet.server.slow")
 _HIGH, _LOW = 1 << 18, 1 << 16
 LAST_TURN: Final = 0.1
-"""Seconds for the requests that wait for a turn when the peer closes a TLS connection."""
+"""Maximum time in seconds for answering deferred requests when the peer closes a TLS connection."""
 SHORT_TURN: Final = 0.001
 """Seconds of a turn for a connection that receives data while others wait for their next turn."""
 CHEAP: Final = 0.0005
 """Maximum average of a connection's turns, in seconds, for being served without queueing."""
-NEW_SESSION: Final = slice(20, 28)
-"""The place of the session id in a handshake. It is 0 in the handshake for a new session."""
+SESSION_ID: Final = slice(20, 28)
+"""The position of the session id in a handshake. The id is 0 for a new session."""
 MAX_DEFERRED: Final = 1 << 16
 """Maximum number of bytes that wait for a turn while the socket is still read."""
 CHARGED_OUTPUT: Final = 1 << 16
@@ -97,7 +97,7 @@ class ServerProtocol(asyncio.Protocol):
         self._read_clock = connections.clock.read
         self._counted = counted
         self._identify = identify
-        self.was_made = False
+        self.was_accepted = False
         """Whether ``connection_made`` has accepted the connection."""
         self.host = ""
         """The peer's address."""
@@ -127,7 +127,7 @@ class ServerProtocol(asyncio.Protocol):
             # the limit of its host could be enforced, and no peer would read a reply.
             transport.abort()
             return
-        host, port = host_of(peer), peer[1]
+        host, port = peer_host(peer), peer[1]
         connections = self._connections
         if connections.stopping:  # the loop accepted the connection before the stop, but would never serve it
             transport.abort()
@@ -136,7 +136,7 @@ class ServerProtocol(asyncio.Protocol):
             transport.close()
             return
         self._transport = transport
-        self.was_made = True
+        self.was_accepted = True
         self.host = host
         transport.set_write_buffer_limits(_HIGH, _LOW)
         self._engine.now, self._engine.monotonic_ms = self._read_clock()
@@ -177,7 +177,7 @@ class ServerProtocol(asyncio.Protocol):
             self._defer(data)
             return
         # A handshake takes 0.1 ms. The requests after it wait, unless it is one light request in a new session.
-        is_new = data[:3] == bytes(3) and data[NEW_SESSION] == bytes(8)
+        is_new = data[:3] == bytes(3) and data[SESSION_ID] == bytes(8)
         is_short = is_new and is_light(self._engine, client, data[data[3] + 4 :])
         self._serve(data, started, SHORT_TURN if is_short else 0.0)
 
@@ -228,7 +228,7 @@ class ServerProtocol(asyncio.Protocol):
         transport = self._transport
         if self._connections.log is not None or self._write_paused or transport is None:
             self.flush()
-        else:  # flush() and _send() inline for nearly all batches: two calls less save 4 % for one request at a time
+        else:  # flush() and _send() are inlined, which makes one request at a time 4 % faster
             if reply := connection.data_to_send():
                 transport.write(reply)
                 size = len(reply)

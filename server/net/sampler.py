@@ -13,7 +13,7 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
-from ...protocol.operations import name_of
+from ...protocol.operations import operation_name
 from ..core.engine import Engine
 from ..core.metrics import Summary
 from ..core.ops.dispatch import Dispatch, DispatchTuple, late_decoder
@@ -79,7 +79,7 @@ class Sampler:
 
     def _entry(self, op: int, entry: DispatchTuple) -> DispatchTuple:
         _, handle, costly, _ = entry
-        table, name = self._table, name_of(op)
+        table, name = self._table, operation_name(op)
 
         def timed(state: Any, client: Any, request: Any) -> bytes:
             started = perf_counter()

@@ -14,7 +14,7 @@ An accepted connection::
         |                     |
         +--too many: closed   +--failed, timed out or cancelled: released and closed
 
-Invariant: each counted connection is released exactly once. If ``connection_made`` has accepted it (``was_made``),
+Invariant: each counted connection is released exactly once. If ``connection_made`` has accepted it (``was_accepted``),
 :class:`~zoolet.server.net.connections.Connections` releases it, and otherwise ``_shake_hands``.
 """
 
@@ -33,13 +33,13 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from ...protocol.messages import lowered
+from ...protocol.messages import lower_first
 from ..core.client_connection import ClientConnection
 from ..core.ops.session_ops import certificate_login
 from .certificate import subject, valid_until
 from .connections import Connections
 from .lingering import LINGER
-from .listening import host_of, listen_on_all, means_all, port_for, split_hosts
+from .listening import listen_on_all, means_all, peer_host, port_for, split_hosts
 from .pem import pem_problem
 from .protocol import ServerProtocol
 from .tls_settings import TlsSettings, store_type
@@ -79,7 +79,7 @@ def context(settings: TlsSettings) -> ServerContext:
     tls_context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     tls_context.minimum_version = min(_VERSIONS[name] for name in settings.protocols)
     tls_context.maximum_version = max(_VERSIONS[name] for name in settings.protocols)
-    tls_context.certificate_ends = _first_end(_load_key_store(tls_context, settings))
+    tls_context.certificate_ends = _earliest_expiry(_load_key_store(tls_context, settings))
     if settings.trust_store is not None:
         password = _password(settings.trust_store_password, settings.trust_store_password_path)
         _load_trust_store(tls_context, settings.trust_store, settings.trust_store_type, password)
@@ -92,7 +92,7 @@ def context(settings: TlsSettings) -> ServerContext:
     return tls_context
 
 
-def _first_end(chain: bytes) -> float:
+def _earliest_expiry(chain: bytes) -> float:
     """Return the earliest expiry time in a PEM chain, in seconds since the epoch; 0 if a certificate is unreadable."""
     found = re.findall(f"{_BEGIN}.*?{_END}", chain.decode("latin-1"), re.DOTALL)
     try:
@@ -102,7 +102,11 @@ def _first_end(chain: bytes) -> float:
 
 
 def _password(configured: str | None, path: str | None) -> str | None:
-    """Return a password. A password from a file has no surrounding white space, as in ZooKeeper."""
+    """Return a password. As in ZooKeeper, white space around a password from a file is removed.
+
+    Raises:
+        TlsError: The file cannot be read.
+    """
     if path is None:
         return configured
     try:
@@ -112,7 +116,11 @@ def _password(configured: str | None, path: str | None) -> str | None:
 
 
 def _load_key_store(tls_context: ssl.SSLContext, settings: TlsSettings) -> bytes:
-    """Load the certificate and the key of the server, and return its chain in PEM."""
+    """Load the certificate and the key of the server, and return the certificate chain in PEM.
+
+    Raises:
+        TlsError: The files cannot be used.
+    """
     path, password = settings.key_store, _password(settings.key_store_password, settings.key_store_password_path)
     kind = store_type(path, settings.key_store_type)
     try:
@@ -182,19 +190,19 @@ def _unusable() -> tuple[type[Exception], ...]:
 
 
 def _why(error: Exception) -> str:
-    return lowered(getattr(error, "strerror", None) or str(error))
+    return lower_first(getattr(error, "strerror", None) or str(error))
 
 
 # --- Java key stores ---
 
 
-_JKS_BEGINNINGS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # of a JKS and of a JCEKS store
+_JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # of a JKS and of a JCEKS store
 
 
 def _is_jks(path: str) -> bool:
-    """Whether the content of a file is a JKS store: since Java 9, keytool writes PKCS12 whatever the file's name is."""
+    """Return whether a file contains a JKS store. Since Java 9, keytool also writes PKCS12 to files named ``.jks``."""
     with open(path, "rb") as file:
-        return file.read(4) in _JKS_BEGINNINGS
+        return file.read(4) in _JKS_MAGIC
 
 
 def _needs_extra(path: str, kind: str, extra: str) -> TlsError:
@@ -293,6 +301,9 @@ def _restrict(tls_context: ssl.SSLContext, settings: TlsSettings) -> None:
     """Enable only the configured cipher suites.
 
     Python cannot choose among the three suites of TLS 1.3. Either all of them are enabled, or TLS 1.3 is disabled.
+
+    Raises:
+        TlsError: A suite is unknown, or the suites do not fit the enabled versions of TLS.
     """
     modern = frozenset(settings.cipher_suites) & _TLS13_SUITES
     old = [openssl_name(suite) for suite in settings.cipher_suites if suite not in _TLS13_SUITES]
@@ -393,7 +404,7 @@ class SecureAcceptor:
                 self._connections.loop.remove_reader(waiting)
             self._retry = self._connections.loop.call_later(1.0, self._start_accepting)
             return
-        host = host_of(address)
+        host = peer_host(address)
         if not self._connections.try_accept(host):
             accepted.close()
             return
@@ -421,7 +432,7 @@ class SecureAcceptor:
             else:
                 _log.debug("the TLS handshake with %s failed: %s", host, str(error) or type(error).__name__)
         finally:
-            if not server_protocol.was_made:
+            if not server_protocol.was_accepted:
                 self._connections.release(host)
                 accepted.close()
 

@@ -21,8 +21,8 @@ BUSY: Final = 0.005
 """Seconds without a pause before connections with long turns are queued."""
 PAUSE: Final = 0.0001
 """Seconds without work that count as a pause, longer than an idle iteration of the event loop."""
-SECONDS_A_BYTE: Final = 2e-9
-"""The cost of sending: 2 ms per MB, for copying fresh memory into the kernel."""
+SECONDS_PER_BYTE: Final = 2e-9
+"""Time in seconds for sending a byte: 2 ms per MB, because fresh memory is copied into the kernel."""
 
 
 class TurnQueue:
@@ -73,7 +73,7 @@ class TurnQueue:
 
     def charge(self, size: int) -> None:
         """Charge the time for sending *size* bytes, which the event loop spends between turns."""
-        seconds = size * SECONDS_A_BYTE
+        seconds = size * SECONDS_PER_BYTE
         self.busy_since -= seconds
         self._round_ends -= seconds
 

@@ -21,7 +21,7 @@ from . import layout
 from .directory import DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
-from .lock import note_unclean_end, noted
+from .lock import note_unclean_end, read_note
 from .recovery import Recovered, recover
 from .txnlog import Log
 
@@ -79,7 +79,7 @@ def back_up(path: Path, target: Path, log_path: Path | None = None) -> Backup:
         if (key := root / layout.KEY).is_file():
             with key.open("rb") as file:
                 _copy(file, target / layout.KEY)
-        note_unclean_end(folder, noted(source.folder, "session"))
+        note_unclean_end(folder, read_note(source.folder, "session"))
         Disk().sync_folder(folder)
         files = list(folder.iterdir())
         size = sum(file.stat().st_size for file in files)
@@ -135,11 +135,11 @@ def _copy_files(snapshot: Path, zxid: int, path: Path, folder: Path, log_path: P
         files += [stack.enter_context(log.open("rb")) for log in DataDir.find(path, log_path).logs_after(zxid)]
         for file in files:
             _copy(file, folder / Path(file.name).name)
-    return sum(_cut(log, zxid) for log in DataDir.within(folder).logs.values())
+    return sum(_truncate_log(log, zxid) for log in DataDir.within(folder).logs.values())
 
 
-def _cut(path: Path, known: int) -> int:
-    """Truncate a log after its last complete transaction; return the number of bytes after it, without zeros.
+def _truncate_log(path: Path, known: int) -> int:
+    """Truncate a log after its last complete transaction; return the number of removed bytes, without trailing zeros.
 
     Raises:
         StorageError: The log is damaged.

@@ -27,8 +27,8 @@ from . import snapshot as snapshots
 from .compression import SUFFIXES, pieces
 from .disk import Disk
 from .errors import StorageError
-from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, log_path_of, unused, write_file
-from .lock import noted
+from .layout import LOCK, PRIVATE, SUBFOLDER, choose_log_path, folder_in, unused_path, write_file
+from .lock import read_note
 from .snapshot import Snapshot
 from .txnlog import Log, LogEntry
 
@@ -73,13 +73,13 @@ class Remainder:
     size: int
 
     def unused_file(self) -> Path:
-        """Return the path for keeping the bytes, which no file has yet."""
-        return unused(self.log.with_name(f"{PRIVATE}remainder-{self.log.name}-at-{self.at}"))
+        """Return an unused path for a file that keeps the bytes."""
+        return unused_path(self.log.with_name(f"{PRIVATE}remainder-{self.log.name}-at-{self.at}"))
 
     def cut_off(self, disk: Disk) -> None:
         """Truncate the log at that position, and sync it.
 
-        The bytes cannot reappear after this. If there are more than zeros, they are kept in a separate file. The sync
+        The bytes cannot reappear after this. Unless all of them are zero, they are kept in a separate file. The sync
         is necessary because the transactions that were read may not be on the disk yet.
         """
         log, at = self.log, self.at
@@ -96,7 +96,7 @@ class Remainder:
             disk.close(descriptor)
 
 
-class _SeenError(StorageError):
+class _UnloggedError(StorageError):
     """A snapshot has seen, or may have seen, transactions that are not in the logs.
 
     Args:
@@ -130,7 +130,7 @@ class DataDir:
         is_live: Whether a server is writing the last log. An incomplete end is then not a problem.
         trusts_empty: Whether logs without a snapshot contain all transactions.
         stopped_at: The last zxid of the previous server, if it stopped cleanly; 0 if it is unknown.
-        cuts: The positions where logs end for this object, if that is before the ends of the files.
+        cuts: The positions where reading a log stops, by its path, if that is before the end of the file.
     """
 
     path: Path
@@ -161,31 +161,40 @@ class DataDir:
                 contains files that belong in the other directory.
         """
         folder = folder_in(Path(path))
-        log_path = log_path_of(folder.parent if folder.name == SUBFOLDER else folder, log_path)
+        log_path = choose_log_path(folder.parent if folder.name == SUBFOLDER else folder, log_path)
         directory = cls.within(folder, folder if log_path is None else folder_in(Path(log_path)), Path(path))
-        directory.stopped_at = noted(folder, "zxid")
+        directory.stopped_at = read_note(folder, "zxid")
         return directory
 
     @classmethod
     def within(cls, folder: Path, log_folder: Path | None = None, path: Path | None = None) -> DataDir:
-        """Return the files in a folder of snapshots and a folder of logs, with the path for error messages."""
+        """Return the files in a folder of snapshots and a folder of logs.
+
+        Args:
+            folder: The folder of the snapshots.
+            log_folder: The folder of the logs; None for the same folder.
+            path: The data directory, for error messages; None for *folder*.
+
+        Raises:
+            StorageError: A folder contains files that belong in the other folder.
+        """
         log_folder = log_folder or folder
         files, logs = sorted(folder.iterdir()), sorted(log_folder.iterdir())
         found: dict[int, Path] = {}
-        for zxid, file in _named(files, "snapshot", SUFFIXES):
+        for zxid, file in _named_files(files, "snapshot", SUFFIXES):
             if zxid not in found or not snapshots.has_seal(found[zxid]):  # a file may also exist in a compressed form
                 found[zxid] = file
         if log_folder != folder:
-            for _, wrong in _named(files, "log", ("",)):
+            for _, wrong in _named_files(files, "log", ("",)):
                 reason = (
                     f"found a log in dataDir, although dataLogDir is {log_folder}; correct dataLogDir, or move the log"
                 )
                 raise StorageError(str(wrong), reason)
-            for _, wrong in _named(logs, "snapshot", SUFFIXES):
+            for _, wrong in _named_files(logs, "snapshot", SUFFIXES):
                 reason = f"found a snapshot in dataLogDir, although dataDir is {folder}; correct dataDir, or move it"
                 raise StorageError(str(wrong), reason)
         newest_first = dict(sorted(found.items(), reverse=True))
-        return cls(path or folder, folder, log_folder, newest_first, dict(sorted(_named(logs, "log", ("",)))))
+        return cls(path or folder, folder, log_folder, newest_first, dict(sorted(_named_files(logs, "log", ("",)))))
 
     def highest_zxid(self) -> int:
         """Return the highest zxid in the name of a file; 0 without files."""
@@ -215,7 +224,7 @@ class DataDir:
                 self.seen = snapshot.newest_change()
                 return snapshot
             except StorageError as error:
-                if may_have_seen is None and isinstance(error, _SeenError) and not error.is_certain:
+                if may_have_seen is None and isinstance(error, _UnloggedError) and not error.is_certain:
                     may_have_seen = path, error.snapshot
                 self.problems.append(str(error))
                 self.rejected.append(path)
@@ -242,7 +251,7 @@ class DataDir:
         if last < snapshot.zxid:
             self.problems.append(f"{path}: {reason}; using the snapshot anyway")
         else:
-            raise _SeenError(str(path), reason, snapshot, is_certain=snapshot.has_seen(last))
+            raise _UnloggedError(str(path), reason, snapshot, is_certain=snapshot.has_seen(last))
 
     def _last_logged(self, known: int) -> int:
         """Return the zxid of the last valid transaction in the logs; 0 for none."""
@@ -310,7 +319,7 @@ class DataDir:
     def set_aside(self, disk: Disk) -> None:
         """Rename the unusable snapshots, so that no server combines them with transactions that are logged later."""
         for path in self.rejected:
-            disk.rename(path, unused(path.with_name(f"{PRIVATE}unusable-{path.name}")))
+            disk.rename(path, unused_path(path.with_name(f"{PRIVATE}unusable-{path.name}")))
             disk.sync_folder(path.parent)
 
     def begin_epoch(self, epoch: int, disk: Disk) -> None:
@@ -389,7 +398,7 @@ def _check_zxid(path: Path, zxid: int) -> None:
         raise StorageError(str(path), f"zxid {hexadecimal(zxid)} is too high; the maximum is {hexadecimal(MAX_ZXID)}")
 
 
-def _named(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[tuple[int, Path]]:
+def _named_files(files: list[Path], kind: str, suffixes: tuple[str, ...]) -> Iterator[tuple[int, Path]]:
     for path in files:
         name, _, rest = path.name.partition(".")
         number = rest.removesuffix(path.suffix) if path.suffix in suffixes else rest

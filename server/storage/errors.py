@@ -22,7 +22,7 @@ class NoDirectoryError(StorageError):
 
     Args:
         path: The path.
-        problem: The rest of the sentence.
+        problem: The rest of a sentence that starts with the path, such as ``does not exist``.
     """
 
     def __init__(self, path: str, problem: str) -> None:

@@ -31,8 +31,8 @@ Invariants:
 - No output shows a transaction that is not in the log, except for reads while the log is failing.
 - At most one commit is in progress. Only the log's thread syncs, closes and abandons logs, one after the other.
 - After a failed sync, a log accepts no more transactions, and its content may not be on the disk. With ``interval`` and
-  ``never``, it has already been acknowledged. :attr:`GroupCommit.doubtful_zxid` is the end of it, and a snapshot that
-  needs it is discarded.
+  ``never``, its transactions have already been acknowledged. :attr:`GroupCommit.doubtful_zxid` is the last of them, and
+  a snapshot that needs them is discarded.
 - A log gets its name only after the previous log is on the disk: its first commit runs in the log's thread, after the
   close of the previous log. So a power failure leaves no gap between two logs, even with ``interval`` and ``never``.
 """
@@ -57,7 +57,7 @@ from ..core.journal import Applied, Journal
 from . import txnlog
 from .disk import Disk
 from .log_file import LogFile
-from .output import Output
+from .output import ConnectionOutput
 from .settings import StorageSettings
 
 _log = logging.getLogger("zoolet.server")
@@ -75,7 +75,7 @@ class Commit:
 
     entries: list[Applied]
     data: bytes
-    outputs: list[tuple[Output, bytes, bool]]
+    outputs: list[tuple[ConnectionOutput, bytes, bool]]
     began: float
 
 
@@ -115,8 +115,8 @@ class GroupCommit:
         self._log_thread = disk.executor("zoolet-log")
         self._closing = self._has_stopped = False
         self._is_certain = True  # whether no sync has failed during shutdown
-        self._waiting: dict[Output, None] = {}  # connections with output for the next commit
-        self._paused: dict[Output, None] = {}
+        self._waiting: dict[ConnectionOutput, None] = {}  # connections with output for the next commit
+        self._paused: dict[ConnectionOutput, None] = {}
         self._committing: Commit | None = None
         self._failing = self._short = False
         self._failure = ""  # the last failure that was reported in the server's log
@@ -132,11 +132,11 @@ class GroupCommit:
 
     # --- output ---
 
-    def paused(self) -> list[Output]:
+    def paused(self) -> list[ConnectionOutput]:
         """Return the connections that the server is not reading at present. Their sessions must not expire."""
         return list(self._paused)
 
-    def hold(self, output: Output) -> bool:
+    def hold(self, output: ConnectionOutput) -> bool:
         """Return whether the output of a connection has to wait. If so, the log sends it later."""
         if not self.journal.entries and self._committing is None:
             return False
@@ -151,7 +151,7 @@ class GroupCommit:
         self.commit_soon()
         return True
 
-    def _must_wait(self, output: Output) -> bool:
+    def _must_wait(self, output: ConnectionOutput) -> bool:
         """Return whether the output of a connection waits while the log is failing.
 
         It waits if the connection has unlogged changes. It also waits if the end of any session is not logged, because
@@ -166,7 +166,7 @@ class GroupCommit:
         unlogged = {entry[0] for entries in (commit.entries, self.journal.entries) for entry in entries} - {0}
         return output.session_id in unlogged or any(held is output for held, _, _ in commit.outputs)
 
-    def forget(self, output: Output) -> None:
+    def forget(self, output: ConnectionOutput) -> None:
         """Forget a closed connection."""
         self._waiting.pop(output, None)
         self._paused.pop(output, None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ...protocol.messages import reason_of
+from ...protocol.messages import file_error_reason
 from .disk import Disk
 from .errors import NoDirectoryError, StorageError
 
@@ -18,7 +18,7 @@ LOCK: Final = "zoolet.lock"
 LOGS: Final = "zoolet.logs"
 """Contains the path of the logs, if they are in a separate directory."""
 KEY: Final = "zoolet.key"
-"""The key for session passwords. Clients need their password to resume a session."""
+"""The file with the key for session passwords. Clients need their password to resume a session."""
 PRIVATE: Final = "zoolet-"
 """Prefix of zoolet's own files, which ZooKeeper ignores."""
 MOVED: Final = f"if the logs were moved, delete {LOGS}"
@@ -47,7 +47,7 @@ def create(path: Path, subfolder: str = SUBFOLDER) -> None:
             folder.mkdir(mode=0o700, exist_ok=True)
             Disk().sync_folder(folder.parent)
     except OSError as error:
-        raise StorageError(str(path), f"cannot create this directory: {reason_of(error)}") from None
+        raise StorageError(str(path), f"cannot create this directory: {file_error_reason(error)}") from None
 
 
 def write_file(disk: Disk, path: Path, data: bytes | Iterable[bytes]) -> None:
@@ -66,7 +66,7 @@ def write_file(disk: Disk, path: Path, data: bytes | Iterable[bytes]) -> None:
     disk.sync_folder(path.parent)
 
 
-def unused(path: Path) -> Path:
+def unused_path(path: Path) -> Path:
     """Return a path, with a number if a file of that name exists."""
     number, free = 1, path
     while free.exists():
@@ -106,8 +106,8 @@ def noted_logs(path: Path) -> Path | None:
     return noted
 
 
-def log_path_of(path: Path, log_path: str | Path | None) -> str | Path | None:
-    """Return the path of the logs: the given one, or the noted one.
+def choose_log_path(path: Path, log_path: str | Path | None) -> str | Path | None:
+    """Return the path of the logs: the noted path, or without a note *log_path*.
 
     Raises:
         StorageError: The note contains a different path.

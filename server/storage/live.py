@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..core.acls import NOBODY, OPEN_KEY
+from ..core.acls import NOBODY, SNAPSHOT_OPEN_KEY
 from ..core.engine import Engine
 from ..core.node import Node
 from ..core.tree import Tree
 from .snapshot import Snapshot, StoredNode
 
 
-def tables_of(engine: Engine) -> Snapshot:
+def snapshot_tables(engine: Engine) -> Snapshot:
     """Return a snapshot of the current state of an engine, without its nodes."""
     acls = engine.acls.lists()
     acls[max(acls, default=0) + 1] = NOBODY
@@ -24,15 +24,15 @@ def tables_of(engine: Engine) -> Snapshot:
     return Snapshot(engine.zxid, [], sessions, acls)
 
 
-def nodes_of(tree: Tree, tables: Snapshot) -> Iterator[StoredNode]:
+def snapshot_nodes(tree: Tree, tables: Snapshot) -> Iterator[StoredNode]:
     """Yield the nodes that are not younger than a snapshot, parents first. The tree may change during the iteration.
 
     Args:
         tree: The tree.
-        tables: The zxid and the ACL lists, from :func:`tables_of`.
+        tables: The zxid and the ACL lists, from :func:`snapshot_tables`.
     """
     acls, zxid, nobody = tables.acls, tables.zxid, max(tables.acls)
-    yield _stored("", tree.root, acls, nobody)
+    yield _stored_node("", tree.root, acls, nobody)
     pending: list[tuple[str, Node, Iterator[str]]] = [("/", tree.root, iter(list(tree.root.children or ())))]
     while pending:
         prefix, parent, names = pending[-1]
@@ -44,19 +44,19 @@ def nodes_of(tree: Tree, tables: Snapshot) -> Iterator[StoredNode]:
         if node is None or node.czxid > zxid:
             continue
         path = prefix + name
-        yield _stored(path, node, acls, nobody)
+        yield _stored_node(path, node, acls, nobody)
         if node.children:
             pending.append((path + "/", node, iter(list(node.children))))
 
 
-def _stored(path: str, node: Node, acls: Collection[int], nobody: int) -> StoredNode:
-    key = (node.acl if node.acl in acls else nobody) if node.acl else OPEN_KEY
+def _stored_node(path: str, node: Node, acls: Collection[int], nobody: int) -> StoredNode:
+    key = (node.acl if node.acl in acls else nobody) if node.acl else SNAPSHOT_OPEN_KEY
     fields = (node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.creates, node.aversion)
     return StoredNode(path, node.data, key, *fields, node.owner, node.pzxid)
 
 
-def snapshot_of(engine: Engine) -> Snapshot:
+def take_snapshot(engine: Engine) -> Snapshot:
     """Return the whole state of an engine as a snapshot."""
-    snapshot = tables_of(engine)
-    snapshot.nodes += nodes_of(engine.tree, snapshot)
+    snapshot = snapshot_tables(engine)
+    snapshot.nodes += snapshot_nodes(engine.tree, snapshot)
     return snapshot

@@ -20,15 +20,15 @@ TRIES: Final = 10
 _FACT: Final = re.compile(r"(pid|zxid|session) (\d{1,19})")
 
 
-class Lock:
+class DirectoryLock:
     """The lock of a directory, held by one server at a time, and its file with the notes of the last server.
 
     The lock is released when the process exits. It locks the folder, not the file, so deleting the file does not help.
 
     The file contains these lines, padded with spaces to :data:`LOCK_SIZE` bytes:
 
-    - ``pid N`` while a server runs, or ``zxid N`` after a clean shutdown. Both while the files of a clean shutdown are
-      being read: if that is interrupted, the next server can still check that no log is missing.
+    - ``pid N`` while a server runs, or ``zxid N`` after a clean shutdown. The file contains both while a server reads
+      the files of a clean shutdown: if it is interrupted, the next server can still check that no log is missing.
     - ``session N``, the highest session id that was assigned.
 
     Args:
@@ -121,7 +121,7 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def noted(folder: Path, fact: str) -> int:
+def read_note(folder: Path, fact: str) -> int:
     """Return a number from the notes in a directory, even if it is in use; 0 for none.
 
     Args:

@@ -17,7 +17,7 @@ from . import txnlog
 from .disk import Disk
 
 RESERVE: Final = 4
-"""More space is reserved when less than this fraction (1/4) of the preallocated size is left."""
+"""More space is reserved when less than the preallocated size divided by this number is left."""
 
 
 class LogFile:
@@ -52,7 +52,7 @@ class LogFile:
         self._on_synced = on_synced
         self._preallocated = preallocated
         self._reserved = self._size = 0
-        self._is_named = self._is_begun = False  # whether it was renamed to its name; whether that is synced
+        self._is_named = self._is_name_synced = False  # whether the file was renamed, and whether the rename is synced
         self._has_entries = False
         self._descriptor = disk.create(self.path)
         if preallocated:
@@ -69,7 +69,7 @@ class LogFile:
             OSError: The transactions cannot be written, or the file has been removed.
         """
         self._check_usable()
-        if not self._is_begun:
+        if not self._is_name_synced:
             self._begin(first_zxid)
         self._check_in_place()
         try:
@@ -92,7 +92,7 @@ class LogFile:
             self._disk.rename(self.path, path)
             self.path, self._size, self._is_named = path, len(header), True
         self._disk.sync_folder(self.path.parent)
-        self._is_begun = True
+        self._is_name_synced = True
 
     def _check_in_place(self) -> None:
         """Check that the file still exists at its path, because writes to a deleted file would be lost."""

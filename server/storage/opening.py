@@ -20,7 +20,7 @@ from . import snapshot as snapshots
 from .directory import NEW_EPOCH, DataDir, Progress, no_progress
 from .disk import Disk
 from .errors import StorageError
-from .lock import Lock
+from .lock import DirectoryLock
 from .log_file import LogFile
 from .past import past
 from .recovery import recover
@@ -51,7 +51,7 @@ class OpenDirectory:
         if settings.log_dir is not None and Path(settings.log_dir).resolve() != paths[0].resolve():
             paths.append(Path(settings.log_dir))
         self._log_path = paths[1] if len(paths) > 1 else None
-        self._locks: list[Lock] = []
+        self._locks: list[DirectoryLock] = []
         self._store: Store | None = None
         self._recovered: Engine | None = None
         self._has_replayed = False  # whether the recovery replayed transactions or found problems
@@ -64,10 +64,10 @@ class OpenDirectory:
             for path in paths:
                 if path in new:
                     layout.create(path)
-                self._locks.append(Lock(path / layout.SUBFOLDER, self.disk))
+                self._locks.append(DirectoryLock(path / layout.SUBFOLDER, self.disk))
             if self._log_path is None and noted is not None:
                 self._log_path = noted
-                self._locks.append(Lock(noted / layout.SUBFOLDER, self.disk))
+                self._locks.append(DirectoryLock(noted / layout.SUBFOLDER, self.disk))
             self.directory = DataDir.find(paths[0], self._log_path)
             self.directory.trusts_empty = settings.trust_empty
             self.directory.stopped_at = self._locks[0].zxid  # the lock has replaced the note
@@ -150,7 +150,7 @@ class OpenDirectory:
         A snapshot is started if the recovery has replayed transactions or found problems.
 
         Raises:
-            ValueError: The directory was not recovered into this engine, whose transactions would overwrite its state.
+            ValueError: *engine* was not recovered from this directory, so its transactions would overwrite the data.
         """
         if engine is not self._recovered:
             raise ValueError(f"{self.directory.path}: call recover() with this engine first")
@@ -194,7 +194,11 @@ class OpenDirectory:
         return None
 
     def _use_passwords(self, engine: Engine) -> None:
-        """Compute the same session passwords as earlier servers, so that clients can resume their sessions."""
+        """Compute the same session passwords as earlier servers, so that clients can resume their sessions.
+
+        Raises:
+            StorageError: The file does not contain a key.
+        """
         if not self.settings.keyed_passwords:
             engine.sessions.set_key(None)
             return
@@ -211,7 +215,7 @@ class OpenDirectory:
     def _write_first_snapshot(self, engine: Engine) -> None:
         """Write a snapshot of a directory that has none, because ZooKeeper does not use a log without a snapshot."""
         path = self.directory.folder / f"snapshot.{engine.zxid:x}"
-        layout.write_file(self.disk, path, b"".join(snapshots.encode(live.snapshot_of(engine))))
+        layout.write_file(self.disk, path, b"".join(snapshots.encode(live.take_snapshot(engine))))
 
     def _begin_epoch(self, engine: Engine) -> None:
         """Continue with the zxids of a new epoch, so that no zxid is used twice if writes were lost.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class Output(Protocol):
+class ConnectionOutput(Protocol):
     """The output of one connection. It may have to wait until the transactions that it shows are logged."""
 
     @property
@@ -34,11 +34,11 @@ class Output(Protocol):
 class TransactionLog(Protocol):
     """The log of a server, such as a ``Store``. It logs transactions before the output that shows them is sent."""
 
-    def hold(self, output: Output) -> bool:
+    def hold(self, output: ConnectionOutput) -> bool:
         """Return whether the output of a connection has to wait. If so, the log sends it later."""
         ...
 
-    def forget(self, output: Output) -> None:
+    def forget(self, output: ConnectionOutput) -> None:
         """Forget a closed connection."""
         ...
 
@@ -46,7 +46,7 @@ class TransactionLog(Protocol):
         """Start a group commit of the applied transactions, if none is running."""
         ...
 
-    def paused(self) -> Sequence[Output]:
+    def paused(self) -> Sequence[ConnectionOutput]:
         """Return the connections that the server is not reading, because too much of their output waits."""
         ...
 

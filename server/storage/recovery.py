@@ -18,7 +18,7 @@ from ..core.node import restored_node
 from ..core.ops.tolerant import apply_tolerantly
 from .directory import DataDir, Progress, no_progress
 from .errors import StorageError
-from .snapshot import REPORT_EVERY, Snapshot, acl_of
+from .snapshot import REPORT_EVERY, Snapshot, acl_with_key
 from .txnlog import LogEntry
 
 
@@ -136,7 +136,7 @@ def _load_nodes(engine: Engine, snapshot: Snapshot, progress: Progress) -> None:
     for number, stored in enumerate(snapshot.nodes):
         if not number % REPORT_EVERY:
             progress("nodes", number, len(snapshot.nodes))
-        acl = engine.acls.intern(acl_of(snapshot, stored.acl))
+        acl = engine.acls.intern(acl_with_key(snapshot, stored.acl))
         engine.tree.place(stored.path or "/", restored_node(stored.data, acl, *stored[3:]))
 
 

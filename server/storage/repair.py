@@ -17,20 +17,20 @@ from ..core.state import MAX_ZXID
 from .directory import DataDir, Remainder
 from .disk import Disk
 from .errors import StorageError
-from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, unused
-from .lock import Lock, is_locked
+from .layout import LOCK, PRIVATE, SUBFOLDER, folder_in, unused_path
+from .lock import DirectoryLock, is_locked
 from .txnlog import Log
 
 MAX_NAMED: Final = 5
 """Maximum number of nodes that are named in a report."""
 
 
-class _Plan(NamedTuple):
+class _RepairPlan(NamedTuple):
     """The changes of a repair.
 
     Args:
         aside: The logs that are set aside, with their new names, the last one first.
-        cuts: The rests of logs that are truncated.
+        cuts: The remainders of the logs that are truncated.
         last: The last zxid that a server finds after the repair.
     """
 
@@ -39,7 +39,11 @@ class _Plan(NamedTuple):
     last: int
 
     def lines(self, stopped_at: int) -> list[str]:
-        """Return a line for each change. The previous server stopped cleanly at a zxid, or 0."""
+        """Return a line for each change.
+
+        Args:
+            stopped_at: The last zxid of the previous server, if it stopped cleanly; 0 if it is unknown.
+        """
         lines = [f"{log}: renamed to {aside.name}" for log, aside in self.aside.items()]
         rests = [(cut.log, cut.at, cut.unused_file().name) for cut in self.cuts]
         lines += [f"{log}: truncated at byte {at}; the rest is in {name}" for log, at, name in rests]
@@ -78,7 +82,7 @@ def repair(
     folder, is_changed = folder_in(path), False
     if dry_run and is_locked(folder):
         raise StorageError(str(path), "a server is using this directory")
-    lock = None if dry_run else Lock(folder)
+    lock = None if dry_run else DirectoryLock(folder)
     try:
         directory = DataDir.find(path, log_path)
         directory.trusts_empty = trusts_empty
@@ -100,7 +104,7 @@ def repair(
     return lines
 
 
-def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
+def _plan(directory: DataDir, report: Callable[[str], object]) -> _RepairPlan:
     """Decide what to change. Nothing is changed yet.
 
     A cut may make a snapshot unusable that was written later. Then an older one is used, so the search is repeated.
@@ -120,7 +124,7 @@ def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
         else:
             break
         start = next(start for start, log in logs.items() if log == damaged)
-        end = _end_of(Log.open(damaged, known, cuts.pop(damaged, None)), last)
+        end = _position_after(Log.open(damaged, known, cuts.pop(damaged, None)), last)
         logs = {first: log for first, log in logs.items() if first < start or (first == start and end)}
         cuts = {log: size for log, size in cuts.items() if log in logs.values()} | ({damaged: end} if end else {})
     aside = [log for log in reversed(directory.logs.values()) if log not in logs.values()]
@@ -132,10 +136,12 @@ def _plan(directory: DataDir, report: Callable[[str], object]) -> _Plan:
         span = f"{hexadecimal(last + 1)} to {hexadecimal(directory.stopped_at)}"
         report(f"gives up the transactions {span}, which are not in the files")
     remainders = [Remainder(log, size, Log.open(log).tail_size(size)) for log, size in cuts.items()]
-    return _Plan({log: unused(log.with_name(f"{PRIVATE}unusable-{log.name}")) for log in aside}, remainders, last)
+    return _RepairPlan(
+        {log: unused_path(log.with_name(f"{PRIVATE}unusable-{log.name}")) for log in aside}, remainders, last
+    )
 
 
-def _end_of(log: Log, last: int) -> int:
+def _position_after(log: Log, last: int) -> int:
     """Return the position after a transaction, or after the last one before damage; 0 if the log starts later."""
     end = 0
     with suppress(StorageError):

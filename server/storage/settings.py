@@ -18,7 +18,7 @@ class StorageSettings(Fields):
         log_size: Kilobytes of transactions between two snapshots; 0 for four times the last snapshot, at least 256 MB.
         preallocated: Kilobytes that are reserved for a log in one step.
         retained: Number of snapshots to keep.
-        purge: Delete older snapshots, and the logs that only they need; 0 keeps all files.
+        purge: 0 keeps all files. Any other number deletes older snapshots, and the logs that only they need.
         keyed_passwords: Compute session passwords with a key that is stored in the directory, not with ZooKeeper's
             formula.
         trust_empty: Accept logs without a snapshot, and start them with an empty tree.

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList
 from ...protocol.errors import MarshallingError
 from ...protocol.txns import DIGEST_VERSION
-from ..core.acls import NOBODY, OPEN_KEY
+from ..core.acls import NOBODY, SNAPSHOT_OPEN_KEY
 from ..core.digest import node_digest
 from .compression import pieces
 from .errors import StorageError
@@ -63,7 +63,7 @@ class StoredNode(NamedTuple):
         czxid: The zxid of the creation.
         mzxid: The zxid of the last change of the data.
         ctime: The time of the creation, in milliseconds since the epoch.
-        mtime: The time of the last change of the data.
+        mtime: The time of the last change of the data, in milliseconds since the epoch.
         version: Number of changes of the data.
         creates: Number of children that were ever created, and so the number of the next sequential child.
         aversion: Number of changes of the ACL list.
@@ -98,7 +98,7 @@ class Snapshot:
         zxid: The zxid in the name of the file.
         nodes: The nodes, parents first.
         sessions: The timeouts of the sessions in milliseconds, by id.
-        acls: The ACL lists by key, without :data:`OPEN_KEY`.
+        acls: The ACL lists by key, without :data:`SNAPSHOT_OPEN_KEY`.
         digest: The stored digest of the tree, if it belongs to *zxid*; otherwise None.
         seen: The last zxid at the end of the writing; 0 if it is unknown.
     """
@@ -155,7 +155,11 @@ class _Reader:
         return values
 
     def count(self, what: str, smallest: int) -> int:
-        """Return the number of entries that follow. Each has at least *smallest* bytes."""
+        """Return the number of entries that follow. Each has at least *smallest* bytes.
+
+        Raises:
+            StorageError: The file is too short for this number.
+        """
         (count,) = self.values(_INT)
         if not 0 <= count <= (len(self.data) - self.at) // smallest:
             raise self.fail(f"invalid count of {what}: {count}")
@@ -189,8 +193,12 @@ class _Reader:
             entries.append(entry)
         return tuple(entries)
 
-    def seal(self) -> None:
-        """Check the checksum of all bytes before."""
+    def check_seal(self) -> None:
+        """Read a seal, and check that it is the checksum of all bytes before it.
+
+        Raises:
+            StorageError: The checksum or the end marker is wrong.
+        """
         expected = zlib.adler32(memoryview(self.data)[: self.at])
         at = self.at
         (found,) = self.values(_LONG)
@@ -233,7 +241,7 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
         nodes.append(node)
         if progress is not None and not len(nodes) % REPORT_EVERY:
             progress("bytes of the snapshot", reader.at, len(data))
-    reader.seal()
+    reader.check_seal()
     _check_nodes(nodes, acls, where)
     snapshot = Snapshot(zxid, nodes, sessions, acls)
     if reader.at < len(data):
@@ -244,10 +252,10 @@ def parse(data: bytes, zxid: int, where: str = "", progress: Callable[[str, int,
             (digest,) = reader.values(_LONG)
             if version == DIGEST_VERSION and snapshot.seen == zxid:
                 snapshot.digest = digest & 0xFFFFFFFFFFFFFFFF
-        reader.seal()
+        reader.check_seal()
     if reader.at < len(data):
         reader.values(_LONG)
-        reader.seal()
+        reader.check_seal()
     if reader.at < len(data):
         raise reader.fail("unexpected data after the end of the snapshot")
     return snapshot
@@ -272,7 +280,7 @@ def _check_nodes(nodes: list[StoredNode], acls: Mapping[int, AclList], where: st
             raise StorageError(where, f"node {node.path} does not follow its parent")
         if node.path in known:
             raise StorageError(where, f"duplicate node {node.path or '/'}")
-        if node.acl != OPEN_KEY and node.acl not in acls:
+        if node.acl != SNAPSHOT_OPEN_KEY and node.acl not in acls:
             raise StorageError(where, f"node {node.path or '/'} refers to ACL list {node.acl}, which is missing")
         known.add(node.path)
     if "" not in known:
@@ -377,6 +385,6 @@ def is_truncated(path: Path) -> bool:
     return (_HEADER.pack(MAGIC, VERSION, 0).startswith(begin) or not any(begin)) and not has_seal(path)
 
 
-def acl_of(snapshot: Snapshot, key: int) -> AclList:
+def acl_with_key(snapshot: Snapshot, key: int) -> AclList:
     """Return the ACL list with a key."""
-    return OPEN_ACL_UNSAFE if key == OPEN_KEY else snapshot.acls[key]
+    return OPEN_ACL_UNSAFE if key == SNAPSHOT_OPEN_KEY else snapshot.acls[key]

@@ -18,8 +18,8 @@ SYNC_BYTES: Final = 4 << 20
 """Bytes of a snapshot between two syncs. A single sync of the whole file would delay the syncs of the log."""
 CHECK_EVERY: Final = 64 << 10
 """Bytes that are encoded between two checks of the clock."""
-BYTES_A_PIECE: Final = 1 << 10
-"""Cost of each node in bytes, in addition to its encoded size."""
+BYTES_PER_PIECE: Final = 1 << 10
+"""Fixed cost of encoding a node, as a number of bytes that is added to its encoded size."""
 
 
 class SnapshotFile:
@@ -92,7 +92,7 @@ def _some(pieces: Iterator[bytes], seconds: float, now: Callable[[], float]) -> 
     unchecked = 0
     for piece in pieces:
         some.append(piece)
-        unchecked += BYTES_A_PIECE + len(piece)
+        unchecked += BYTES_PER_PIECE + len(piece)
         if unchecked > CHECK_EVERY:
             if now() > until:
                 return b"".join(some), True

@@ -38,7 +38,7 @@ from .snapshot_file import SnapshotFile
 _log = logging.getLogger("zoolet.server")
 MIN_LOG_BYTES: Final = 256 << 20
 """Minimum number of logged bytes between two snapshots, if the settings contain no limit."""
-LOG_BYTES_A_SNAPSHOT_BYTE: Final = 4
+LOG_BYTES_PER_SNAPSHOT_BYTE: Final = 4
 """Logged bytes per byte of the last snapshot, if that is more than the minimum."""
 
 
@@ -90,7 +90,7 @@ class Snapshotter:
         """Start a snapshot if enough was logged to make recovery slow or the logs large."""
         self._transactions += transactions
         self._bytes += size
-        limit = self._settings.log_size << 10 or max(MIN_LOG_BYTES, LOG_BYTES_A_SNAPSHOT_BYTE * self._size)
+        limit = self._settings.log_size << 10 or max(MIN_LOG_BYTES, LOG_BYTES_PER_SNAPSHOT_BYTE * self._size)
         if self.task is None and (self._transactions >= self._settings.snap_count or self._bytes >= limit):
             self._begin_if_running()
 
@@ -127,10 +127,12 @@ class Snapshotter:
         started, zxid = perf_counter(), self._engine.zxid
         try:
             await self._commits.begin_another_log()
-            tables = live.tables_of(self._engine)
+            tables = live.snapshot_tables(self._engine)
             zxid = tables.zxid
             journal = self._commits.journal
-            pieces = snapshots.encode_growing(tables, live.nodes_of(self._engine.tree, tables), lambda: journal.zxid)
+            pieces = snapshots.encode_growing(
+                tables, live.snapshot_nodes(self._engine.tree, tables), lambda: journal.zxid
+            )
             file = SnapshotFile(self._directory.folder, zxid, self._disk, self._thread)
             written = await file.write(pieces, lambda: self._ending)
             try:

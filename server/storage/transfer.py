@@ -116,18 +116,18 @@ def _encode(engine: Engine, descriptor: int) -> NoReturn:
         os.closerange(3, descriptor)
         os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))  # a client's socket must close with the server's
         with open(descriptor, "wb", buffering=_CHUNK) as pipe:
-            pipe.write(_SIZE.pack(sum(map(len, encoded(engine)))))
-            for piece in encoded(engine):
+            pipe.write(_SIZE.pack(sum(map(len, encode_snapshot(engine)))))
+            for piece in encode_snapshot(engine):
                 pipe.write(piece)
         code = 0
     finally:
         os._exit(code)  # os._exit() skips the server's exit handlers
 
 
-def encoded(engine: Engine) -> Iterator[bytes]:
+def encode_snapshot(engine: Engine) -> Iterator[bytes]:
     """Yield the bytes of a snapshot of an engine. The engine must not change during the iteration."""
-    tables = live.tables_of(engine)
-    return snapshots.encode_growing(tables, live.nodes_of(engine.tree, tables), lambda: tables.zxid)
+    tables = live.snapshot_tables(engine)
+    return snapshots.encode_growing(tables, live.snapshot_nodes(engine.tree, tables), lambda: tables.zxid)
 
 
 class StateTransfer:
@@ -177,7 +177,7 @@ class StateTransfer:
             OSError: The snapshot could not be written to the data directory. Nothing was changed.
         """
         engine = self._engine
-        snapshot = await asyncio.to_thread(_checked, data)
+        snapshot = await asyncio.to_thread(_read_untrusted, data)
         newest = max(snapshot.newest_change(), snapshot.zxid)
         if newest >= _MAX_ZXID:
             expected = f"expected less than {hexadecimal(_MAX_ZXID)}"
@@ -197,7 +197,7 @@ class StateTransfer:
         return engine.zxid
 
 
-def _checked(data: bytes) -> Snapshot:
+def _read_untrusted(data: bytes) -> Snapshot:
     """Read a snapshot from an untrusted source.
 
     Raises:

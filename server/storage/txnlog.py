@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from ...protocol import txns as t
-from ...protocol.codec import Record, struct_of
+from ...protocol.codec import Record, combined_struct
 from ...protocol.errors import MarshallingError
 from ..core.journal import Applied, Transaction, changes_of, decode_transaction, records_of
 from .errors import StorageError
@@ -45,7 +45,7 @@ This takes a few seconds. Data that a client wrote may look like the start of ve
 """
 _HEADER = struct.Struct(">4siq")
 _ENTRY = struct.Struct(">qi")
-_TXN_HEADER = struct_of(t.TxnHeader)
+_TXN_HEADER = combined_struct(t.TxnHeader)
 _MAY_BE_ENTRY: Final = re.compile(rb"(?=\0\0\0\0(?!\0\0\0\0)[\s\S]{4}[\0-\x7f])")
 """Matches the possible start of an entry: the upper half of the checksum is zero, the lower half is not, and the length
 is positive.
@@ -163,7 +163,11 @@ class Log:
                 yield _zxid(body)
 
     def _bodies(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the position and the bytes of each transaction, without its checksum and length."""
+        """Yield the position and the bytes of each transaction, without its checksum and length.
+
+        Raises:
+            StorageError: The file is not a log, or is damaged.
+        """
         read, where, size = self._read, self._where, self.size
         header = read(0, _HEADER.size)
         if header[:4] != MAGIC or size < _HEADER.size:
@@ -220,7 +224,10 @@ class Log:
         return None
 
     def _after_damaged_length(self, start: int, checksum: int) -> int | None:
-        """Do the same for a transaction whose length is damaged: its checksum shows where it ends."""
+        """Return the next valid position as :meth:`_after_known` does, for a transaction whose length is damaged.
+
+        The transaction ends where the checksum of the bytes is its own checksum.
+        """
         at, computed = start, 1
         for follows in self._candidates(start, self.size) if self._known else ():
             computed, at = zlib.adler32(self._read(at, follows - 1), computed), follows - 1
@@ -280,7 +287,7 @@ class Log:
         return 0
 
     def pieces(self, start: int, size: int) -> Iterator[bytes]:
-        """Yield bytes of the file, a piece at a time."""
+        """Yield *size* bytes of the file from *start*, in pieces."""
         for begin in range(start, start + size, WINDOW):
             yield self._read(begin, min(start + size, begin + WINDOW))
 

@@ -22,7 +22,7 @@ RULES: Final[tuple[Callable[[Facts], Iterator[Violation]], ...]] = (
     clients.ephemerals_of_closed_sessions,
     families.sequences_repeat,
     nodes.answers_are_impossible,
-    nodes.failures_have_changed,
+    nodes.failed_writes_change_nodes,
     nodes.nodes_contradict,
     nodes.versions_are_lost,
     families.lists_contradict,
@@ -30,7 +30,7 @@ RULES: Final[tuple[Callable[[Facts], Iterator[Violation]], ...]] = (
     stats.stats_contradict,
     watches.watches_fail,
 )
-"""The rules; of equally short violations, the one that is complete first is shown."""
+"""The rules. Among equally short violations, the one whose last entry is the earliest is reported."""
 
 
 class UnreadableError(ValueError):
@@ -40,7 +40,7 @@ class UnreadableError(ValueError):
 def check(history: Recording | Sequence[Entry]) -> Violation | None:
     """Check whether the recorded answers are consistent with a single ZooKeeper.
 
-    Effects of unrecorded events are not reported as violations: unanswered writes, other clients, expired sessions. A
+    Unrecorded changes, by unanswered writes, other clients or expired sessions, are not reported as violations. A
     history must not span ``restore()``, ``reset()`` or ``restart(keep=False)``, which go back on purpose.
 
     Args:
@@ -72,10 +72,10 @@ def _check(entries: list[Entry]) -> Violation | None:
     if not found:
         return None
     shortest = min(found, key=lambda violation: (len(violation.entries), place[id(violation.entries[-1])]))
-    return _reduced(shortest, facts.zxids)
+    return _minimize(shortest, facts.zxids)
 
 
-def _reduced(violation: Violation, zxids: Zxids) -> Violation:
+def _minimize(violation: Violation, zxids: Zxids) -> Violation:
     """Remove the entries of a violation that are not needed to show it."""
     for left_out in violation.entries:
         entries = [entry for entry in violation.entries if entry is not left_out]
@@ -83,11 +83,11 @@ def _reduced(violation: Violation, zxids: Zxids) -> Violation:
         for rule in RULES:
             shorter = next((found for found in rule(facts) if found.rule == violation.rule), None)
             if shorter is not None:
-                return _reduced(shorter, zxids)
+                return _minimize(shorter, zxids)
     return violation
 
 
-def joined(recordings: Sequence[Recording]) -> list[Entry]:
+def join_recordings(recordings: Sequence[Recording]) -> list[Entry]:
     """Join recordings of an ensemble, one for each server, into one list of entries with distinct connections."""
     entries: list[Entry] = []
     highest = 0

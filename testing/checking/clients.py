@@ -11,16 +11,16 @@ from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OPERATIONS, OpCode
 from ..frames.requests import CONNECT, RecordedRequest
 from .facts import NO_STATE, Facts, opened_by
-from .violation import Violation, zxid_of
+from .violation import Violation, reply_zxid
 
 
 def states_go_back(facts: Facts) -> Iterator[Violation]:
-    """Find answers from an earlier state than the connection, or its client before connecting, has seen."""
+    """Find answers that are older than the last state that the client saw, on this connection or before it."""
     last: dict[int, tuple[int, RecordedRequest]] = {}
     for entry in facts.answered:
         if entry.opcode == CONNECT:
             last[entry.connection] = ConnectRequest.decode(entry.body).last_zxid_seen, entry
-        if entry.opcode in NO_STATE or (zxid := zxid_of(entry)) <= 0:
+        if entry.opcode in NO_STATE or (zxid := reply_zxid(entry)) <= 0:
             continue
         least, before = last.get(entry.connection, (0, entry))
         if zxid < least:
@@ -75,7 +75,7 @@ def writes_out_of_order(facts: Facts) -> Iterator[Violation]:
     last: dict[int, RecordedRequest] = {}
     for entry in _writes(facts):
         before = last.get(entry.connection)
-        if before is not None and zxid_of(entry) <= zxid_of(before):
+        if before is not None and reply_zxid(entry) <= reply_zxid(before):
             yield Violation(
                 "A client's writes are not in the order of its requests.",
                 (before, entry),
@@ -88,7 +88,7 @@ def shared_zxids(facts: Facts) -> Iterator[Violation]:
     """Find two writes with the same zxid."""
     by_zxid: dict[int, RecordedRequest] = {}
     for entry in _writes(facts):
-        before = by_zxid.setdefault(zxid_of(entry), entry)
+        before = by_zxid.setdefault(reply_zxid(entry), entry)
         if before is not entry:
             yield Violation("Two writes have the same zxid.", (before, entry))
 
@@ -109,12 +109,12 @@ def answers_to_closed_sessions(facts: Facts) -> Iterator[Violation]:
         closing = facts.closed.get(entry.session)
         if closing is None or closing is entry:
             continue
-        zxid = entry.zxid if entry.opcode == CONNECT else 0 if entry.opcode in NO_STATE else zxid_of(entry)
-        if zxid > zxid_of(closing) and (entry.opcode != CONNECT or _resumes(entry)):
+        zxid = entry.zxid if entry.opcode == CONNECT else 0 if entry.opcode in NO_STATE else reply_zxid(entry)
+        if zxid > reply_zxid(closing) and (entry.opcode != CONNECT or _resumes(entry)):
             yield Violation(
                 "A closed session is still served.",
                 (closing, entry),
-                f"1 closed the session at zxid {hexadecimal(zxid_of(closing))}; 2 shows the state at "
+                f"1 closed the session at zxid {hexadecimal(reply_zxid(closing))}; 2 shows the state at "
                 f"{hexadecimal(zxid)}.",
             )
 
@@ -125,7 +125,7 @@ def ephemerals_of_closed_sessions(facts: Facts) -> Iterator[Violation]:
         if sight.stat is None or not sight.stat.ephemeralOwner or sight.stat.ephemeralOwner not in facts.closed:
             continue
         closing = facts.closed[sight.stat.ephemeralOwner]
-        if sight.zxid >= zxid_of(closing) > sight.stat.czxid:
+        if sight.zxid >= reply_zxid(closing) > sight.stat.czxid:
             yield Violation(
                 f"The ephemeral node {sight.path} exists, although its session is closed.",
                 (closing, sight.entry),
@@ -133,7 +133,7 @@ def ephemerals_of_closed_sessions(facts: Facts) -> Iterator[Violation]:
             )
     for change in facts.changes:
         closing_ = facts.closed.get(change.session)
-        if change.mode in EPHEMERAL_MODES and closing_ is not None and change.zxid > zxid_of(closing_):
+        if change.mode in EPHEMERAL_MODES and closing_ is not None and change.zxid > reply_zxid(closing_):
             yield Violation(
                 f"The ephemeral node {change.path} was created for a closed session.", (closing_, change.entry)
             )
@@ -147,7 +147,7 @@ def _writes(facts: Facts) -> Iterator[RecordedRequest]:
     for entry in facts.answered:
         row = OPERATIONS.get(entry.opcode)
         is_write = row is not None and row.takes_zxid and entry.opcode not in NO_STATE | {OpCode.CLOSE_SESSION}
-        if is_write and entry.error == ErrorCode.OK and zxid_of(entry) > 0:
+        if is_write and entry.error == ErrorCode.OK and reply_zxid(entry) > 0:
             yield entry
 
 

@@ -15,12 +15,12 @@ from ...protocol.codec import Record
 from ...protocol.enums import EPHEMERAL_MODES, SEQUENTIAL_MODES, Perm
 from ...protocol.errors import ErrorCode, MarshallingError
 from ...protocol.handshake import ConnectRequest, ConnectResponse
-from ...protocol.operations import OPERATIONS, OpCode, changing
+from ...protocol.operations import OPERATIONS, OpCode, ops_that_change
 from ...protocol.paths import is_internal
 from ..frames.requests import CONNECT, Entry, RecordedRequest
-from .violation import HEADER, zxid_of
+from .violation import HEADER, reply_zxid
 
-CREATES: Final = changing("create")
+CREATES: Final = ops_that_change("create")
 LISTS: Final = frozenset({int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2)})
 NO_STATE: Final = frozenset(map(int, (CONNECT, OpCode.AUTH, OpCode.SASL, OpCode.PING)))
 """Requests whose answers do not depend on the state of the server."""
@@ -39,12 +39,12 @@ FAILS_WITH_ZXID: Final = frozenset(
     )
 )
 """Errors of writes that use a zxid; a reply with any other error may show the zxid of a different write."""
-UNTRUE: Final = ("error(", "corrupt_reply", "cut_reply")
+FALSIFYING_FAULTS: Final = ("error(", "corrupt_reply", "cut_reply")
 """Faults after which a reply is not the server's answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AcknowledgedChange:
     """The change of one node by an acknowledged write.
 
     Args:
@@ -58,7 +58,7 @@ class Change:
         expected: The required version, -1 for any.
         stat: The Stat in the reply; None for none.
         is_open: Whether every client may read the created node.
-        asked: The path in the request, without the number that the server appends.
+        requested_path: The path in the request, without the number that the server appends.
     """
 
     entry: RecordedRequest
@@ -71,7 +71,7 @@ class Change:
     expected: int = -1
     stat: r.Stat | None = None
     is_open: bool = True
-    asked: str = ""
+    requested_path: str = ""
 
     @property
     def exists(self) -> bool:
@@ -85,8 +85,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """One node in the state that an answer shows.
+class ShownNode:
+    """The part of an answer that shows the state of one node.
 
     Args:
         entry: The request.
@@ -133,7 +133,7 @@ class Zxids:
 
     def __init__(self, known: Iterable[int]) -> None:
         self._known = sorted(set(known))
-        self._begins: list[int] = []  # the first zxid of each zxid's run without gaps
+        self._begins: list[int] = []  # for each known zxid, the first zxid of its gapless run
         for place, zxid in enumerate(self._known):
             follows = place > 0 and self._known[place - 1] == zxid - 1
             self._begins.append(self._begins[-1] if follows else zxid)
@@ -165,8 +165,8 @@ class Facts:
 
     entries: Sequence[Entry]
     answered: list[RecordedRequest] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
-    sights: list[Sight] = field(default_factory=list)
+    changes: list[AcknowledgedChange] = field(default_factory=list)
+    sights: list[ShownNode] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     failed: dict[int, RecordedRequest] = field(default_factory=dict)
     closed: dict[int, RecordedRequest] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class Facts:
         for entry in entries:
             if not isinstance(entry, RecordedRequest):
                 continue
-            if len(entry.reply) >= HEADER and not any(fault in entry.faults_applied for fault in UNTRUE):
+            if len(entry.reply) >= HEADER and not any(fault in entry.faults_applied for fault in FALSIFYING_FAULTS):
                 facts.answered.append(entry)
                 known += facts._read(entry)
                 if entry.opcode == CONNECT:
@@ -206,13 +206,13 @@ class Facts:
     def _read(self, entry: RecordedRequest) -> Iterator[int]:
         """Add the facts of an answer; yield the zxid that the request used."""
         row = OPERATIONS.get(entry.opcode)
-        zxid = zxid_of(entry)
+        zxid = reply_zxid(entry)
         if row is None or entry.opcode in NO_STATE or zxid <= 0:
             return
         if not row.takes_zxid:
-            self.sights += (sight for sight in _sights(entry, zxid) if _counts(sight.path))
+            self.sights += (sight for sight in _sights(entry, zxid) if _is_checked(sight.path))
         elif entry.error == ErrorCode.OK and not any(entry.part_errors):
-            self.changes += (change for change in _changes(entry, zxid) if _counts(change.path))
+            self.changes += (change for change in _changes(entry, zxid) if _is_checked(change.path))
             if entry.opcode == OpCode.CLOSE_SESSION:
                 self.closed.setdefault(entry.session, entry)
             else:
@@ -233,9 +233,9 @@ class Facts:
             zxids: The known zxids, or None to determine them.
         """
         opened = [entry.zxid for entry in self.answered if entry.opcode == CONNECT and entry.zxid and opened_by(entry)]
-        ends = {session: zxid_of(closing) for session, closing in self.closed.items()}
+        ends = {session: reply_zxid(closing) for session, closing in self.closed.items()}
         shown = Counter([*known, *opened, *ends.values()])
-        if all(shown[zxid] == 1 for zxid in (*opened, *ends.values())):  # a repeated zxid shows local sessions
+        if all(shown[zxid] == 1 for zxid in (*opened, *ends.values())):  # no zxid repeats, so no session is local
             known = known + opened
         else:
             sure = set()
@@ -248,18 +248,18 @@ class Facts:
         self.changes += ended
         self.changes.sort(key=lambda change: change.zxid)
 
-    def _ended(self) -> tuple[list[Change], set[int]]:
+    def _ended(self) -> tuple[list[AcknowledgedChange], set[int]]:
         """Return the deletions of ephemeral nodes by closed sessions, and the sessions whose deletions are unknown."""
-        ended: list[Change] = []
+        ended: list[AcknowledgedChange] = []
         lost: set[int] = set()
         later: dict[str, int] = {}  # the zxid of each node's next creation or deletion
         for change in reversed(self.changes):
             closing = self.closed.get(change.session)
             if closing is not None and change.mode in EPHEMERAL_MODES:
-                zxid = zxid_of(closing)
+                zxid = reply_zxid(closing)
                 if change.zxid < zxid < later.get(change.path, zxid + 1):
                     if self.zxids.are_complete(change.zxid, zxid):
-                        ended.append(Change(closing, zxid, change.path, "delete"))
+                        ended.append(AcknowledgedChange(closing, zxid, change.path, "delete"))
                     else:
                         lost.add(change.session)
             if change.kind in ("create", "delete"):
@@ -267,7 +267,7 @@ class Facts:
         return ended, lost
 
 
-def _counts(path: str) -> bool:
+def _is_checked(path: str) -> bool:
     """Return whether the rules apply to a node: its path is valid and not internal to ZooKeeper."""
     return path.startswith("/") and not is_internal(path)
 
@@ -281,7 +281,7 @@ def opened_by(entry: RecordedRequest) -> bool:
     return asked.session_id == 0 and answer.timeout_ms > 0
 
 
-def _sights(entry: RecordedRequest, zxid: int) -> Iterator[Sight]:
+def _sights(entry: RecordedRequest, zxid: int) -> Iterator[ShownNode]:
     row = OPERATIONS[entry.opcode]
     try:
         if entry.opcode == OpCode.MULTI_READ:
@@ -300,19 +300,19 @@ def _sights(entry: RecordedRequest, zxid: int) -> Iterator[Sight]:
         return
 
 
-def _sight(entry: RecordedRequest, zxid: int, op: int, path: str, code: int, record: Any) -> Iterator[Sight]:
+def _sight(entry: RecordedRequest, zxid: int, op: int, path: str, code: int, record: Any) -> Iterator[ShownNode]:
     if op not in (OpCode.GET_DATA, OpCode.EXISTS, OpCode.GET_ACL) and op not in LISTS:
         return
     if code == ErrorCode.NO_NODE:
-        yield Sight(entry, zxid, path, exists=False)
+        yield ShownNode(entry, zxid, path, exists=False)
     elif code == ErrorCode.OK and record is not None:
         children = getattr(record, "children", None)
         names = None if children is None else frozenset(children)
         data = getattr(record, "data", None) if op == OpCode.GET_DATA else None
-        yield Sight(entry, zxid, path, True, getattr(record, "stat", None), data, names, len(children or ()))
+        yield ShownNode(entry, zxid, path, True, getattr(record, "stat", None), data, names, len(children or ()))
 
 
-def _changes(entry: RecordedRequest, zxid: int) -> Iterator[Change]:
+def _changes(entry: RecordedRequest, zxid: int) -> Iterator[AcknowledgedChange]:
     """Yield the changes by a write, in order."""
     row = OPERATIONS[entry.opcode]
     try:
@@ -329,7 +329,7 @@ def _changes(entry: RecordedRequest, zxid: int) -> Iterator[Change]:
         return
 
 
-def _change(entry: RecordedRequest, zxid: int, op: int, request: Record, result: Any) -> Iterator[Change]:
+def _change(entry: RecordedRequest, zxid: int, op: int, request: Record, result: Any) -> Iterator[AcknowledgedChange]:
     path = getattr(request, "path", None)
     stat = getattr(result, "stat", None)
     if op in CREATES:
@@ -339,15 +339,26 @@ def _change(entry: RecordedRequest, zxid: int, op: int, request: Record, result:
         data = getattr(request, "data", None) or b""
         mode = int(getattr(request, "flags", 0))
         if made is not None:
-            yield Change(
-                entry, zxid, made, "create", mode, entry.session, data, stat=stat, is_open=is_open, asked=path or ""
+            yield AcknowledgedChange(
+                entry,
+                zxid,
+                made,
+                "create",
+                mode,
+                entry.session,
+                data,
+                stat=stat,
+                is_open=is_open,
+                requested_path=path or "",
             )
     elif isinstance(request, r.SetDataRequest) and path is not None:
-        yield Change(entry, zxid, path, "set", data=request.data or b"", expected=request.version, stat=stat)
+        yield AcknowledgedChange(
+            entry, zxid, path, "set", data=request.data or b"", expected=request.version, stat=stat
+        )
     elif isinstance(request, r.DeleteRequest) and path is not None:
-        yield Change(entry, zxid, path, "delete", expected=request.version)
+        yield AcknowledgedChange(entry, zxid, path, "delete", expected=request.version)
     elif isinstance(request, r.CheckVersionRequest) and path is not None:
-        yield Change(entry, zxid, path, "check", expected=request.version)
+        yield AcknowledgedChange(entry, zxid, path, "check", expected=request.version)
 
 
 def _refusals(entry: RecordedRequest, zxid: int) -> Iterator[Refusal]:
@@ -361,5 +372,5 @@ def _refusals(entry: RecordedRequest, zxid: int) -> Iterator[Refusal]:
     path = getattr(request, "path", None)
     if getattr(request, "flags", None) in SEQUENTIAL_MODES:
         return  # the refusal concerns a node with an unknown sequence number
-    if path is not None and _counts(path):
+    if path is not None and _is_checked(path):
         yield Refusal(entry, zxid, path, entry.error, int(getattr(request, "version", -1)))

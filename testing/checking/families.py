@@ -10,19 +10,19 @@ from ...protocol import paths
 from ...protocol.enums import SEQUENTIAL_MODES, CreateMode
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
-from ...protocol.recipe_names import by_number, contender
-from .facts import Change, Facts, Sight
-from .nodes import NOBODY
+from ...protocol.recipe_names import contender, sort_by_number
+from .facts import AcknowledgedChange, Facts, ShownNode
+from .nodes import NO_CONFLICT
 from .violation import Violation
 
-TURNS: Final = 2**31 - 1000
+MAX_SEQUENCE: Final = 2**31 - 1000
 """Sequence numbers above this limit are ignored, because they may soon overflow to negative numbers."""
 
 
 def lists_contradict(facts: Facts) -> Iterator[Violation]:
     """Find lists of children that lack a created child or contain a deleted one."""
     lists = [sight for sight in facts.sights if sight.children is not None]
-    by_parent: dict[str, list[Change | Sight]] = defaultdict(list)
+    by_parent: dict[str, list[AcknowledgedChange | ShownNode]] = defaultdict(list)
     listed = {sight.path for sight in lists}
     for change in facts.changes:  # in one pass, because a transaction may create a node and its children
         if change.kind == "create" and change.path in listed:
@@ -33,14 +33,14 @@ def lists_contradict(facts: Facts) -> Iterator[Violation]:
         if sight.path in by_parent:
             by_parent[sight.path].append(sight)
     for path, moments in by_parent.items():
-        moments.sort(key=lambda fact: (fact.zxid, isinstance(fact, Sight)))
-        present: dict[str, Change] = {}
-        gone: dict[str, Change] = {}
-        birth: Change | None = None
+        moments.sort(key=lambda fact: (fact.zxid, isinstance(fact, ShownNode)))
+        present: dict[str, AcknowledgedChange] = {}
+        gone: dict[str, AcknowledgedChange] = {}
+        birth: AcknowledgedChange | None = None
         for fact in moments:
-            if isinstance(fact, Change) and fact.path == path:
+            if isinstance(fact, AcknowledgedChange) and fact.path == path:
                 birth, present, gone = fact, {}, {}
-            elif isinstance(fact, Change):
+            elif isinstance(fact, AcknowledgedChange):
                 name = paths.name(fact.path)
                 (gone if fact.exists else present).pop(name, None)
                 (present if fact.exists else gone)[name] = fact
@@ -49,33 +49,37 @@ def lists_contradict(facts: Facts) -> Iterator[Violation]:
                 if birth is not None and facts.zxids.are_complete(birth.zxid, fact.zxid):
                     for name in (fact.children or frozenset()) - present.keys() - gone.keys():
                         rule = f"A list of the children of {path} contains {name}, which was never created."
-                        yield Violation(rule, (birth.entry, fact.entry), NOBODY)
+                        yield Violation(rule, (birth.entry, fact.entry), NO_CONFLICT)
 
 
 def _list(
-    facts: Facts, path: str, sight: Sight, present: dict[str, Change], gone: dict[str, Change]
+    facts: Facts,
+    path: str,
+    sight: ShownNode,
+    present: dict[str, AcknowledgedChange],
+    gone: dict[str, AcknowledgedChange],
 ) -> Iterator[Violation]:
     assert sight.children is not None
     since = facts.zxids.complete_since(sight.zxid)
     for name in present.keys() - sight.children:
         if present[name].zxid >= since:
             rule = f"A list of the children of {path} lacks {name}."
-            yield Violation(rule, (present[name].entry, sight.entry), NOBODY)
+            yield Violation(rule, (present[name].entry, sight.entry), NO_CONFLICT)
     for name in gone.keys() & sight.children:
         is_old = sight.stat is not None and sight.stat.pzxid < gone[name].zxid
         if is_old or gone[name].zxid >= since:
             rule = f"A list of the children of {path} contains {name}, which was deleted before."
-            yield Violation(rule, (gone[name].entry, sight.entry), "" if is_old else NOBODY)
+            yield Violation(rule, (gone[name].entry, sight.entry), "" if is_old else NO_CONFLICT)
 
 
 def sequences_repeat(facts: Facts) -> Iterator[Violation]:
     """Find sequence numbers that repeat or decrease under the same parent."""
-    last: dict[str, Change] = {}
+    last: dict[str, AcknowledgedChange] = {}
     for change in facts.changes:
         if change.kind == "delete":
             last.pop(change.path, None)  # the sequence numbers below a deleted node restart
-        number = paths.sequence_of(change.path)
-        if change.mode not in SEQUENTIAL_MODES or number is None or not 0 <= number <= TURNS:
+        number = paths.sequence_number(change.path)
+        if change.mode not in SEQUENTIAL_MODES or number is None or not 0 <= number <= MAX_SEQUENCE:
             continue
         above = paths.parent(change.path)
         before, last[above] = last.get(above), change
@@ -87,7 +91,7 @@ def sequences_repeat(facts: Facts) -> Iterator[Violation]:
             yield Violation(
                 f"The sequence numbers below {above} decrease.",
                 (before.entry, change.entry),
-                f"{paths.name(change.path)} was created after {paths.name(before.path)}. {NOBODY}",
+                f"{paths.name(change.path)} was created after {paths.name(before.path)}. {NO_CONFLICT}",
             )
 
 
@@ -102,9 +106,9 @@ class _Hold(NamedTuple):
     """
 
     zxid: int
-    end: Change | None
-    made: Change
-    sight: Sight
+    end: AcknowledgedChange | None
+    made: AcknowledgedChange
+    sight: ShownNode
 
     def lasts_until(self, facts: Facts, zxid: int) -> bool:
         """Return whether the lock was certainly held until *zxid*: its node was deleted by a later request, or not
@@ -149,8 +153,8 @@ def _excludes(path: str) -> bool:
 
 
 def _holds(facts: Facts) -> dict[str, list[_Hold]]:
-    made: dict[str, Change] = {}
-    ends: dict[str, list[Change]] = defaultdict(list)
+    made: dict[str, AcknowledgedChange] = {}
+    ends: dict[str, list[AcknowledgedChange]] = defaultdict(list)
     for change in facts.changes:
         if change.mode == CreateMode.EPHEMERAL_SEQUENTIAL and _excludes(change.path):
             made[change.path] = change
@@ -162,7 +166,7 @@ def _holds(facts: Facts) -> dict[str, list[_Hold]]:
         contenders = [node for name in sight.children or () if (node := contender(name)) is not None]
         if not contenders:
             continue
-        first = paths.join(sight.path, by_number(contenders)[0].name)
+        first = paths.join(sight.path, sort_by_number(contenders)[0].name)
         mine = made.get(first)
         if mine is not None and first not in known and mine.session == sight.entry.session and mine.zxid <= sight.zxid:
             known.add(first)

@@ -15,12 +15,12 @@ from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OpCode
 from ...protocol.paths import SEQUENCE
 from ..frames.requests import RecordedRequest
-from .facts import Change, Facts, Refusal, Sight
+from .facts import AcknowledgedChange, Facts, Refusal, ShownNode
 from .violation import Violation
 
 PLAIN_MODES: Final = EPHEMERAL_MODES | {CreateMode.PERSISTENT, CreateMode.PERSISTENT_SEQUENTIAL}
 """Modes that determine the owner of a node: its session for an ephemeral node, otherwise none."""
-NOBODY = "All zxids between them are known, and none belongs to a conflicting write."
+NO_CONFLICT = "All zxids between them are known, and none belongs to a conflicting write."
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Known:
 
 def nodes_contradict(facts: Facts) -> Iterator[Violation]:
     """Find facts of a node that contradict its earlier facts, in the order of zxids."""
-    by_path: dict[str, list[tuple[int, int, Change | Sight | Refusal]]] = defaultdict(list)
+    by_path: dict[str, list[tuple[int, int, AcknowledgedChange | ShownNode | Refusal]]] = defaultdict(list)
     for change in facts.changes:
         by_path[change.path].append((change.zxid, 0, change))
     for refusal in facts.refusals:
@@ -60,18 +60,18 @@ def nodes_contradict(facts: Facts) -> Iterator[Violation]:
         last_change: _Known | None = None
         known: _Known | None = None
         for _, _, fact in moments:
-            if isinstance(fact, Sight):
+            if isinstance(fact, ShownNode):
                 yield from _check_sight(facts, path, fact, last_change)
-                known = _seen(fact, known)
+                known = _known_from_read(fact, known)
             elif isinstance(fact, Refusal):
                 yield from _check_refusal(facts, path, fact, known)
             else:
                 yield from _check_change(facts, path, fact, known)
                 if fact.kind != "check":
-                    known = last_change = _changed(fact)
+                    known = last_change = _known_from_change(fact)
 
 
-def _seen(sight: Sight, known: _Known | None) -> _Known:
+def _known_from_read(sight: ShownNode, known: _Known | None) -> _Known:
     if not sight.exists:
         return _Known(sight.entry, sight.zxid, False, 0, None, None, False)
     if sight.stat is None:
@@ -80,12 +80,12 @@ def _seen(sight: Sight, known: _Known | None) -> _Known:
     return _Known(sight.entry, sight.zxid, True, sight.stat.mzxid, sight.stat.version, sight.data, False)
 
 
-def _changed(change: Change) -> _Known:
+def _known_from_change(change: AcknowledgedChange) -> _Known:
     version = change.version if change.exists else None
     return _Known(change.entry, change.zxid, change.exists, change.zxid, version, change.data, True)
 
 
-def _check_sight(facts: Facts, path: str, sight: Sight, last: _Known | None) -> Iterator[Violation]:
+def _check_sight(facts: Facts, path: str, sight: ShownNode, last: _Known | None) -> Iterator[Violation]:
     """Compare an answer with the last acknowledged change up to its zxid."""
     if sight.stat is not None and sight.stat.mzxid > sight.zxid:
         yield Violation(
@@ -100,7 +100,7 @@ def _check_sight(facts: Facts, path: str, sight: Sight, last: _Known | None) -> 
     because = f"2 shows the state at zxid {hexadecimal(sight.zxid)}, which includes 1 ({hexadecimal(last.zxid)})."
     if not sight.exists:
         if last.exists and is_complete:
-            yield Violation(f"{path} is missing, although it was not deleted.", pair, f"{because} {NOBODY}")
+            yield Violation(f"{path} is missing, although it was not deleted.", pair, f"{because} {NO_CONFLICT}")
     elif not last.exists:
         if is_complete or (sight.stat is not None and sight.stat.czxid <= last.zxid):
             yield Violation(f"{path} exists, although it was deleted before.", pair, because)
@@ -109,12 +109,12 @@ def _check_sight(facts: Facts, path: str, sight: Sight, last: _Known | None) -> 
             what = "a part of a transaction" if last.entry.opcode == OpCode.MULTI else "a write"
             yield Violation(f"A read of {path} does not show {what} up to its zxid.", pair, because)
         elif sight.stat.mzxid > last.zxid and is_complete:
-            yield Violation(f"A read of {path} shows a write that was never made.", pair, NOBODY)
+            yield Violation(f"A read of {path} shows a write that was never made.", pair, NO_CONFLICT)
         elif sight.stat.mzxid == last.zxid:
             yield from _compare(path, sight, last)
 
 
-def _compare(path: str, sight: Sight, last: _Known) -> Iterator[Violation]:
+def _compare(path: str, sight: ShownNode, last: _Known) -> Iterator[Violation]:
     """Compare an answer with the change that it shows."""
     assert sight.stat is not None
     pair = last.entry, sight.entry
@@ -124,7 +124,7 @@ def _compare(path: str, sight: Sight, last: _Known) -> Iterator[Violation]:
         yield Violation(f"A read of {path} shows a different version than the write.", pair, "Both have the same zxid.")
 
 
-def _check_change(facts: Facts, path: str, change: Change, known: _Known | None) -> Iterator[Violation]:
+def _check_change(facts: Facts, path: str, change: AcknowledgedChange, known: _Known | None) -> Iterator[Violation]:
     """Compare an accepted write with the node's known state before it."""
     if change.stat is not None and change.kind == "set" and 0 <= change.expected != change.stat.version - 1:
         yield Violation(
@@ -136,16 +136,16 @@ def _check_change(facts: Facts, path: str, change: Change, known: _Known | None)
         return
     pair = known.entry, change.entry
     if change.kind == "create" and known.exists:
-        yield Violation(f"{path} was created twice, although it was not deleted.", pair, NOBODY)
+        yield Violation(f"{path} was created twice, although it was not deleted.", pair, NO_CONFLICT)
     elif change.kind in ("set", "check", "delete") and not known.exists:
-        yield Violation(f"A write of {path} was accepted, although the node did not exist.", pair, NOBODY)
+        yield Violation(f"A write of {path} was accepted, although the node did not exist.", pair, NO_CONFLICT)
     elif change.kind == "set" and known.version is not None and change.version not in (None, known.version + 1):
-        yield Violation(f"The version of {path} does not increase by one.", pair, NOBODY)
+        yield Violation(f"The version of {path} does not increase by one.", pair, NO_CONFLICT)
     elif change.kind in ("check", "delete") and 0 <= change.expected and known.version not in (None, change.expected):
         yield Violation(
             f"A write of {path} was accepted, although the version did not match.",
             pair,
-            f"2 requires version {change.expected}, but the node had version {known.version}. {NOBODY}",
+            f"2 requires version {change.expected}, but the node had version {known.version}. {NO_CONFLICT}",
         )
 
 
@@ -164,19 +164,19 @@ def _check_refusal(facts: Facts, path: str, refusal: Refusal, known: _Known | No
         yield Violation(
             f"A write of {path} was refused with {name}, which contradicts the state of the node.",
             (known.entry, refusal.entry),
-            NOBODY,
+            NO_CONFLICT,
         )
 
 
 def answers_are_impossible(facts: Facts) -> Iterator[Violation]:
     """Find answers that contradict themselves, their request, or the creation of their node."""
-    created: dict[tuple[str, int], Change] = {}
+    created: dict[tuple[str, int], AcknowledgedChange] = {}
     for change in facts.changes:
         if change.kind == "create":
             created[change.path, change.zxid] = change
             number = SEQUENCE if change.mode in SEQUENTIAL_MODES else ""
-            if not re.fullmatch(re.escape(change.asked) + number, change.path):
-                text = f"The requested path is {change.asked}{', plus a number' if number else ''}."
+            if not re.fullmatch(re.escape(change.requested_path) + number, change.path):
+                text = f"The requested path is {change.requested_path}{', plus a number' if number else ''}."
                 yield Violation(f"A create returned the wrong path {change.path}.", (change.entry,), text)
     for sight in facts.sights:
         stat, path = sight.stat, sight.path
@@ -229,7 +229,7 @@ def versions_are_lost(facts: Facts) -> Iterator[Violation]:
                 )
 
 
-def failures_have_changed(facts: Facts) -> Iterator[Violation]:
+def failed_writes_change_nodes(facts: Facts) -> Iterator[Violation]:
     """Find nodes that were changed by a failed write."""
     for sight in facts.sights:
         if sight.stat is not None:

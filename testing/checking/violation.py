@@ -8,12 +8,12 @@ from ...protocol import records as r
 from ...protocol.errors import MarshallingError
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OPERATIONS
-from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, view_of
+from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, recorded_view
 
 HEADER = 16
 """Size of a reply's header in bytes."""
 MAX_DATA = 40
-"""The most bytes of a node's data that a story shows."""
+"""Maximum number of bytes of a node's data that a story shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Violation:
         return self.story
 
 
-def zxid_of(entry: RecordedRequest) -> int:
+def reply_zxid(entry: RecordedRequest) -> int:
     """Return the zxid in a request's reply; 0 for none."""
     if len(entry.reply) < HEADER or entry.opcode == CONNECT:
         return 0
@@ -52,10 +52,10 @@ def _line(entry: Entry) -> str:
     if isinstance(entry, RecordedEvent):
         event = r.WatcherEvent.decode(entry.payload, HEADER)
         return f"{who} receives event {event.type} for {event.path}"
-    view = view_of(entry)
-    data = f" to {_shown(view.data)}" if view.data is not None else ""
+    view = recorded_view(entry)
+    data = f" to {_shorten(view.data)}" if view.data is not None else ""
     version = f" if the version is {view.version}" if view.version is not None and view.version >= 0 else ""
-    zxid = f", zxid {hexadecimal(zxid_of(entry))}" if zxid_of(entry) else ""
+    zxid = f", zxid {hexadecimal(reply_zxid(entry))}" if reply_zxid(entry) else ""
     return f"{who}: {view.title}{data}{version} -> {view.outcome}{_answer(entry)}{zxid}"
 
 
@@ -70,7 +70,7 @@ def _answer(entry: RecordedRequest) -> str:
         return ""
     parts = []
     if isinstance(data := getattr(response, "data", None), bytes):
-        parts.append(_shown(data))
+        parts.append(_shorten(data))
     if isinstance(response, r.CreateResponse | r.Create2Response):
         parts.append(response.path)
     if isinstance(children := getattr(response, "children", None), list):
@@ -80,5 +80,5 @@ def _answer(entry: RecordedRequest) -> str:
     return f": {', '.join(parts)}" if parts else ""
 
 
-def _shown(data: bytes) -> str:
+def _shorten(data: bytes) -> str:
     return repr(data) if len(data) <= MAX_DATA else f"{data[:MAX_DATA]!r}... ({len(data):,} bytes)"

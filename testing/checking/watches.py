@@ -15,14 +15,14 @@ from ...protocol.errors import ErrorCode, MarshallingError
 from ...protocol.hexadecimal import hexadecimal
 from ...protocol.operations import OPERATIONS, OpCode
 from ...protocol.paths import is_internal
-from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, view_of
-from .facts import LISTS, NO_STATE, Change, Facts
-from .violation import HEADER, Violation, zxid_of
+from ..frames.requests import CONNECT, Entry, RecordedEvent, RecordedRequest, recorded_view
+from .facts import LISTS, NO_STATE, AcknowledgedChange, Facts
+from .violation import HEADER, Violation, reply_zxid
 
 DATA: Final = "data"
 CHILDREN: Final = "children"
 BOTH: Final = "both"
-SAYS_NOTHING: Final = NO_STATE | {int(OpCode.CLOSE_SESSION)}
+UNORDERED_WITH_EVENTS: Final = NO_STATE | {int(OpCode.CLOSE_SESSION)}
 """Requests whose answers do not follow events. A closing session, for example, receives no more events."""
 KINDS: Final[dict[int, tuple[str, ...]]] = {
     EventType.NODE_CREATED: (DATA,),
@@ -48,14 +48,14 @@ class _Due(NamedTuple):
     number: int
     kind: str
     path: str
-    change: Change
+    change: AcknowledgedChange
 
 
 class _Connection:
     """The recorded watches of one connection."""
 
     def __init__(self, triggers: _Triggers) -> None:
-        self.is_whole = False  # whether the handshake and so all watches were recorded
+        self.is_whole = False  # whether the handshake was recorded, and therefore all watches
         self.one_shot: dict[tuple[str, str], int] = {}  # watch numbers
         self.persistent: dict[str, tuple[AddWatchMode, int]] = {}
         self.resumed: set[str] = set()  # watches registered again, which may fire before the reply
@@ -144,11 +144,11 @@ class _Triggers:
     """The acknowledged changes that fire watches, by kind and path."""
 
     def __init__(self, facts: Facts) -> None:
-        self._changes: dict[tuple[str, str], list[Change]] = defaultdict(list)
+        self._changes: dict[tuple[str, str], list[AcknowledgedChange]] = defaultdict(list)
         self._zxids: dict[tuple[str, str], list[int]] = defaultdict(list)
         guarded = {change.path for change in facts.changes if not change.is_open}
         requests = (entry for entry in facts.entries if isinstance(entry, RecordedRequest))
-        guarded |= {view_of(entry).path or "" for entry in requests if entry.opcode == OpCode.SET_ACL}
+        guarded |= {recorded_view(entry).path or "" for entry in requests if entry.opcode == OpCode.SET_ACL}
         for change in facts.changes:
             if change.kind == "check" or change.path in guarded:
                 continue
@@ -161,7 +161,7 @@ class _Triggers:
                 self._changes[key].append(change)
                 self._zxids[key].append(change.zxid)
 
-    def first(self, kind: str, path: str, base: int) -> Change | None:
+    def first(self, kind: str, path: str, base: int) -> AcknowledgedChange | None:
         """Return the first change after the zxid *base* that fires a watch; None for none."""
         zxids = self._zxids.get((kind, path), ())
         place = bisect_right(zxids, base)
@@ -192,7 +192,7 @@ def watches_fail(facts: Facts) -> Iterator[Violation]:
                 rule = f"An event for {event.path} is sent to a client without a watch for it."
                 yield Violation(rule, (entry,) if before is None else (before, entry))
             last_events[entry.connection, event.path] = entry
-        elif id(entry) in answered and entry.opcode not in SAYS_NOTHING and (zxid := zxid_of(entry)) > 0:
+        elif id(entry) in answered and entry.opcode not in UNORDERED_WITH_EVENTS and (zxid := reply_zxid(entry)) > 0:
             due = connection.late(zxid)
             if due is not None:
                 yield Violation(
@@ -202,8 +202,8 @@ def watches_fail(facts: Facts) -> Iterator[Violation]:
                     f"{hexadecimal(zxid)}, but the event was not sent before.",
                 )
             _set_watches(connection, entry, zxid)
-        elif isinstance(entry, RecordedRequest) and id(entry) not in answered and (path := view_of(entry).path):
-            connection.resumed.add(path)  # the request may have set a watch despite the spoilt answer
+        elif isinstance(entry, RecordedRequest) and id(entry) not in answered and (path := recorded_view(entry).path):
+            connection.resumed.add(path)  # the request may have set a watch, although its answer is not genuine
             connection.resumed_below.add(path)
 
 
@@ -221,7 +221,7 @@ def _register_again(connection: _Connection, entry: RecordedRequest) -> None:
 
 def _set_watches(connection: _Connection, entry: RecordedRequest, zxid: int) -> None:
     """Process the watches that a request has set or removed."""
-    view = view_of(entry)
+    view = recorded_view(entry)
     path = view.path
     is_found = entry.error == ErrorCode.OK
     if (

@@ -11,7 +11,7 @@ from typing import Final
 from ...server.config.converters import BOOLEAN
 from ...server.core.engine import Engine
 from ...server.net.daemon import Daemon
-from ...server.storage.live import snapshot_of
+from ...server.storage.live import take_snapshot
 from ...server.storage.recovery import load_tree
 from ...server.storage.snapshot import Snapshot
 from ..endpoint import ConsoleView
@@ -28,14 +28,14 @@ from .copying import ClusterSnapshot
 from .ensemble import Ensemble
 from .member import Member, Role
 from .membership import reconfigure, write_config
-from .replica import Status
+from .replica import MemberStatus
 from .shared import Shared
-from .whole import Time, facts_of, member_lines, sessions_of
+from .whole import Time, live_sessions, member_facts, member_lines
 
 MAX_MEMBERS: Final = 15
-NUMBER_OF_THE_TEST: Final = 127
+TEST_SERVER_NUMBER: Final = 127
 """The server number in the ids of sessions that the test creates."""
-ALONE_S: Final = 2.0
+READ_ONLY_AFTER_S: Final = 2.0
 """Seconds after which a member without a quorum becomes read-only, as in ZooKeeper."""
 ENSEMBLE_KEYS: Final = ("localSessionsEnabled", "localSessionsUpgradingEnabled")
 """Configuration keys that take effect only in a cluster."""
@@ -58,13 +58,15 @@ class Cluster(StateCalls):
         observers: Number of additional members that do not vote.
         host: The address to listen on.
         ports: The ports of the members; by default free ones.
-        clock: The clock, as for :class:`Server`; so are ``seed``, ``config`` and ``compat``. If ``config`` sets
-            ``localSessionsEnabled``, new sessions are local to one member. With ``localSessionsUpgradingEnabled``, a
-            local session becomes global when it creates an ephemeral node. With ``readonlymode.enabled``, a member
-            without a quorum becomes read-only after two seconds.
-        tls: Speak TLS at every member; clients trust the CA in ``tls_ca``, as for :class:`Server`.
+        clock: As for :class:`Server`.
+        seed: As for :class:`Server`.
+        config: As for :class:`Server`. With ``localSessionsEnabled``, new sessions are local to one member. With
+            ``localSessionsUpgradingEnabled``, a local session becomes global when it creates an ephemeral node. With
+            ``readonlymode.enabled``, a member without a quorum becomes read-only after two seconds.
+        compat: As for :class:`Server`.
+        tls: Speak TLS at every member. Clients must trust the CA in ``tls_ca``, as for :class:`Server`.
         admin: Serve the control API and the console, which shows each member, as for :class:`Server`.
-        election: Duration of an election in seconds. With 0, a new leader is elected before the call returns.
+        election: Duration of an election in seconds. With 0, ``stop_leader()`` returns after the election.
 
     Raises:
         ValueError: An argument is invalid.
@@ -128,7 +130,7 @@ class Cluster(StateCalls):
             port = list(ports)[number - 1] if ports else 0
             self._members[number] = Member(self._shared, number, role, host, port, self._place)
 
-    def can_have(self, kind: str) -> bool:
+    def supports_chaos(self, kind: str) -> bool:
         """Return True, because a cluster supports every kind of chaos."""
         return True
 
@@ -161,14 +163,14 @@ class Cluster(StateCalls):
 
     @property
     def leader(self) -> Member | None:
-        """The leader; None while there is none."""
+        """The current leader, or None."""
         leader = self.ensemble.leader
         return None if leader is None or not self._runner.running else self._members[leader.number]
 
     @property
     def followers(self) -> list[Member]:
         """The voting members that follow the leader."""
-        return [member for member in self if member.replica.status is Status.FOLLOWING]
+        return [member for member in self if member.replica.status is MemberStatus.FOLLOWING]
 
     @property
     def has_changed(self) -> bool:
@@ -205,7 +207,7 @@ class Cluster(StateCalls):
             self._config.settings,
             now=now,
             monotonic_ms=monotonic_ms,
-            server_id=NUMBER_OF_THE_TEST,
+            server_id=TEST_SERVER_NUMBER,
             rng=Random(self.seed),
         )
         leading.sessions.set_key(self._shared.key)
@@ -215,7 +217,7 @@ class Cluster(StateCalls):
                 call_later,
                 self._clock.read,
                 election=self._election,
-                alone=ALONE_S if self._config.isro else None,
+                alone=READ_ONLY_AFTER_S if self._config.isro else None,
             )
         )
         leading.has_quorum = self.ensemble.leader_would_have_quorum
@@ -234,7 +236,7 @@ class Cluster(StateCalls):
             await self._close()
             raise
         write_config(self, self._shared.engines())
-        self.ensemble.settle_at_once()  # the first election
+        self.ensemble.elect_now()  # the first election
         await self._open_admin()
 
     async def _close(self) -> None:
@@ -274,7 +276,7 @@ class Cluster(StateCalls):
         return leader
 
     def kill_leader(self) -> Member:
-        """Kill the leader and return it; otherwise like :meth:`stop_leader`."""
+        """Kill the leader and return it. Unlike :meth:`stop_leader`, it resets connections and loses unsent output."""
         leader = self._need_leader()
         leader.kill()
         return leader
@@ -282,7 +284,7 @@ class Cluster(StateCalls):
     def _need_leader(self) -> Member:
         leader = self.leader
         if leader is None:
-            raise RuntimeError(self._shared.no_leader())
+            raise RuntimeError(self._shared.no_leader_message())
         return leader
 
     def _named(self, which: int | Member) -> Member:
@@ -293,7 +295,7 @@ class Cluster(StateCalls):
 
         Raises:
             IndexError: The member does not exist.
-            ValueError: The member cannot lead.
+            ValueError: The member does not vote, or does not reach the leader or a quorum, or no member leads.
         """
         self._runner.call(lambda: self.ensemble.transfer(self._named(index).number))
 
@@ -338,7 +340,7 @@ class Cluster(StateCalls):
 
         Args:
             index: The member, or its index.
-            seconds: Delay in seconds; infinite until it is changed, 0 to catch up immediately.
+            seconds: Delay in seconds. 0 makes the member catch up immediately; ``inf`` withholds all transactions.
 
         Raises:
             IndexError: The member does not exist.
@@ -373,7 +375,7 @@ class Cluster(StateCalls):
             if not keep:
                 self._clear()
             for member in self:
-                member.go_on_later(downtime)
+                member.start_in_loop_later(downtime)
 
         self._runner.call(restart)
 
@@ -452,7 +454,7 @@ class Cluster(StateCalls):
 
     def snapshot(self) -> ClusterSnapshot:
         """Return a snapshot of the tree, in time proportional to its size."""
-        return self._runner.call(lambda: ClusterSnapshot(self, snapshot_of(self._engine)))
+        return self._runner.call(lambda: ClusterSnapshot(self, take_snapshot(self._engine)))
 
     def restore(self, snapshot: ClusterSnapshot) -> None:
         """Restore the tree of a snapshot at all members; otherwise like :meth:`Server.restore`.
@@ -483,7 +485,7 @@ class Cluster(StateCalls):
             self._clock.skew_ms = 0
             self._clear()
             for member in self:
-                member.begin_again()
+                member.start_after_reset()
             write_config(self, self._shared.engines())  # the ports have changed
             self.ensemble.restart()
             self._faults_made = 0
@@ -505,7 +507,7 @@ class Cluster(StateCalls):
 
     def members(self) -> list[dict[str, object]]:
         """Return the address, role, status and lag of each member."""
-        return self._runner.call(lambda: facts_of(self))
+        return self._runner.call(lambda: member_facts(self))
 
     def console_views(self) -> list[ConsoleView]:
         """Return a console view for each member; the leader's view is the default."""
@@ -515,10 +517,10 @@ class Cluster(StateCalls):
         ]
 
     def _shown(self, member: Member) -> dict[str, object]:
-        return {"members": facts_of(self), "member": member.index, "report": member_lines(self.ensemble, self)}
+        return {"members": member_facts(self), "member": member.index, "report": member_lines(self.ensemble, self)}
 
     def _session_views(self) -> Mapping[int, views.SessionView]:
-        return sessions_of(self._engine, self)
+        return live_sessions(self._engine, self)
 
     def _sections(self) -> report.Sections:
         return {"members": member_lines(self.ensemble, self), **super()._sections()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...server.core.engine import Engine
-from ...server.storage.live import snapshot_of
+from ...server.storage.live import take_snapshot
 from ...server.storage.recovery import replace
 from ...server.storage.snapshot import Snapshot
 
@@ -12,7 +12,7 @@ def copy_state(source: Engine, target: Engine) -> None:
     """Replace the state of *target* by the state of *source*; the connections of *target* are closed."""
     record, target.record = target.record, None
     last_id = target.sessions.highest_id
-    replace(target, snapshot_of(source))
+    replace(target, take_snapshot(source))
     target.sessions.continue_after(last_id)  # each member generates its own ids
     target.sessions.touch_all(target.monotonic_ms)
     target.record = record

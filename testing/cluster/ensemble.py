@@ -27,16 +27,16 @@ from collections.abc import Callable, Collection
 from math import inf
 from typing import Final
 
-from ...protocol.members import parse_config, voters_of
+from ...protocol.members import parse_config, voter_numbers
 from ...protocol.paths import CONFIG
 from ...protocol.txns import CreateSessionTxn, SetDataTxn
 from ...server.core.engine import Engine
 from ...server.core.ops.replay import Applied
 from ..signatures import CallLater, Timer
 from .copying import copy_state
-from .network import Network
+from .network import MemberNetwork
 from .preparing import GONE, Forwarded, Preparing
-from .replica import Replica, Status
+from .replica import MemberStatus, Replica
 from .voting import Voting
 
 MAX_LOG: Final = 10_000
@@ -61,7 +61,7 @@ class Ensemble:
         epoch: Number of elections won so far.
         linked: The leader and the members that it reaches; empty without a leader.
         log: The prepared transactions, starting at position ``first``.
-        committed: Number of transactions that a quorum has.
+        committed: Number of transactions that a quorum has logged.
         syncs: Answers that wait for a commit: answers to syncs, and to requests that used no zxid.
         preparing: Executes the requests that change the state.
         network: The links between members.
@@ -89,11 +89,11 @@ class Ensemble:
         self.alone = alone
         self._schedule = schedule
         self._read_time = read_time
-        self.network = Network()
+        self.network = MemberNetwork()
         self.reaches = self.network.reaches
         self.voting = Voting(self.replicas, self.reaches)
         self._outgoing: list[tuple[Replica, Callable[[], object]]] = []  # requests that cannot reach the leader yet
-        self.syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # marks that wait for a commit
+        self.syncs: list[tuple[int, Replica, Callable[[], object]]] = []  # answers that wait for a commit
         self._pumping = self._pump_again = False
         self._election: tuple[Timer, Replica] | None = None  # the running election and its winner
         self._noticing: Timer | None = None  # timer that makes members notice the partition
@@ -148,29 +148,29 @@ class Ensemble:
             each.is_paused = False
         self.settle()
         for each in paused:
-            if each.status is Status.LOOKING:
-                self.count_alone(each)
+            if each.status is MemberStatus.LOOKING:
+                self.start_read_only_timer(each)
 
     def add(self, replica: Replica) -> None:
         """Add an empty member; it receives a copy of the whole state when it follows a leader."""
         replica.applied = -1
         self.replicas[replica.number] = replica
-        self.count_alone(replica)
+        self.start_read_only_timer(replica)
 
     # --- leadership ---
 
-    def settle(self, *, at_once: bool = False) -> None:
+    def settle(self, *, immediately: bool = False) -> None:
         """Determine the leader and its followers after a change.
 
         Args:
-            at_once: Whether to hold an election immediately instead of after ``election`` seconds.
+            immediately: Whether to hold an election immediately instead of after ``election`` seconds.
         """
         leader = self.leader
         if leader is not None and not self._still_leads(leader):
             self._lose_leader()
             leader = None
         if leader is None:
-            self._elect_soon(at_once=at_once)
+            self._elect_soon(immediately=immediately)
             leader = self.leader
         for each in self.replicas.values():
             is_led = leader is not None and (each is leader or self.network.seems_to_reach(leader, each))
@@ -178,7 +178,7 @@ class Ensemble:
                 self._look(each)
         if leader is not None:
             for each in self.replicas.values():
-                if each.status in (Status.LOOKING, Status.READ_ONLY) and self.reaches(leader, each):
+                if each.status in (MemberStatus.LOOKING, MemberStatus.READ_ONLY) and self.reaches(leader, each):
                     self._follow(each, leader)
         self._link(leader)
         self._send_outgoing()
@@ -212,8 +212,8 @@ class Ensemble:
         """Make a member look for a leader: it closes its clients' connections and drops their requests."""
         self.forget(replica)
         if replica.is_up:
-            replica.set_status(Status.LOOKING)
-        self.count_alone(replica)
+            replica.set_status(MemberStatus.LOOKING)
+        self.start_read_only_timer(replica)
 
     def forget(self, replica: Replica) -> None:
         """Drop the unanswered requests of a member's clients."""
@@ -221,7 +221,7 @@ class Ensemble:
         self._outgoing = [entry for entry in self._outgoing if entry[0] is not replica]
         self.syncs = [entry for entry in self.syncs if entry[1] is not replica]
 
-    def count_alone(self, replica: Replica) -> None:
+    def start_read_only_timer(self, replica: Replica) -> None:
         """Start the timer that makes a member without a leader read-only."""
         if replica.alone is not None:
             replica.alone.cancel()
@@ -230,12 +230,12 @@ class Ensemble:
             replica.alone = self._schedule(self.alone, lambda: self._be_read_only(replica))
 
     def _be_read_only(self, replica: Replica) -> None:
-        if replica.status is Status.LOOKING and not replica.is_paused and replica.votes:
-            replica.set_status(Status.READ_ONLY)
+        if replica.status is MemberStatus.LOOKING and not replica.is_paused and replica.votes:
+            replica.set_status(MemberStatus.READ_ONLY)
 
-    def _elect_soon(self, *, at_once: bool) -> None:
+    def _elect_soon(self, *, immediately: bool) -> None:
         """Start an election. A running election continues as long as its winner stays the same."""
-        winner, takes_time = self.voting.winner(), self.election > 0 and not at_once
+        winner, takes_time = self.voting.winner(), self.election > 0 and not immediately
         if self._election is not None:
             timer, expected = self._election
             if winner is expected and takes_time:
@@ -243,13 +243,13 @@ class Ensemble:
             timer.cancel()
             self._election = None
         if winner is not None and takes_time:
-            self._election = self._schedule(self.election, self.settle_at_once), winner
+            self._election = self._schedule(self.election, self.elect_now), winner
         elif winner is not None:
             self._lead(winner)
 
-    def settle_at_once(self) -> None:
+    def elect_now(self) -> None:
         """Elect a leader immediately if there is none."""
-        self.settle(at_once=True)
+        self.settle(immediately=True)
 
     def _lead(self, winner: Replica) -> None:
         self.voting.candidate = None
@@ -266,7 +266,7 @@ class Ensemble:
         self.leader = winner
         winner.epoch = self.epoch
         winner.engine.zxid = leading.zxid
-        winner.set_status(Status.LEADING)
+        winner.set_status(MemberStatus.LEADING)
         for each in self.replicas.values():
             if each is not winner and self.reaches(winner, each):
                 self._follow(each, winner)
@@ -291,7 +291,7 @@ class Ensemble:
         replica.logged = self.first + len(self.log)
         replica.sent = self.committed
         replica.epoch = self.epoch
-        replica.set_status(Status.OBSERVING if replica.observes else Status.FOLLOWING)
+        replica.set_status(MemberStatus.OBSERVING if replica.observes else MemberStatus.FOLLOWING)
 
     def transfer(self, number: int) -> None:
         """Make a member the leader.
@@ -319,7 +319,7 @@ class Ensemble:
             leader.votes = False
             if self.voting.winner() is not None:
                 self._lose_leader()
-                self.settle_at_once()
+                self.elect_now()
             leader.votes = True
 
     # --- requests ---
@@ -340,7 +340,7 @@ class Ensemble:
         self._to_leader(origin, execute)
 
     def revalidate(self, origin: Replica, session_id: int, timeout_ms: int, answered: Callable[[bool], object]) -> None:
-        """Report to a member whether a session that its client resumes is alive. The member then owns the session."""
+        """Report to a member whether a session that its client resumes is alive. If so, the member then owns it."""
 
         def execute() -> None:
             session = self.leading.sessions.alive.get(session_id)
@@ -405,7 +405,7 @@ class Ensemble:
     # --- the log ---
 
     def pump(self) -> None:
-        """Commit what a quorum has and send it to the members, until only delayed messages are left."""
+        """Commit the transactions that a quorum has logged, and send them, until only delayed messages are left."""
         self._pump_again = True
         if self._pumping:
             return
@@ -451,9 +451,9 @@ class Ensemble:
     def _on_config(self, data: bytes | None, place: int) -> None:
         """Use the voters of the configuration at a place of the log."""
         members, _ = parse_config(data)
-        voters = voters_of(members)
+        voters = voter_numbers(members)
         self.voting.use_config(voters, members.keys() - set(voters))
-        if self.leader is not None and not self.leader.votes:  # it answers its own clients and hands over
+        if self.leader is not None and not self.leader.votes:  # it answers only its own clients
             self.voting.candidate = min((each.number for each in self.linked if each.votes), default=None)
             for each in self.linked[1:]:
                 each.waiting.pop(place, None)
@@ -489,7 +489,7 @@ class Ensemble:
     # --- the whole state ---
 
     def catch_up(self) -> None:
-        """Make every member apply everything committed, including stopped and isolated members."""
+        """Make every member apply all committed transactions, even members that are stopped or isolated."""
         for each in self.replicas.values():
             if each.applied >= self.first:
                 each.apply(self.committed, self.log, self.first)
@@ -506,7 +506,7 @@ class Ensemble:
             self._lose_leader()
 
     def clear(self) -> None:
-        """Clear the log, after all engines have been cleared."""
+        """Clear the log and all waiting requests. Call this after all engines have been cleared."""
         self.voting.absent = 0
         self.log.clear()
         self.first = self.committed = 0
@@ -524,8 +524,8 @@ class Ensemble:
         for each in self.replicas.values():
             each.is_paused = False
             each.lag = 0.0
-            each.set_status(Status.LOOKING)
-        self.settle_at_once()
+            each.set_status(MemberStatus.LOOKING)
+        self.elect_now()
 
     # --- time ---
 

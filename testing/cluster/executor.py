@@ -31,13 +31,13 @@ from ..frames.interceptor import Reply, errors_in
 from ..frames.requests import CONNECT
 from .gateway import Gateway
 from .preparing import Forwarded
-from .replica import Status
+from .replica import MemberStatus
 
 FORWARDED: Final = frozenset(
     [op for op in TABLE if OPERATIONS[op].takes_zxid] + [int(OpCode.CLOSE_SESSION), int(OpCode.SYNC)]
 )
 """Op codes of requests that the leader executes."""
-AT_ONCE: Final = frozenset({int(OpCode.AUTH), int(OpCode.SASL)})
+ANSWERED_EARLY: Final = frozenset({int(OpCode.AUTH), int(OpCode.SASL)})
 """Op codes of requests that are answered before earlier requests."""
 NOT_SERVING: Final = b"This ZooKeeper instance is not currently serving requests\n"
 """The reply of a member without a leader to most four-letter commands."""
@@ -75,13 +75,13 @@ class MemberExecutor:
         self._sent = 0  # number of sent bytes that answer requests
         self._is_executing = False
         self.begins_raw = inner.is_command
-        self.unasked_output = inner.data_to_send
+        self.unsolicited_output = inner.data_to_send
 
     # --- as an Executor ---
 
     def execute_raw(self, data: bytes) -> None:
         """Execute a four-letter command."""
-        if self._gateway.replica.status is Status.LOOKING and data[:4] not in WITHOUT_LEADER:
+        if self._gateway.replica.status is MemberStatus.LOOKING and data[:4] not in WITHOUT_LEADER:
             self._queue.output.add(NOT_SERVING)
             self._inner.close()
             return
@@ -129,7 +129,7 @@ class MemberExecutor:
             self._early.append((head, passed))
             return
         if output := inner.data_to_send():
-            queue.send_unasked(passed.request.session, output)
+            queue.send_unsolicited(passed.request.session, output)
         serves = self._gateway.replica.status.has_leader or self._is_read_only
         if passed.has(Effect.DROP) or not serves or self._is_of_moved_session(opcode):
             queue.record(passed, None, inner.engine.zxid)
@@ -138,7 +138,7 @@ class MemberExecutor:
             self._answer_here(head, passed)
         elif opcode == CONNECT:
             self._connect(head, passed)
-        elif opcode in AT_ONCE:
+        elif opcode in ANSWERED_EARLY:
             self._answer_here(head, passed)
         elif self._is_forwarded(opcode) and not self._is_read_only and not inner.auth_required():
             self._forward(head, passed)
@@ -151,12 +151,12 @@ class MemberExecutor:
         """Return whether the leader closes the connection, because it knows that the session has moved. A write takes a
         zxid before this check, and is forwarded.
         """
-        checked = opcode == OpCode.SYNC or opcode not in (CONNECT, *AT_ONCE, *FORWARDED)
+        checked = opcode == OpCode.SYNC or opcode not in (CONNECT, *ANSWERED_EARLY, *FORWARDED)
         return checked and self._gateway.knows_moved(self._inner.client.session_id)
 
     @property
     def _is_read_only(self) -> bool:
-        return self._gateway.replica.status is Status.READ_ONLY
+        return self._gateway.replica.status is MemberStatus.READ_ONLY
 
     def _is_forwarded(self, opcode: int) -> bool:
         if opcode == OpCode.CLOSE_SESSION:
@@ -193,7 +193,7 @@ class MemberExecutor:
                 break
             self._slots.popleft()
             if output := self._inner.data_to_send():
-                self._queue.send_unasked(slot.passed.request.session, output)
+                self._queue.send_unsolicited(slot.passed.request.session, output)
             if slot.outcome is None:
                 self._answer_here(slot.head, slot.passed)
             else:
@@ -230,7 +230,7 @@ class MemberExecutor:
             else:
                 self._gateway.sync(session_id, lambda: answered(ErrorCode.OK, put_str(path)))
         else:
-            asking = _copy_of(inner.client)
+            asking = _copy_state(inner.client)
             self._gateway.forward(Forwarded(asking, session_id, header.xid, opcode, body, answered, fails_with))
 
     def _answer_decided(self, slot: _Slot, zxid: int, code: int, body: bytes) -> None:
@@ -281,8 +281,8 @@ class MemberExecutor:
 
             gateway.open_session(session_id, timeout, opened)
         else:
-            session = inner.resumable(request)
-            if not inner.engine.sessions.proves(request.session_id, request.password):
+            session = inner.take_over(request)
+            if not inner.engine.sessions.password_matches(request.session_id, request.password):
                 self._begin(request, passed, None)
             elif session is not None and gateway.is_local(session.id):
                 self._begin(request, passed, session)
@@ -332,7 +332,7 @@ def creates_ephemeral(opcode: int, body: bytes) -> bool:
     return any(isinstance(each, r.CreateRequest) and each.flags in EPHEMERAL_MODES for each in operations)
 
 
-def _copy_of(client: ClientConnection) -> ClientConnection:
+def _copy_state(client: ClientConnection) -> ClientConnection:
     """Return a copy of a client's current state, because it may change before the leader executes the request."""
     copy = ClientConnection(client.host, client.port)
     copy.ids, copy.schemes, copy.is_super = dict(client.ids), set(client.schemes), client.is_super

@@ -68,7 +68,7 @@ class Gateway:
         self._ensemble.open_session(self.replica, session_id, timeout_ms, opened)
 
     def revalidate(self, session_id: int, timeout_ms: int, answered: Callable[[Session | None], object]) -> None:
-        """Query the leader whether a session that a client resumes here is alive."""
+        """Check with the leader whether a session that a client resumes here is alive."""
         sessions = self.replica.engine.sessions
 
         def known(alive: bool) -> None:
@@ -98,7 +98,7 @@ class Gateway:
             timeout = engine.settings.negotiate(request.timeout_ms)
             self._local[session_id] = session = sessions.open(session_id, timeout, engine.monotonic_ms)
             return session
-        session_ = inner.resumable(request)
+        session_ = inner.take_over(request)
         return session_ if session_ is not None and session_.id in self._local else None
 
     def upgrade(self, session_id: int) -> bool:

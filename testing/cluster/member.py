@@ -10,7 +10,7 @@ from ...server.app import assemble
 from ...server.core.engine import Engine
 from ...server.core.server_connection import ServerConnection
 from ...server.net.daemon import Daemon
-from ..frames.core_executor import queue_of
+from ..frames.core_executor import make_queue
 from ..frames.frame_queue import FrameQueue
 from ..frames.interceptor import Interceptor
 from ..run import arguments, clients
@@ -20,9 +20,9 @@ from ..server import Server
 from ..signatures import Direction, Who
 from ..state_calls import StateCalls
 from .executor import MemberExecutor
-from .figures import figures
+from .figures import ensemble_metrics
 from .gateway import Gateway
-from .replica import Replica, Status
+from .replica import MemberStatus, Replica
 from .shared import Shared
 
 Role = Literal["participant", "observer"]
@@ -34,7 +34,7 @@ class MemberEngine(Engine):
     on_tick: Callable[[], bool]
 
     def tick(self) -> bool:
-        """Do what is due for the member's connections, and for the ensemble if the member leads."""
+        """Do the work that is due for the member's connections, and for the ensemble if the member leads."""
         more = super().tick()
         return self.on_tick() or more
 
@@ -127,7 +127,7 @@ class Member(StateCalls):
     # --- starting and stopping ---
 
     def _assemble(self) -> Daemon:
-        self._runner.at_once = self._place.at_once
+        self._runner.without_waiting = self._place.without_waiting
         now, monotonic_ms = self._clock.read()
         rng = Random(self.seed)
         engine = MemberEngine(self._config.settings, now=now, monotonic_ms=monotonic_ms, server_id=self.number, rng=rng)
@@ -138,14 +138,14 @@ class Member(StateCalls):
             self._config,
             engine,
             clock=self._clock,
-            connection_factory=lambda connection, resume: queue_of(
+            connection_factory=lambda connection, resume: make_queue(
                 self._interceptor, connection, resume, self._executor
             ),
             turn=self._place.turn,
         )
         assert daemon.observed is not None
         daemon.observed.role = lambda: self.status
-        daemon.observed.quorum = lambda: figures(self._shared.ensemble, self.replica)
+        daemon.observed.quorum = lambda: ensemble_metrics(self._shared.ensemble, self.replica)
         above = self._shared.interceptor
         self._intercept(Interceptor(above.call_later, above.now, above))
         self._interceptor.filter_events_of(engine)
@@ -173,7 +173,7 @@ class Member(StateCalls):
             RuntimeError: The member was removed from its cluster. ``stop``, ``kill``, ``pause`` and ``restart`` raise
                 it as well.
         """
-        self._call(self.go_on)
+        self._call(self.start_in_loop)
 
     def _call(self, function: Callable[[], object]) -> None:
         """Call a function in the loop; raise RuntimeError if the member was removed."""
@@ -185,21 +185,21 @@ class Member(StateCalls):
 
         self._shared.call(call)
 
-    def go_on(self) -> None:
+    def start_in_loop(self) -> None:
         """Start again; called in the loop."""
         self._end_downtime()
         if not self.replica.is_up:
-            self.replica.set_status(Status.LOOKING)
-            self._shared.ensemble.count_alone(self.replica)
+            self.replica.set_status(MemberStatus.LOOKING)
+            self._shared.ensemble.start_read_only_timer(self.replica)
             self._set_refusing(down=False)
             self._shared.ensemble.settle()
 
-    def go_on_later(self, seconds: float) -> None:
+    def start_in_loop_later(self, seconds: float) -> None:
         """Start again after some seconds, unless the member is started or stopped first; called in the loop."""
         if seconds:
-            self._downtime = self._interceptor.call_later(seconds, lambda: self._shared.call(self.go_on))
+            self._downtime = self._interceptor.call_later(seconds, lambda: self._shared.call(self.start_in_loop))
         else:
-            self.go_on()
+            self.start_in_loop()
 
     def stop(self) -> None:
         """Stop the member and disconnect its clients; its data is kept. If it led, the others elect a new leader."""
@@ -215,12 +215,12 @@ class Member(StateCalls):
         if self.replica.is_up:
             self._set_refusing(down=True)
             if abort:
-                clients.drop(self._runner.daemon, set(), everybody=True)
+                clients.drop(self._runner.daemon, set(), all_connections=True)
             if self.replica.is_paused:
                 self._interceptor.all_paused = None  # a new process is not paused
             self.replica.is_paused = False
             self._shared.ensemble.forget(self.replica)
-            self.replica.set_status(Status.DOWN)
+            self.replica.set_status(MemberStatus.DOWN)
             self._shared.ensemble.settle()
 
     def pause(self, who: Who | None = None, *, direction: Direction = "both", missing_ok: bool = False) -> None:
@@ -275,7 +275,7 @@ class Member(StateCalls):
     def forget_clients(self) -> None:
         """Close all connections, and remove faults and recorded requests."""
         self._interceptor.reset()
-        clients.drop(self._runner.daemon, set(), everybody=True)
+        clients.drop(self._runner.daemon, set(), all_connections=True)
         self.replica.forget_requests()
 
     def restore_role(self) -> None:
@@ -283,19 +283,19 @@ class Member(StateCalls):
         self.replica.votes = self._role == "participant"
         self.replica.observes = not self.replica.votes
 
-    def begin_again(self) -> None:
+    def start_after_reset(self) -> None:
         """Start after a reset, on a new port unless the port was chosen."""
         self._end_downtime()
-        self.replica.set_status(Status.LOOKING)
+        self.replica.set_status(MemberStatus.LOOKING)
         self._set_refusing(by_test=False, down=False)
         self._runner.move()
 
-    def _on_status(self, before: Status) -> None:
+    def _on_status(self, before: MemberStatus) -> None:
         """Disconnect all clients, close local sessions, and set read-only mode as the new status requires."""
         engine, status = self.replica.engine, self.replica.status
         self.gateway.close_all_local()
-        if (status is Status.READ_ONLY) != engine.read_only:
-            engine.set_read_only(status is Status.READ_ONLY)
+        if (status is MemberStatus.READ_ONLY) != engine.read_only:
+            engine.set_read_only(status is MemberStatus.READ_ONLY)
         for client in list(engine.connections):
             engine.close_connection(client)
         self._runner.daemon.connections.deliver()
@@ -327,6 +327,10 @@ class Member(StateCalls):
     def restart(self, *, keep: bool = True, downtime: float = 0.0) -> None:
         """Stop the member and start it again.
 
+        Args:
+            keep: Must be true, because a single member cannot lose its state.
+            downtime: Seconds of the cluster's clock until the member starts again. This call does not wait.
+
         Raises:
             ValueError: *keep* is false, or *downtime* is negative.
         """
@@ -336,7 +340,7 @@ class Member(StateCalls):
 
         def restart() -> None:
             self.halt(abort=False)
-            self.go_on_later(downtime)
+            self.start_in_loop_later(downtime)
 
         self._call(restart)
 

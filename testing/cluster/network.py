@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from .replica import Replica
 
 
-class Network:
+class MemberNetwork:
     """The links between members, as groups. Members that no group names form a group of their own."""
 
     def __init__(self) -> None:

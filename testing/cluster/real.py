@@ -11,7 +11,7 @@ from ...client.four_letters import srvr_facts
 from ...server.net.daemon import Daemon
 from ..frames.interceptor import Interceptor
 from ..proxy import Proxy
-from ..real import RealServer, UnsupportedError, missing
+from ..real import RealServer, UnsupportedError, missing_attribute
 from ..run import clients
 from ..state.real_time import REAL
 from .cluster import Cluster
@@ -39,10 +39,10 @@ class RealMember(Proxy):
         super().__init__(server, seed=seed)
         self._cluster = cluster
         self.index = index
-        self._runner.at_once = True
+        self._runner.without_waiting = True
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise missing(self, name, Member, EMBEDDED)
+        raise missing_attribute(self, name, Member, EMBEDDED)
 
     def _assemble(self) -> Daemon | None:
         daemon = super()._assemble()
@@ -84,8 +84,8 @@ class RealMember(Proxy):
         """Refuse and disconnect this member's clients, as a stopped follower would. The server itself keeps running.
 
         Raises:
-            UnsupportedError: The member is the leader, and a client cannot make real servers elect a new one. Or the
-                other members are not a quorum, and a client cannot make real servers lose theirs.
+            UnsupportedError: The member is the leader, or the other members are not a quorum. A client can neither make
+                real servers elect a new leader nor make them lose their quorum.
         """
         if self.is_leader:
             raise UnsupportedError(f"stop() of the leader needs {EMBEDDED}")
@@ -95,7 +95,7 @@ class RealMember(Proxy):
 
         def halt() -> None:
             self._set_refusing(down=True)
-            clients.drop(self._runner.daemon, set(), everybody=True)
+            clients.drop(self._runner.daemon, set(), all_connections=True)
 
         self._runner.call(halt)
 
@@ -138,7 +138,7 @@ class RealCluster(RealServer):
         self._runner.after_start, self._runner.before_stop = self._open, self._close
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise missing(self, name, Cluster, EMBEDDED)
+        raise missing_attribute(self, name, Cluster, EMBEDDED)
 
     @property
     def interceptor(self) -> Interceptor:

@@ -19,7 +19,7 @@ Answered = Callable[[int, bytes], object]
 """Receives the error code and the body of the reply to a request."""
 
 
-class Status(Enum):
+class MemberStatus(Enum):
     """The state of a member. The values are the names that ``srvr`` prints, in the states where it answers.
 
     A stopped member is ``down``. A running member without a leader is ``looking`` or ``read-only``.
@@ -61,7 +61,7 @@ class Replica:
         is_local: Returns whether a session is local to this member.
 
     Attributes:
-        observes: Whether the member is an observer. One that a reconfig has removed follows, and does not vote.
+        observes: Whether the member is an observer. A voter removed by a reconfig is not: it follows without voting.
         status: The state of the member.
         is_paused: Whether the member's process is paused.
         lag: Delay of messages from the leader, in seconds; infinite to withhold them.
@@ -76,11 +76,11 @@ class Replica:
     number: int
     engine: Engine
     votes: bool
-    on_status: Callable[[Status], object]
+    on_status: Callable[[MemberStatus], object]
     flush: Callable[[], object]
     is_local: Callable[[int], bool] = lambda session_id: False
     observes: bool = field(init=False)
-    status: Status = Status.LOOKING
+    status: MemberStatus = MemberStatus.LOOKING
     is_paused: bool = False
     lag: float = 0.0
     epoch: int = 0
@@ -97,9 +97,9 @@ class Replica:
     @property
     def is_up(self) -> bool:
         """Whether the member is running."""
-        return self.status is not Status.DOWN
+        return self.status is not MemberStatus.DOWN
 
-    def set_status(self, status: Status) -> None:
+    def set_status(self, status: MemberStatus) -> None:
         """Set the status; call ``on_status`` if it changed."""
         before, self.status = self.status, status
         if before is not status:
@@ -113,7 +113,7 @@ class Replica:
             upto: Number of committed transactions.
             mark: Called when they are applied, or None.
         """
-        due = 0.0 if self.status is Status.LEADING else self._due(now)
+        due = 0.0 if self.status is MemberStatus.LEADING else self._due(now)
         self.inbox.append(_Message(now, max(due, self.inbox[-1].due) if self.inbox else due, upto, mark))
 
     def _due(self, sent: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...server.config import Config
+from ...server.config import ServerConfig
 from ...server.core.engine import Engine
 from ..frames.interceptor import Interceptor
 from ..run import clients
@@ -38,7 +38,7 @@ class Shared:
 
     seed: int
     clock: SkewedClock
-    config: Config
+    config: ServerConfig
     key: bytes
     local_sessions: bool
     upgrades_sessions: bool
@@ -75,17 +75,17 @@ class Shared:
             RuntimeError: The cluster has no leader, or the leader reaches no quorum.
         """
         if self.ensemble.leader is None:
-            raise RuntimeError(self.no_leader())
+            raise RuntimeError(self.no_leader_message())
         if not self.ensemble.voting.has_quorum(self.ensemble.leader):
             raise RuntimeError("the leader reaches no quorum and cannot commit a change; heal() the network")
         self.ensemble.leading.set_time(*self.clock.read())
         return self.ensemble.leading
 
-    def no_leader(self) -> str:
+    def no_leader_message(self) -> str:
         """Return the message for a cluster without a leader."""
-        return f"the cluster has no leader: {self.who_is_who()}; start() members or heal() the network"
+        return f"the cluster has no leader: {self.member_statuses()}; start() members or heal() the network"
 
-    def who_is_who(self) -> str:
+    def member_statuses(self) -> str:
         """Return the status of each member, in one line."""
         replicas = self.ensemble.replicas.values()
         return ", ".join(f"member {index} is {each.status.value}" for index, each in enumerate(replicas))
@@ -106,7 +106,7 @@ class Shared:
         was_local = any([gateway.expire(named) for gateway in gateways])
         if was_local and not clients.is_all(who):
             return
-        for session in clients.sessions_of(engine, who):
+        for session in clients.matching_sessions(engine, who):
             self.writer()
             self.ensemble.expire(session.id)
             self.interceptor.paused.pop(session.id, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from .replica import Replica, Status
+from .replica import MemberStatus, Replica
 
 
 class Voting:
@@ -52,8 +52,8 @@ class Voting:
         for number, each in self._replicas.items():
             each.votes = number in voters
             each.observes = number in observers or (each.observes and not each.votes)
-            if each.status in (Status.FOLLOWING, Status.OBSERVING):
-                each.status = Status.OBSERVING if each.observes else Status.FOLLOWING
+            if each.status in (MemberStatus.FOLLOWING, MemberStatus.OBSERVING):
+                each.status = MemberStatus.OBSERVING if each.observes else MemberStatus.FOLLOWING
         self.absent = len(set(voters) - self._replicas.keys())
 
     def winner(self) -> Replica | None:

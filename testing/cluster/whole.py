@@ -39,7 +39,7 @@ class Time:
             engine.set_time(now, monotonic_ms)
 
     def tick(self) -> None:
-        """Do what is due at the members; the leader expires sessions."""
+        """Do the work that is due at the members. The leader also expires sessions."""
         for engine in self._shared.engines()[1:]:
             engine.tick()
 
@@ -50,7 +50,7 @@ class Time:
             self._shared.ensemble.pump()
 
 
-def sessions_of(engine: Engine, members: Iterable[Member]) -> Mapping[int, views.SessionView]:
+def live_sessions(engine: Engine, members: Iterable[Member]) -> Mapping[int, views.SessionView]:
     """Return the live sessions of an engine and the members' local sessions, by id, with their connections."""
     shown = dict(views.sessions(engine))
     for member in members:
@@ -86,7 +86,7 @@ def member_lines(ensemble: Ensemble, members: Iterable[Member]) -> list[str]:
     return lines
 
 
-def facts_of(members: Iterable[Member]) -> list[dict[str, object]]:
+def member_facts(members: Iterable[Member]) -> list[dict[str, object]]:
     """Return the address, role and status of each member as JSON-compatible values."""
     return [
         {

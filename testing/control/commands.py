@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
-from ..calls import CALLS, MEMBER_CALLS, NUMBERED_CALLS, Call
+from ..calls import CALLS, MEMBER_CALLS, NUMBERED_CALLS, HttpCall
 from .numbered import Numbered
-from .parameters import MISSING, Parameter, action_of, index_of, parameters_of
+from .parameters import MISSING, Parameter, described_parameters, index_kind, pop_action
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ControlCommand:
         summary: One-line description.
         parameters: Parameters of the command by their names in JSON.
         method: Name of the method that executes the command.
-        of: Function of an endpoint, its numbered objects and the arguments. It returns the object with the method.
+        of: Function that returns the object with the method, given an endpoint, its numbered objects and arguments.
         returns: Type of the result in Python.
     """
 
@@ -47,13 +47,13 @@ class ControlCommand:
             else:
                 arguments[parameter.name] = value
         if "action" in arguments:
-            arguments["action"] = action_of(arguments)
+            arguments["action"] = pop_action(arguments)
         receiver = self.of(endpoint, numbered, arguments)
         return getattr(receiver, self.method)(*spread, **arguments)
 
 
 @cache
-def commands_of(kind: type) -> dict[str, ControlCommand]:
+def endpoint_commands(kind: type) -> dict[str, ControlCommand]:
     """Return the commands of the endpoints of a class, by name."""
     commands = [
         *(_command(call, kind, lambda endpoint, _, __: endpoint) for call in CALLS if hasattr(kind, call.method)),
@@ -68,13 +68,13 @@ def commands_of(kind: type) -> dict[str, ControlCommand]:
 
 
 def _command(
-    call: Call, kind: type, of: Callable[[Any, Numbered, dict[str, Any]], object]
+    call: HttpCall, kind: type, of: Callable[[Any, Numbered, dict[str, Any]], object]
 ) -> tuple[str, ControlCommand]:
     method = getattr(kind, call.method)
-    parameters = dict(parameters_of(method, call.meanings))
+    parameters = dict(described_parameters(method, call.descriptions))
     if call in MEMBER_CALLS:
-        parameters = {"member": Parameter(index_of(kind), call.meanings["member"], MISSING, "member")}
-    name = call.method.replace("wait_for_", "until_")  # commands run in the loop, so they use the variant to await
+        parameters = {"member": Parameter(index_kind(kind), call.descriptions["member"], MISSING, "member")}
+    name = call.method.replace("wait_for_", "until_")  # commands run in the loop, so they await until_...() instead
     return call.name, ControlCommand(_summary(method), parameters, name, of, get_type_hints(method)["return"])
 
 

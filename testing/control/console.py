@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from ...console.attach import EngineConsole
-from ...server.admin.http import HttpError, Request, Response, Route, Token
+from ...server.admin.http import HttpError, HttpRequest, Response, Route, Token
 from ...server.net.daemon import Daemon
 from ..endpoint import ConsoleView, Endpoint
 
@@ -19,7 +19,7 @@ class TestConsole:
     """The console of a server or cluster that runs in this event loop. A request names a member with ``member=``, by
     default the leader.
 
-    Members have no history, because they only apply the decisions of the leader. Only the control API can change them.
+    Members have no history, because they only apply the decisions of the leader. The console cannot change members.
 
     Args:
         endpoint: The server or cluster.
@@ -38,10 +38,10 @@ class TestConsole:
         for path, route in self._routes_of(self._endpoint.console_views()[0]).items():
             yield route._replace(answer=partial(self._answer, path))
 
-    async def _answer(self, path: str, request: Request) -> Response:
+    async def _answer(self, path: str, request: HttpRequest) -> Response:
         return await self._routes_of(self._named(request))[path].answer(request)
 
-    def _named(self, request: Request) -> ConsoleView:
+    def _named(self, request: HttpRequest) -> ConsoleView:
         views = self._endpoint.console_views()
         text = None if views[0].members is None else dict(request.parameters()).get("member")
         if text is None:

@@ -9,10 +9,10 @@ import inspect
 from typing import Any
 
 from ..endpoint import Endpoint
-from .commands import commands_of
+from .commands import endpoint_commands
 from .numbered import Numbered
 from .parameters import MISSING
-from .values import MismatchError, UsageError, json_of, no_parameter
+from .values import MismatchError, UsageError, to_json, unknown_parameter_message
 
 
 class Control:
@@ -27,7 +27,7 @@ class Control:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.commands = commands_of(type(endpoint))
+        self.commands = endpoint_commands(type(endpoint))
         self._numbered = Numbered(endpoint)
         kinds = [each.kind for command in self.commands.values() for each in command.parameters.values()]
         self._kept = tuple({kind.numbered for kind in kinds if kind.numbered is not None})
@@ -63,7 +63,7 @@ class Control:
         if not isinstance(body, dict):
             raise UsageError(f"the parameters of {name} must be a JSON object, not {body!r}")
         if unknown := sorted(set(body) - set(command.parameters)):
-            raise UsageError(no_parameter(name, unknown, command.parameters))
+            raise UsageError(unknown_parameter_message(name, unknown, command.parameters))
         values = {}
         for key, parameter in command.parameters.items():
             if key not in body and parameter.default is MISSING:
@@ -81,4 +81,4 @@ class Control:
     def _shown(self, result: Any) -> Any:
         if isinstance(result, self._kept):
             return self._numbered.number_of(result)
-        return json_of(result.index if isinstance(result, self._members) else result)
+        return to_json(result.index if isinstance(result, self._members) else result)

@@ -22,7 +22,7 @@ from ...server.admin.http import (
     GET,
     POST,
     HttpError,
-    Request,
+    HttpRequest,
     Response,
     Route,
     Router,
@@ -88,23 +88,23 @@ class ControlServer:
             yield route if route.path != "/" else route._replace(answer=partial(self._root, route))
         yield Route(GET, "/", self._index)
 
-    def _enter(self, request: Request) -> Request:
+    def _enter(self, request: HttpRequest) -> HttpRequest:
         path, query = request.path_and_query()
         token, slash, rest = path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             raise HttpError(403, "the path does not start with the token; use the whole URL in ZOOLET_ADMIN")
         return request._replace(target=f"{slash}{rest}?{query}")
 
-    async def _root(self, page: Route, request: Request) -> Response:
+    async def _root(self, page: Route, request: HttpRequest) -> Response:
         """Answer with the page at a path that ends with a slash, because the links in the page are relative."""
         if not request.target.startswith("/"):
             return Response(status=308, headers=(("Location", f"/{self._token}/"),))
         return await page.answer(request)
 
-    async def _index(self, request: Request) -> Response:
+    async def _index(self, request: HttpRequest) -> Response:
         return json_response({"commands": self._control.index()})
 
-    async def _execute(self, request: Request) -> Response:
+    async def _execute(self, request: HttpRequest) -> Response:
         name = request.path.removeprefix("/commands/")
         if name not in self._control.commands:
             raise HttpError(404, f"unknown command {name!r}; GET /commands lists the commands")

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 from ...protocol.errors import ErrorCode, ZooKeeperError
 from ..frames.actions import ACTIONS, Action
 from ..signatures import Who
-from .values import MismatchError, UsageError, data_of, no_parameter, session_of, tree_of
+from .values import MismatchError, UsageError, parse_data, parse_session, parse_tree, unknown_parameter_message
 
 MISSING: Final = inspect.Parameter.empty
 """The default of a required parameter."""
@@ -20,7 +20,7 @@ MAX_WAIT: Final = 600.0
 
 
 @dataclass(frozen=True)
-class Kind:
+class ParameterKind:
     """The form of a value in JSON.
 
     Args:
@@ -56,7 +56,7 @@ class Parameter:
         is_of_action: Whether the parameter belongs to the action of a fault.
     """
 
-    kind: Kind
+    kind: ParameterKind
     meaning: str
     default: object
     name: str
@@ -92,7 +92,7 @@ class Parameter:
 # --- kinds ---
 
 
-def _typed(kind: type | tuple[type, ...], name: str) -> Callable[[Any], Any]:
+def _type_check(kind: type | tuple[type, ...], name: str) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise MismatchError(name, value)
@@ -102,7 +102,7 @@ def _typed(kind: type | tuple[type, ...], name: str) -> Callable[[Any], Any]:
 
 
 def _seconds(value: Any) -> float:
-    seconds: float = _typed((int, float), "a number")(value)
+    seconds: float = _type_check((int, float), "a number")(value)
     if not 0 <= seconds <= MAX_WAIT:
         raise MismatchError(f"from 0 to {MAX_WAIT:g} seconds", value)
     return seconds
@@ -129,37 +129,37 @@ def _groups(value: object) -> list[list[int]]:
     return [[_index(member) for member in group] for group in value]
 
 
-_TEXT: Final = Kind("text", ("string",), _typed(str, "text"))
-_NUMBER: Final = Kind("number", ("number",), _typed((int, float), "a number"))
-_WHOLE: Final = Kind("whole number", ("number",), _typed(int, "a whole number"))
+_TEXT: Final = ParameterKind("text", ("string",), _type_check(str, "text"))
+_NUMBER: Final = ParameterKind("number", ("number",), _type_check((int, float), "a number"))
+_WHOLE: Final = ParameterKind("whole number", ("number",), _type_check(int, "a whole number"))
 _BY_TYPE: Final = {
-    bytes: Kind('text or {"base64": ""}', ("string", "object"), data_of),
-    bool: Kind("true or false", ("boolean",), _typed(bool, "true or false")),
-    ZooKeeperError: Kind("name or number", ("string", "number"), _code),
+    bytes: ParameterKind('text or {"base64": ""}', ("string", "object"), parse_data),
+    bool: ParameterKind("true or false", ("boolean",), _type_check(bool, "true or false")),
+    ZooKeeperError: ParameterKind("name or number", ("string", "number"), _code),
     str: _TEXT,
     float: _NUMBER,
-    Mapping: Kind("object", ("object",), tree_of),
+    Mapping: ParameterKind("object", ("object",), parse_tree),
     int: _WHOLE,
-    Collection: Kind("list of lists", ("array",), _groups),
+    Collection: ParameterKind("list of lists", ("array",), _groups),
 }
 """Kinds by a type in the hint. The first match applies."""
-_SESSION: Final = Kind('session id or "all"', ("string", "number"), session_of)
+_SESSION: Final = ParameterKind('session id or "all"', ("string", "number"), parse_session)
 _WAIT: Final = replace(_NUMBER, read=_seconds)
 
 
-def index_of(kind: type) -> Kind:
+def index_kind(kind: type) -> ParameterKind:
     """Return the kind for the index of a member."""
     return replace(_WHOLE, read=_index, indexed=kind)
 
 
-def _kind_of(name: str, hint: Any) -> Kind | None:
+def _kind_of(name: str, hint: Any) -> ParameterKind | None:
     """Return the kind of a type hint, or None if JSON cannot express it."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kind = _kind_without_null(name, [part for part in parts if part is not NoneType])
     return None if kind is None else replace(kind, nullable=NoneType in parts)
 
 
-def _kind_without_null(name: str, parts: list[Any]) -> Kind | None:
+def _kind_without_null(name: str, parts: list[Any]) -> ParameterKind | None:
     literals = [part for part in parts if get_origin(part) is Literal]
     classes = [part for part in parts if isinstance(part, type) and part not in _BY_TYPE]
     if set(parts) >= set(get_args(Who)):
@@ -167,7 +167,7 @@ def _kind_without_null(name: str, parts: list[Any]) -> Kind | None:
     if literals:
         return _TEXT if len(parts) > 1 else replace(_TEXT, choices=get_args(literals[0]))
     if classes:
-        return index_of(classes[0]) if int in parts else replace(_WHOLE, numbered=classes[0])
+        return index_kind(classes[0]) if int in parts else replace(_WHOLE, numbered=classes[0])
     if name == "timeout":
         return _WAIT
     known = {get_origin(part) or part for part in parts}
@@ -177,25 +177,27 @@ def _kind_without_null(name: str, parts: list[Any]) -> Kind | None:
 # --- from a method ---
 
 
-def parameters_of(method: Callable[..., Any], meanings: Mapping[str, str]) -> Iterator[tuple[str, Parameter]]:
+def described_parameters(
+    method: Callable[..., Any], descriptions: Mapping[str, str]
+) -> Iterator[tuple[str, Parameter]]:
     """Yield the described parameters, by their names in JSON."""
     hints = get_type_hints(method)
     for name, parameter in inspect.signature(method).parameters.items():
         if hints.get(name) is Action:
-            yield from _action_parameters(meanings)
+            yield from _action_parameters(descriptions)
         elif name in hints and (kind := _kind_of(name, hints[name])) is not None:
             key = kind.indexed.__name__.lower() if kind.indexed is not None else name
-            if key in meanings:
+            if key in descriptions:
                 is_spread = parameter.kind is inspect.Parameter.VAR_POSITIONAL
-                yield key, Parameter(kind, meanings[key], parameter.default, name, is_spread)
+                yield key, Parameter(kind, descriptions[key], parameter.default, name, is_spread)
 
 
-def _action_parameters(meanings: Mapping[str, str]) -> Iterator[tuple[str, Parameter]]:
+def _action_parameters(descriptions: Mapping[str, str]) -> Iterator[tuple[str, Parameter]]:
     """Yield the name of an action, and the parameters of all actions."""
     yield "action", Parameter(replace(_TEXT, choices=(*ACTIONS,)), f"one of {', '.join(ACTIONS)}", MISSING, "action")
     found: dict[str, Parameter] = {}
     for action, make in ACTIONS.items():
-        for name, parameter in parameters_of(make, meanings):
+        for name, parameter in described_parameters(make, descriptions):
             before = found[name].required_for if name in found else ()
             needs = (action,) if parameter.default is MISSING else ()
             kind = replace(parameter.kind, nullable=True)
@@ -203,7 +205,7 @@ def _action_parameters(meanings: Mapping[str, str]) -> Iterator[tuple[str, Param
     yield from found.items()
 
 
-def action_of(values: dict[str, Any]) -> Action:
+def pop_action(values: dict[str, Any]) -> Action:
     """Remove an action and its parameters from the values of all parameters of a fault, and return the action.
 
     Raises:
@@ -214,7 +216,7 @@ def action_of(values: dict[str, Any]) -> Action:
     every = {key for make in ACTIONS.values() for key in inspect.signature(make).parameters}
     given = {key: value for key in every if (value := values.pop(key)) is not None}
     if unknown := sorted(given.keys() - known.keys()):
-        raise UsageError(no_parameter(name, unknown, known))
+        raise UsageError(unknown_parameter_message(name, unknown, known))
     if missing := [key for key, each in known.items() if each.default is MISSING and key not in given]:
         raise UsageError(f"{name} needs the parameter {', '.join(missing)}")
     return ACTIONS[name](**given)

@@ -37,19 +37,19 @@ class MismatchError(UsageError):
 # --- JSON in ---
 
 
-def data_of(value: object) -> bytes | None:
+def parse_data(value: object) -> bytes | None:
     """Return the data that a JSON value stands for.
 
     Raises:
         UsageError: The value is neither text, null nor ``{"base64": "..."}``.
     """
     try:
-        return node_json.data_of(value)
+        return node_json.parse_data(value)
     except NodeJsonError as error:
         raise UsageError(str(error)) from None
 
 
-def session_of(value: object) -> Any:
+def parse_session(value: object) -> Any:
     """Return the session id that a JSON value stands for, or ``"all"``.
 
     Raises:
@@ -63,7 +63,7 @@ def session_of(value: object) -> Any:
         raise MismatchError('a session id, such as "0x1a2b", or "all"', value) from None
 
 
-def tree_of(value: object, above: str = "") -> dict[str, Any]:
+def parse_tree(value: object, above: str = "") -> dict[str, Any]:
     """Convert a JSON object in the form of :mod:`zoolet.protocol.node_json` to nodes for ``populate``.
 
     Raises:
@@ -77,12 +77,12 @@ def tree_of(value: object, above: str = "") -> dict[str, Any]:
 
 
 def _znode(value: object, path: str) -> Any:
-    node, children = node_json.node_of(value, path)
+    node, children = node_json.parse_node(value, path)
     if not isinstance(value, dict) or set(value) == {"base64"}:
         return node.data
     return Znode(
         node.data,
-        tree_of(children, path),
+        parse_tree(children, path),
         acl=Znode.acl if node.acl is None else node.acl,
         container=node.container,
         ttl=node.ttl,
@@ -93,22 +93,22 @@ def _znode(value: object, path: str) -> Any:
 # --- JSON out ---
 
 
-def json_of(value: object) -> Any:
+def to_json(value: object) -> Any:
     """Return a result as JSON."""
     if isinstance(value, bytes):
         return node_json.data_json(value)
     if isinstance(value, ACL):
         return node_json.acl_text(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _field(field.name, getattr(value, field.name)) for field in fields(value)}
+        return {field.name: _field_json(field.name, getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {hexadecimal(key) if isinstance(key, int) else key: json_of(entry) for key, entry in value.items()}
+        return {hexadecimal(key) if isinstance(key, int) else key: to_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [json_of(entry) for entry in value]
+        return [to_json(entry) for entry in value]
     return value
 
 
-def _field(name: str, value: object) -> Any:
+def _field_json(name: str, value: object) -> Any:
     if isinstance(value, int) and (name in ("id", "session", "ephemeral_owner") or (name == "client" and value)):
         return hexadecimal(value)
     if isinstance(value, int) and name.endswith("zxid"):
@@ -116,10 +116,10 @@ def _field(name: str, value: object) -> Any:
     if name == "error" and isinstance(value, int):
         known = value in ErrorCode.__members__.values()
         return "" if value == 0 else ErrorCode(value).name if known else str(value)
-    return json_of(value)
+    return to_json(value)
 
 
-def no_parameter(name: str, unknown: Collection[str], known: Collection[str]) -> str:
+def unknown_parameter_message(name: str, unknown: Collection[str], known: Collection[str]) -> str:
     """Return the message about unknown parameters of the command or fault *name*."""
     if not known:
         return f"{name} has no parameters; found {', '.join(unknown)}"

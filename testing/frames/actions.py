@@ -28,7 +28,7 @@ class Effect(Enum):
 
 
 class Action:
-    """The action of a fault. The functions of this module return actions; each belongs to one fault.
+    """The action of a fault, returned by the functions of this module. It can be used in only one fault.
 
     Attributes:
         name: The call that returned the action, with its argument, for reports.

@@ -25,7 +25,7 @@ class CoreExecutor:
         self._queue = queue
         self._inner = inner
         self.begins_raw = inner.is_command
-        self.unasked_output = inner.data_to_send
+        self.unsolicited_output = inner.data_to_send
         self.connection_lost = inner.connection_lost
 
     def execute_raw(self, data: bytes) -> None:
@@ -37,7 +37,7 @@ class CoreExecutor:
         """Execute a frame and answer it."""
         inner, queue, request, action = self._inner, self._queue, passed.request, passed.effect
         if output := inner.data_to_send():
-            queue.send_unasked(request.session, output)
+            queue.send_unsolicited(request.session, output)
         if action is not None and action.effect is Effect.DROP:
             self.close()
             queue.record(passed, None, inner.engine.zxid)
@@ -61,7 +61,7 @@ class CoreExecutor:
             self._inner.close()
 
 
-def queue_of(
+def make_queue(
     interceptor: Interceptor,
     connection: ServerConnection,
     resume: Callable[[], object],

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Final, Self
 
 from ...protocol.hexadecimal import hexadecimal
-from ...protocol.operations import OPERATIONS, codes_named, name_of, names
-from ...protocol.paths import sequence_of
+from ...protocol.operations import OPERATIONS, codes_named, names, operation_name
+from ...protocol.paths import sequence_number
 from .actions import ACTIONS, Action
-from .requests import CONNECT, Request, When
+from .requests import CONNECT, InterceptedRequest, When
 
 NEAR_MISSES: Final = 3
-"""The most nearly matching requests that the error of a strict fault shows."""
+"""Maximum number of near misses that the error of a strict fault lists."""
 
 
 def ops_named(op: str | int | None) -> frozenset[int] | None:
@@ -84,7 +84,7 @@ def _check_action(action: object) -> None:
 
 
 class Fault:
-    """A rule that applies until its ``with`` block is left or :meth:`end` is called.
+    """An injected fault. It applies until its ``with`` block is left or :meth:`end` is called.
 
     :meth:`Server.fault` creates faults and documents the arguments.
 
@@ -191,7 +191,7 @@ class Fault:
 
     # --- called by the interceptor ---
 
-    def claim(self, request: Request) -> bool:
+    def claim(self, request: InterceptedRequest) -> bool:
         """Count a request or event, and return whether the fault is applied to it."""
         if self.action.events != (request.event is not None) or self.action.released:
             return False
@@ -214,7 +214,7 @@ class Fault:
         jitter = self.action.jitter
         return self.action.seconds + (self._rng.uniform(0, jitter) if jitter else 0.0)
 
-    def _is_meant(self, request: Request) -> bool:
+    def _is_meant(self, request: InterceptedRequest) -> bool:
         if request.opcode == CONNECT and self.action.code:  # a handshake response has no error code
             return False
         if self._ops is not None and request.opcode not in self._ops:
@@ -227,11 +227,11 @@ class Fault:
             return self._when is None
         try:
             return bool(self._when(request.view))
-        except Exception as error:  # the end of the block raises an error of the test's function
+        except Exception as error:  # raised at the end of the block, because it is an error of the test
             self._when_error = error
             return False
 
-    def _note(self, request: Request) -> None:
+    def _note(self, request: InterceptedRequest) -> None:
         """Record a request that nearly matches, with the reason why it does not."""
         is_op = self._ops is None or request.opcode in self._ops
         is_path = self._matches is None or any(map(self._matches, request.paths))
@@ -243,7 +243,7 @@ class Fault:
             why = _nearly(self._matches, request.paths, str(self._path))
         elif is_path and self._path is not None:
             advice = "; use op='multi', or leave op out" if request.view.parts else ""
-            why = f"the op is {name_of(request.opcode)}{advice}"
+            why = f"the op is {operation_name(request.opcode)}{advice}"
         if why is not None and (line := f"{request.view.title}: {why}") not in self._near:
             self._near.append(line)
 
@@ -251,7 +251,7 @@ class Fault:
 def _nearly(matches: Callable[[str], bool], paths: tuple[str, ...], glob: str) -> str | None:
     """Return the reason why paths narrowly miss a glob; None if they are quite different."""
     for path in paths:
-        if sequence_of(path) is not None and (matches(path[:-10]) or matches(path[:-11])):
+        if sequence_number(path) is not None and (matches(path[:-10]) or matches(path[:-11])):
             return f"the name has a sequence number; use {glob}*"
         places = [place for place, letter in enumerate(path) if letter == "/" and place]
         if any(matches(path[place:]) for place in places):

@@ -39,7 +39,7 @@ from .actions import Action, Effect
 from .faults import Fault
 from .interceptor import Interceptor, Reply
 from .outbox import Outbox
-from .requests import CONNECT, RecordedRequest, Request
+from .requests import CONNECT, InterceptedRequest, RecordedRequest
 
 
 class Passed:
@@ -57,7 +57,7 @@ class Passed:
 
     __slots__ = ("effect", "matched", "rate", "request", "since")
 
-    def __init__(self, request: Request, matched: list[Fault], since: float) -> None:
+    def __init__(self, request: InterceptedRequest, matched: list[Fault], since: float) -> None:
         self.request = request
         self.matched = matched
         self.since = since
@@ -96,7 +96,7 @@ class Executor(Protocol):
         """
         ...
 
-    def unasked_output(self) -> bytes:
+    def unsolicited_output(self) -> bytes:
         """Remove and return output that no request of this connection caused."""
         ...
 
@@ -156,7 +156,7 @@ class FrameQueue:
         self._held_by: list[Fault] = []  # the matched faults that hold the frame
         self._delayed = 0  # the number of the running timer; 0 for none
         self._delays = 0
-        self._looked_at = 0  # number of matched frames
+        self._matched_count = 0  # number of matched frames
         self._dropping = False  # a request was dropped, so later frames are discarded
         self.number = interceptor.add_connection(client, self)
 
@@ -205,8 +205,8 @@ class FrameQueue:
         """Return the bytes to write now; empty while the session is paused."""
         if self._paused("replies"):
             return b""
-        if output := self.executor.unasked_output():
-            self.send_unasked(self.session_id(), output)
+        if output := self.executor.unsolicited_output():
+            self.send_unsolicited(self.session_id(), output)
         return self.output.read()
 
     def connection_lost(self) -> None:
@@ -261,11 +261,11 @@ class FrameQueue:
     def _paused(self, what: Direction) -> bool:
         return self.interceptor.is_paused(self.session_id(), what)
 
-    def _request_in(self, head: bytes) -> Request:
+    def _request_in(self, head: bytes) -> InterceptedRequest:
         if not self.is_open:
-            return Request(CONNECT, self.session_id(), head[4:])
+            return InterceptedRequest(CONNECT, self.session_id(), head[4:])
         opcode, body = (int_at(head, 8)[0], head[12:]) if len(head) >= 12 else (0, b"")
-        return Request(opcode, self.session_id(), body)
+        return InterceptedRequest(opcode, self.session_id(), body)
 
     def _pass_on(self, head: bytes) -> int | None:
         """Execute the first frame with its matching faults; return the number of reply bytes available immediately, or
@@ -281,9 +281,9 @@ class FrameQueue:
             self._matched = [fault for fault in interceptor.applying if fault.claim(request)]
             self._matched_at = interceptor.now() if self._matched else 0.0
             self._held_by = [fault for fault in self._matched if fault.action.holds]
-            self._looked_at += 1
+            self._matched_count += 1
             for fault in self._held_by:
-                interceptor.limit_hold(fault, partial(self._is_waiting, self._looked_at))
+                interceptor.limit_hold(fault, partial(self._is_waiting, self._matched_count))
             wait = sum(fault.delay() for fault in self._matched)
             if wait:
                 self._delays += 1
@@ -299,7 +299,7 @@ class FrameQueue:
     def _is_waiting(self, number: int) -> bool:
         """Return whether the *number*-th matched frame is still at the head of the queue."""
         is_here = self.interceptor.connections.get(self.client) is self
-        return is_here and self._matched is not None and self._looked_at == number
+        return is_here and self._matched is not None and self._matched_count == number
 
     def _end_delay(self, number: int) -> None:
         if self._delayed == number:  # hurry() or a new delay may have replaced this delay
@@ -313,7 +313,7 @@ class FrameQueue:
         self._dropping = True
         self._queue = b""
 
-    def send_unasked(self, session_id: int, output: bytes) -> None:
+    def send_unsolicited(self, session_id: int, output: bytes) -> None:
         """Send output that no request of this connection caused."""
         if output:
             self.interceptor.record_events(self.number, session_id, output, with_reply=False)
@@ -325,7 +325,7 @@ class FrameQueue:
         effect = passed.effect
         kind = effect.effect if effect is not None else None
         if effect is not None and kind is Effect.CORRUPT_REPLY:
-            reply = reply._replace(data=corrupted(reply.data, effect.at))
+            reply = reply._replace(data=corrupt_frame(reply.data, effect.at))
         elif effect is not None and kind in (Effect.LOSE_REPLY, Effect.CUT_REPLY):
             self.output.add(reply.data[: effect.at], passed.rate)
             reply = reply._replace(data=b"", error=None, part_errors=())
@@ -356,7 +356,7 @@ class FrameQueue:
         )
 
 
-def corrupted(data: bytes, at: int) -> bytes:
+def corrupt_frame(data: bytes, at: int) -> bytes:
     """Return a frame with half the bits of four bytes inverted, *at* bytes after the length, but within the frame."""
     if len(data) <= 4:
         return data

@@ -34,7 +34,7 @@ from ...server.core.client_connection import ClientConnection
 from ...server.core.engine import Engine
 from ..signatures import CallLater, Direction
 from .faults import Fault
-from .requests import CONNECT, Entry, RecordedEvent, RecordedRequest, Request
+from .requests import CONNECT, Entry, InterceptedRequest, RecordedEvent, RecordedRequest
 
 if TYPE_CHECKING:
     from .frame_queue import FrameQueue
@@ -250,7 +250,7 @@ class Interceptor:
         """
         if self._above is not None and self._above.withhold(session_id, event, send):
             return True
-        request = Request(0, session_id, b"", event=event)
+        request = InterceptedRequest(0, session_id, b"", event=event)
         for fault in self.faults:
             if fault.claim(request):
                 self._withheld.append((fault, send))
@@ -300,7 +300,7 @@ class Interceptor:
         self.last.pop(request.session, None)  # keep the order of the last activity
         self.last[request.session] = kept
         self.began.setdefault(request.session, request.time)
-        if len(self.last) > 4 * MAX_SEEN:  # most of these sessions are closed
+        if len(self.last) > 4 * MAX_SEEN:  # drop the longest inactive sessions; most are closed
             self.last = dict(list(self.last.items())[-2 * MAX_SEEN :])
             self.began = {session: self.began[session] for session in self.last}
 

@@ -9,7 +9,7 @@ from typing import Final
 from ..signatures import CallLater
 
 PIECES_PER_SECOND: Final = 20
-"""The most pieces per second of a slow reply."""
+"""Approximate number of pieces per second of a slow reply."""
 
 
 class _Slow:

@@ -13,13 +13,13 @@ from ...protocol.codec import Record
 from ...protocol.enums import EventType
 from ...protocol.errors import ErrorCode, MarshallingError
 from ...protocol.hexadecimal import hexadecimal
-from ...protocol.operations import OPERATIONS, OpCode, name_of
+from ...protocol.operations import OPERATIONS, OpCode, operation_name
 from ...protocol.records import AddWatchRequest, AuthPacket
 
 CONNECT: Final = int(OpCode.CREATE_SESSION)
 """The op code that stands for the connect request, which has none."""
 MAX_DATA: Final = 40
-"""The most bytes of data that a report shows."""
+"""Maximum number of bytes of data that a report shows."""
 _LISTS: Final = (OpCode.MULTI, OpCode.MULTI_READ)
 
 
@@ -91,7 +91,7 @@ class OpView:
         """Operation, path and data: ``setData /a b'1'``, also for every part of a transaction."""
         if self.parts:
             return f"{self.op} [{', '.join(part.title_with_data for part in self.parts)}]"
-        return self.title + (f" {shortened(self.data)}" if self.data else "")
+        return self.title + (f" {shorten_data(self.data)}" if self.data else "")
 
     @property
     def details(self) -> str:
@@ -102,7 +102,7 @@ class OpView:
         return f"{hexadecimal(self.client)} {self.details}"
 
 
-def shortened(data: bytes | None) -> str:
+def shorten_data(data: bytes | None) -> str:
     """Return data in the format of reports; long data is truncated and followed by its length."""
     if data is None or len(data) <= MAX_DATA:
         return repr(data)
@@ -110,7 +110,7 @@ def shortened(data: bytes | None) -> str:
 
 
 class RecordedRequest(NamedTuple):
-    """One processed request; :func:`view_of` decodes it on demand.
+    """One processed request; :func:`recorded_view` decodes it on demand.
 
     Args:
         connection: The number of the connection, starting at 1.
@@ -158,10 +158,10 @@ class RecordedEvent(NamedTuple):
 Entry = RecordedRequest | RecordedEvent
 """An entry of a recording."""
 MAX_FRAME: Final = 1 << 26
-"""The most bytes of a frame of a server behind a proxy; its limit may be higher than zoolet's."""
+"""Maximum size of a frame in bytes at a proxy. The limit of its server may be higher than zoolet's."""
 
 
-class Request:
+class InterceptedRequest:
     """A request before its execution, or an event before it is sent; decoded on demand.
 
     Args:
@@ -193,13 +193,13 @@ class Request:
                 return OpView(f"event {kind}", path, self.session)
             first, *others = EventType(kind).name.lower().split("_")
             return OpView(first + "".join(word.title() for word in others), path, self.session)
-        return _decoded(self.opcode, self.body, OpView(name_of(self.opcode), None, self.session))
+        return _decode_view(self.opcode, self.body, OpView(operation_name(self.opcode), None, self.session))
 
 
-def view_of(request: RecordedRequest) -> OpView:
+def recorded_view(request: RecordedRequest) -> OpView:
     """Return the view of a recorded request."""
     blank = OpView(
-        name_of(request.opcode),
+        operation_name(request.opcode),
         None,
         request.session,
         request.error,
@@ -207,15 +207,15 @@ def view_of(request: RecordedRequest) -> OpView:
         request.faults_applied,
         request.time,
     )
-    return _decoded(request.opcode, request.body, blank, request.part_errors)
+    return _decode_view(request.opcode, request.body, blank, request.part_errors)
 
 
-def _decoded(opcode: int, body: bytes, blank: OpView, part_errors: tuple[int, ...] = ()) -> OpView:
+def _decode_view(opcode: int, body: bytes, blank: OpView, part_errors: tuple[int, ...] = ()) -> OpView:
     if opcode in _LISTS:
         parts = []
         for number, (op, request) in enumerate(_operations_in(body)):
             error = part_errors[number] if number < len(part_errors) else None
-            part = OpView(name_of(op), None, blank.client, error, blank.zxid, time=blank.time)
+            part = OpView(operation_name(op), None, blank.client, error, blank.zxid, time=blank.time)
             parts.append(_with_fields(part, op, request))
         path = next((part.path for part in parts if part.path is not None), None)
         return replace(blank, path=path, parts=tuple(parts))

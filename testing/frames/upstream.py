@@ -28,8 +28,8 @@ from .requests import CONNECT, MAX_FRAME
 
 _log = logging.getLogger("zoolet.proxy")
 MAX_UNREAD: Final = 1 << 20
-"""Unread bytes of a client above which its server is not read any further."""
-LOOK_EVERY: Final = 0.01
+"""Maximum number of bytes that a client may leave unread before the proxy stops reading from its server."""
+CHECK_INTERVAL_S: Final = 0.01
 """Seconds between checks of a client that does not read."""
 
 
@@ -80,7 +80,7 @@ class Upstream:
         """Return whether a connection starts with something other than frames."""
         return self.is_raw or not 0 <= int_at(data, 0)[0] <= MAX_FRAME
 
-    def unasked_output(self) -> bytes:
+    def unsolicited_output(self) -> bytes:
         """Return nothing, because output of the server is forwarded when it arrives."""
         return b""
 
@@ -178,7 +178,7 @@ class Upstream:
         if self._unread() > MAX_UNREAD or len(self._queue.output) > MAX_UNREAD:
             if server.is_reading():
                 server.pause_reading()
-            self._interceptor.call_later(LOOK_EVERY, self._wait_for_client)
+            self._interceptor.call_later(CHECK_INTERVAL_S, self._wait_for_client)
         elif not server.is_reading():
             server.resume_reading()
 

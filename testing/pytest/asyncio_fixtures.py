@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import pytest_asyncio
 
-from .client_fixtures import LOOP_SCOPES, client_of, clients_of
+from .client_fixtures import LOOP_SCOPES, connect_client, connect_clients
 
 if TYPE_CHECKING:
     from ...client import Client
@@ -29,13 +29,13 @@ def _pair(scope: str) -> dict[str, Any]:
     @pytest_asyncio.fixture(**options)
     async def clients(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
         _check(scope)
-        async for connect in clients_of(_zoolet_of_clients, zoolet_factory):
+        async for connect in connect_clients(_zoolet_of_clients, zoolet_factory):
             yield connect
 
     @pytest_asyncio.fixture(**options)
     async def client(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
         _check(scope)
-        async for one in client_of(_zoolet_of_clients, zoolet_factory):
+        async for one in connect_client(_zoolet_of_clients, zoolet_factory):
             yield one
 
     return {f"_zoolet_clients_by_asyncio_{scope}": clients, f"_zoolet_client_by_asyncio_{scope}": client}

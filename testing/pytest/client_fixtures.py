@@ -62,18 +62,18 @@ def _loop_scope_of(request: pytest.FixtureRequest) -> str:
     return scope if scope in LOOP_SCOPES else "function"  # pytest-asyncio reports other scopes
 
 
-async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
+async def connect_clients(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[ClientFactory]:
     """Yield a function that connects clients, and close them at the end."""
     from ...client import Client
     from ..registry import heal_all
-    from ..run.clients import authority_of, name_client
+    from ..run.clients import name_client, trusted_ca_file
     from ..state import report
 
     clients: list[Client] = []
 
     async def connect(hosts: str | None = None, *arguments: Any, **options: Any) -> Client:
         servers = [zoolet, *getattr(zoolet_factory, "started", ())]
-        if (authority := authority_of(servers, hosts or zoolet.hosts)) is not None:
+        if (authority := trusted_ca_file(servers, hosts or zoolet.hosts)) is not None:
             options = {"tls": ssl.create_default_context(cafile=authority), **options}
         client = Client(hosts or zoolet.hosts, *arguments, **options)
         await client.start()
@@ -90,9 +90,9 @@ async def clients_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIter
             await client.aclose()
 
 
-async def client_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
+async def connect_client(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
     """Yield a connected client, and close it at the end."""
-    async with asynccontextmanager(clients_of)(zoolet, zoolet_factory) as connect:
+    async with asynccontextmanager(connect_clients)(zoolet, zoolet_factory) as connect:
         yield await connect()
 
 
@@ -100,11 +100,11 @@ async def client_of(zoolet: Server, zoolet_factory: ServerFactory) -> AsyncItera
 async def _zoolet_clients_by_anyio(
     _zoolet_of_clients: Server, zoolet_factory: ServerFactory
 ) -> AsyncIterator[ClientFactory]:
-    async for connect in clients_of(_zoolet_of_clients, zoolet_factory):
+    async for connect in connect_clients(_zoolet_of_clients, zoolet_factory):
         yield connect
 
 
 @pytest.fixture
 async def _zoolet_client_by_anyio(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> AsyncIterator[Client]:
-    async for client in client_of(_zoolet_of_clients, zoolet_factory):
+    async for client in connect_client(_zoolet_of_clients, zoolet_factory):
         yield client

@@ -1,4 +1,4 @@
-"""Types of the factory fixtures, for annotations of test parameters, and fixtures of a project's own."""
+"""Types for annotations of the factory fixtures, and :func:`zoolet_fixture`, which returns additional fixtures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServerFactory(Protocol):
-    """The fixture ``zoolet_factory``, which starts a server."""
+    """Type of the fixture ``zoolet_factory``, which starts servers."""
 
     def __call__(self, host: str = ..., port: int = ..., **options: Unpack[ServerOptions]) -> Server:
         """Start a server. The arguments are the same as for ``Server``."""
@@ -21,7 +21,7 @@ class ServerFactory(Protocol):
 
 
 class KazooFactory(Protocol):
-    """The fixture ``zoolet_kazoo_factory``, which returns a connected KazooClient."""
+    """Type of the fixture ``zoolet_kazoo_factory``, which returns connected KazooClients."""
 
     def __call__(self, hosts: str | None = None, **options: Any) -> KazooClient:
         """Connect to *hosts*, by default to ``zoolet``. The options are the same as for ``KazooClient``."""
@@ -29,8 +29,8 @@ class KazooFactory(Protocol):
 
 
 ClientFactory = Callable[..., Awaitable[Client]]
-"""The fixture ``zoolet_client_factory``, which connects a ``Client``. The arguments are the same as for ``Client``, but
-``hosts`` is optional and defaults to ``zoolet``.
+"""Type of the fixture ``zoolet_client_factory``, which returns connected clients. The arguments are the same as for
+``Client``, but ``hosts`` is optional and defaults to ``zoolet``.
 """
 
 
@@ -47,9 +47,9 @@ def zoolet_fixture(
     the marker, which is for ``zoolet``.
 
     Raises:
-        TypeError: ``Server`` has no such keyword argument. The host and the port cannot be given.
+        TypeError: An option is not a keyword argument of ``Server``, or is ``host`` or ``port``.
     """
-    from .fixtures import additional_server  # needs pytest, which the types do not
+    from .fixtures import additional_server  # imported here, because the types must not need pytest
 
     if unknown := options.keys() - ServerOptions.__annotations__.keys():
         raise TypeError(f"zoolet_fixture: unknown argument {min(unknown)!r}; expected keyword arguments of Server")

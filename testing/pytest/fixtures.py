@@ -104,7 +104,7 @@ def _options(request: pytest.FixtureRequest, foreign: tuple[str, ...] = _CLUSTER
                 f"{request.node.nodeid}: the marker has {', '.join(wrong)}, "
                 f"which the fixture {request.fixturename} does not support"
             )
-        settings.update(_settings_of(given.pop("config", None)))
+        settings.update(_ini_settings(given.pop("config", None)))
         options.update(given)
     return {**options, "config": settings}
 
@@ -126,7 +126,7 @@ def _ini_options(config: pytest.Config) -> tuple[dict[str, Any], dict[str, objec
     return options, settings
 
 
-def _settings_of(config: object) -> dict[str, object]:
+def _ini_settings(config: object) -> dict[str, object]:
     if config is not None and not isinstance(config, dict):
         raise pytest.UsageError(f"@pytest.mark.zoolet has config={config!r}; expected a dict of zoo.cfg keys")
     return config or {}
@@ -203,9 +203,9 @@ def zoolet(request: pytest.FixtureRequest) -> Iterator[Server]:
         try:
             serve: Callable[[], AbstractContextManager[Server]] = partial(_server, request.config, options)
             if file is not None:
-                from .recordings import recorded
+                from .recordings import record_or_replay
 
-                serve = partial(recorded, request, file, serve)
+                serve = partial(record_or_replay, request, file, serve)
             server = stack.enter_context(serve())
         except (TypeError, ValueError) as error:
             raise pytest.UsageError(f"the options of the fixture zoolet are invalid: {error}") from None
@@ -283,8 +283,8 @@ def _real(config: pytest.Config, options: dict[str, Any], members: int | None = 
     return stand_in(str(config.getoption("zoolet_hosts")), options, members=members, failures=failures)
 
 
-def _with(settings: dict[str, object], config: Any) -> Any:
-    """Return the configuration of one server: a file, or the settings for all servers with the server's own."""
+def _merged_config(settings: dict[str, object], config: Any) -> Any:
+    """Return the configuration of one server: its file, or the settings for all servers updated with its own."""
     return {**settings, **(config or {})} if config is None or isinstance(config, Mapping) else config
 
 
@@ -304,7 +304,7 @@ def additional_server(scope: Any, options: dict[str, Any]) -> Any:
         known, settings = _ini_options(request.config)
         if "data_dir" in options:
             known.pop("initial_data")
-        with Server(**{**known, **options, "config": _with(settings, options.get("config"))}) as server:
+        with Server(**{**known, **options, "config": _merged_config(settings, options.get("config"))}) as server:
             _begin()
             yield server
 
@@ -320,7 +320,7 @@ class _Servers:
         self._options = options
 
     def __call__(self, *arguments: Any, **options: Any) -> Server:
-        options["config"] = _with(self._options["config"], options.get("config"))
+        options["config"] = _merged_config(self._options["config"], options.get("config"))
         if self.started and self._config.getoption("zoolet_hosts"):
             pytest.skip("a second server must be embedded; do not use --zoolet-hosts")
         server = _server(self._config, {**self._options, **options}, *arguments)
@@ -332,7 +332,7 @@ class _Servers:
 
 @pytest.fixture
 def zoolet_factory(request: pytest.FixtureRequest) -> Iterator[ServerFactory]:
-    """Start additional ZooKeeper servers, which run until the end of the test.
+    """Start additional ZooKeeper servers: ``server = zoolet_factory(clock="manual")``. They run until the test ends.
 
     The arguments are the same as for ``Server``. Their defaults are the same as for ``zoolet``, from the ini file, the
     command line and the marker, but without a data directory.
@@ -358,7 +358,7 @@ def zoolet_kazoo(zoolet_kazoo_factory: KazooFactory) -> KazooClient:
 
 @pytest.fixture
 def zoolet_kazoo_factory(_zoolet_of_clients: Server, zoolet_factory: ServerFactory) -> Iterator[KazooFactory]:
-    """Start KazooClients for ``zoolet``, or for the test's ``zoolet_cluster``.
+    """Start KazooClients for ``zoolet`` or the test's ``zoolet_cluster``: ``zk = zoolet_kazoo_factory(timeout=2.0)``.
 
     The arguments are the same as for ``KazooClient``. The clients are stopped at the end of the test.
     """
@@ -367,7 +367,7 @@ def zoolet_kazoo_factory(_zoolet_of_clients: Server, zoolet_factory: ServerFacto
     except ModuleNotFoundError:
         pytest.fail("zoolet_kazoo and zoolet_kazoo_factory require kazoo: pip install kazoo", pytrace=False)
     from ..registry import heal_all
-    from ..run.clients import authority_of, name_client, session_id_of, stop_kazoo
+    from ..run.clients import name_client, session_id_of, stop_kazoo, trusted_ca_file
     from ..state import report
 
     clients: dict[KazooClient, str] = {}
@@ -375,7 +375,7 @@ def zoolet_kazoo_factory(_zoolet_of_clients: Server, zoolet_factory: ServerFacto
 
     def connect(hosts: str | None = None, **options: Any) -> KazooClient:
         servers = [zoolet, *getattr(zoolet_factory, "started", ())]
-        if (authority := authority_of(servers, hosts or zoolet.hosts)) is not None:
+        if (authority := trusted_ca_file(servers, hosts or zoolet.hosts)) is not None:
             options = {"use_ssl": True, "ca": str(authority), **options}
         client = KazooClient(hosts or zoolet.hosts, **options)
         clients[client] = "zoolet_kazoo"
@@ -414,7 +414,7 @@ def _begin() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Start to watch the servers of this process."""
+    """Start watching the servers of this process."""
     item.stash[_FAILED] = False  # an earlier run of the test may have failed
     known = _registry()
     item.stash[_OUTER] = None if known is None else known.test  # the test that runs this pytest in its own process

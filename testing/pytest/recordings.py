@@ -1,7 +1,7 @@
 """Tests with ``@pytest.mark.zoolet(recording=...)``: the first run that passes is saved, and later runs replay it.
 
-The outcome of a test is known only after the end of the fixture ``zoolet``. So the fixture leaves a :class:`Tape`. It
-receives the reports of the test, and saves the recording with the last one.
+The outcome of a test is known only after the end of the fixture ``zoolet``. So the fixture leaves a :class:`Tape`,
+which receives the reports of the test, and saves the recording when the last report arrives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from ...protocol.messages import reason_of
+from ...protocol.messages import file_error_reason
 from ..recording.canned import CannedServer
 from ..recording.recording import Recording
 from ..state.report import file_name
@@ -37,13 +37,13 @@ class Tape:
     def __init__(self, path: Path, recording: Recording) -> None:
         self._path = path
         self._recording = recording
-        self._outcomes: set[str] = set()  # of the call and its subtests
+        self._outcomes: set[str] = set()  # outcomes of the call phase and its subtests
 
     def receive(self, report: pytest.TestReport) -> bool:
         """Receive the report of a phase of the test, and return whether it was the last.
 
-        The last report saves the recording of a test that has passed. A report of an error while saving becomes the
-        report of a failure.
+        The last report saves the recording of a test that has passed. If saving fails, the report
+        becomes a failure.
         """
         if report.when == "call":
             self._outcomes.add(report.outcome)
@@ -51,7 +51,7 @@ class Tape:
             try:
                 self._save()
             except OSError as error:
-                report.outcome, report.longrepr = "failed", f"cannot write {self._path}: {reason_of(error)}"
+                report.outcome, report.longrepr = "failed", f"cannot write {self._path}: {file_error_reason(error)}"
         return report.when == "teardown"
 
     def _save(self) -> None:
@@ -72,7 +72,7 @@ def receive(config: pytest.Config, report: pytest.TestReport) -> None:
 
 
 @contextmanager
-def recorded(
+def record_or_replay(
     request: pytest.FixtureRequest, file: object, serve: Callable[[], AbstractContextManager[Server]]
 ) -> Iterator[Server]:
     """Record the requests to a server, or replay the file of an earlier run.
@@ -117,5 +117,5 @@ def _path(node: Any, file: object) -> Path:
 
 
 def _name(node: Any, path: Path) -> str:
-    """Return the name of a test with the path of its file from the folder of a recording, as in any root folder."""
+    """Return the id of a test, with its file relative to the folder of the recording instead of the root folder."""
     return f"{Path(os.path.relpath(node.path, path.parent)).as_posix()}::{node.nodeid.partition('::')[2]}"

@@ -20,7 +20,7 @@ from math import inf
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
-from ...protocol.codec import Int, struct_of
+from ...protocol.codec import Int, combined_struct
 from ...protocol.enums import Xid
 from ...protocol.errors import ErrorCode, MarshallingError
 from ...protocol.framing import Frames, frame
@@ -30,12 +30,12 @@ from ...protocol.records import ReplyHeader, RequestHeader
 from ...server.core.client_connection import ClientConnection
 from ...server.core.server_connection import ConnectionState
 from ..frames.interceptor import Reply, is_event
-from ..frames.requests import CONNECT, MAX_FRAME, Entry, RecordedEvent, RecordedRequest, Request
+from ..frames.requests import CONNECT, MAX_FRAME, Entry, InterceptedRequest, RecordedEvent, RecordedRequest
 from ..run import arguments
-from ..run.runner import Runner, daemon_of
+from ..run.runner import Runner, make_daemon
 from .credentials import without_credentials
 
-_INT = struct_of(Int).pack
+_INT = combined_struct(Int).pack
 _UUID: Final = re.compile(rb"[0-9a-f]{8}-?[0-9a-f]{4}-?[14][0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}")
 
 
@@ -56,7 +56,7 @@ class CannedServer:
         for entry in entries:
             by_connection.setdefault(entry.connection, []).append(entry)
         self._scripts = list(by_connection.values())
-        self._runner = Runner(lambda: daemon_of(self._connect), host, port)
+        self._runner = Runner(lambda: make_daemon(self._connect), host, port)
         self._accepted = 0
         self._uuids: dict[bytes, bytes] = {}
 
@@ -207,7 +207,7 @@ class CannedConnection:
         place = self._find(opcode, body)
         if place is None:
             if opcode != OpCode.CLOSE_SESSION:  # a closeSession is expected after a client made other requests
-                self._report(Request(opcode, 0, body).view.title)
+                self._report(InterceptedRequest(opcode, 0, body).view.title)
             if self._answers and opcode not in (CONNECT, OpCode.CLOSE_SESSION):
                 self._output.append(frame(ReplyHeader(xid, self._zxid, ErrorCode.UNIMPLEMENTED).encode()))
             else:
@@ -290,7 +290,7 @@ class CannedConnection:
 def replay(entries: Sequence[Entry], hosts: str, timeout: float) -> list[Entry]:
     """Send recorded requests to a server, as in :meth:`Recording.replay`."""
     address = arguments.read_servers(hosts)[0]
-    peers: dict[int, _Peer] = {}
+    peers: dict[int, _ReplayConnection] = {}
     known: dict[int, tuple[int, bytes]] = {}
     recorded: list[Entry] = []
     try:
@@ -299,7 +299,7 @@ def replay(entries: Sequence[Entry], hosts: str, timeout: float) -> list[Entry]:
                 continue
             peer = peers.get(entry.connection)
             if peer is None:
-                peer = peers[entry.connection] = _Peer(entry.connection, address, timeout)
+                peer = peers[entry.connection] = _ReplayConnection(entry.connection, address, timeout)
                 if entry.opcode != CONNECT:  # the recording started after the handshake
                     peer.connect(entry)
             recorded += peer.send(entry, known)
@@ -311,7 +311,7 @@ def replay(entries: Sequence[Entry], hosts: str, timeout: float) -> list[Entry]:
     return recorded
 
 
-class _Peer:
+class _ReplayConnection:
     """One connection that repeats recorded requests."""
 
     def __init__(self, number: int, address: tuple[str, int], timeout: float) -> None:

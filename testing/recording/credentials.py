@@ -1,6 +1,6 @@
 """Removes credentials from recorded requests, because recordings are committed next to the tests that made them.
 
-ACLs of digest users stay. They contain hashes of passwords, which can be guessed.
+ACLs of digest users stay. Weak passwords can be guessed from the hashes in them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def without_credentials(opcode: int, body: bytes) -> bytes:
     return GetSASLRequest(b"").encode() if opcode == OpCode.SASL else body
 
 
-def _without_answer(opcode: int, reply: bytes) -> bytes:
+def _reply_without_credentials(opcode: int, reply: bytes) -> bytes:
     """Return a reply without the session's password or the token of SASL."""
     if not reply:
         return reply
@@ -40,9 +40,9 @@ def _without_answer(opcode: int, reply: bytes) -> bytes:
     return reply
 
 
-def redacted(entry: Entry) -> Entry:
+def redact(entry: Entry) -> Entry:
     """Return a request or event without credentials. Events have none."""
     if isinstance(entry, RecordedEvent):
         return entry
     body = without_credentials(entry.opcode, entry.body)
-    return entry._replace(body=body, reply=_without_answer(entry.opcode, entry.reply))
+    return entry._replace(body=body, reply=_reply_without_credentials(entry.opcode, entry.reply))

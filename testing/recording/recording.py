@@ -18,10 +18,10 @@ from ..frames.requests import (
     OpView,
     RecordedEvent,
     RecordedRequest,
-    view_of,
+    recorded_view,
 )
 from .canned import CannedServer, replay
-from .credentials import redacted
+from .credentials import redact
 
 FORMAT: Final = "zoolet recording"
 VERSION: Final = 1
@@ -108,7 +108,7 @@ class Recording(Sequence[OpView]):
     def _all(self) -> list[OpView]:
         entries = self.entries[self._seen :]
         self._seen += len(entries)
-        self._views += [view_of(entry) for entry in entries if isinstance(entry, RecordedRequest)]
+        self._views += [recorded_view(entry) for entry in entries if isinstance(entry, RecordedRequest)]
         return self._views
 
     def __len__(self) -> int:
@@ -206,9 +206,9 @@ class Recording(Sequence[OpView]):
     def redacted(self) -> Recording:
         """Return a copy without the credentials of ``auth`` and SASL requests and the passwords of sessions.
 
-        :meth:`serve` accepts any credentials for it. Data and ACLs stay, and with them the hashes of digest users.
+        A server from :meth:`serve` accepts any credentials. Data and ACLs stay, including password hashes in ACLs.
         """
-        return Recording(map(redacted, self.entries), self.test)
+        return Recording(map(redact, self.entries), self.test)
 
     # --- replay ---
 
@@ -244,7 +244,7 @@ class Recording(Sequence[OpView]):
         return CannedServer(self.entries, host, port, strict=strict)
 
 
-def _aligned(expected: list[str], found: list[str], matches: Callable[[str, str], bool]) -> list[str]:
+def _align(expected: list[str], found: list[str], matches: Callable[[str, str], bool]) -> list[str]:
     """Return the found lines, with matching lines replaced by their patterns, so a diff shows only real differences.
 
     Matches are a longest common subsequence, or for very many lines, the lines at the same position.
@@ -301,7 +301,7 @@ def _compare(
     __tracebackhide__ = True
     if len(expected) == len(found) and all(map(matches, found, expected)):
         return
-    shown = _aligned(expected, found, matches)
+    shown = _align(expected, found, matches)
     diff = difflib.unified_diff(expected, shown, one, other, n=3, lineterm="")
     title = f"the requests differ; expected {len(expected)}, recorded {len(found)}:"
     raise AssertionError("\n".join([title, *diff]))

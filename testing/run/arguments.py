@@ -10,7 +10,7 @@ from typing import Final, NoReturn, get_args
 
 from ...protocol.addresses import server_addresses
 from ...server import config as configuration
-from ...server.config import Config, Setting
+from ...server.config import ServerConfig, Setting
 from ...server.core.compat import BY_NAME, NEWEST
 from ...server.core.state import MAX_ZXID
 from ...server.net.clock import Clock
@@ -25,7 +25,7 @@ DEFAULTS: Final = {
     "maxClientCnxns": "0",
     "4lw.commands.whitelist": "*",
 }
-"""The default configuration of a server for tests: short ticks, and any session timeout."""
+"""The default configuration for tests: short ticks, session timeouts from 0.1 s to a day, unlimited connections."""
 
 
 def invalid(name: str, value: object, expected: str) -> ValueError:
@@ -69,7 +69,7 @@ def make_clock(kind: object, seed: int | None) -> Clock:
     """Return a ``"real"`` or a ``"manual"`` clock. With a *seed* a manual clock always starts at the same time.
 
     Raises:
-        ValueError: *kind* is neither.
+        ValueError: *kind* is neither ``"real"`` nor ``"manual"``.
     """
     if kind == "real":
         return RealTimeClock()
@@ -87,7 +87,7 @@ def check_numbers(seed: object, initial_zxid: object) -> None:
 
 
 def check_directories(data_dir: object, initial_data: object) -> None:
-    """Raise a ValueError unless *initial_data* is None or a directory, *data_dir* None or a path, and one is None."""
+    """Raise a ValueError unless *data_dir* is None or a path, *initial_data* None or a directory, but not both."""
     if data_dir is not None and (not isinstance(data_dir, str | os.PathLike) or not os.fspath(data_dir)):
         raise invalid("data_dir", data_dir, "the path of a directory")
     if initial_data is not None and not (isinstance(initial_data, str | os.PathLike) and os.path.isdir(initial_data)):
@@ -146,7 +146,7 @@ def _is_int(value: object, low: int, high: int) -> bool:
 
 def read_config(
     config: str | os.PathLike[str] | Mapping[str, object] | None, compat: str | None, *, exact: bool = False
-) -> Config:
+) -> ServerConfig:
     """Return the configuration from a zoo.cfg's path or a dict, with :data:`DEFAULTS`.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.hexadecimal import hexadecimal, signed
+from ...protocol.hexadecimal import hexadecimal, to_signed_64
 from ...server.core.client_connection import Session
 from ...server.core.engine import Engine
 from ...server.net.daemon import Daemon
@@ -41,7 +41,7 @@ def session_id_of(who: object, default: int | None = None) -> int:
         LookupError: The client has no session now, and *default* is None.
     """
     if isinstance(who, int) and not isinstance(who, bool):
-        return signed(who) if -(1 << 63) <= who < 1 << 64 else who  # ids may be written as unsigned numbers
+        return to_signed_64(who) if -(1 << 63) <= who < 1 << 64 else who  # ids may be written as unsigned numbers
     if hasattr(who, "session_id"):  # a zoolet client
         session_id = getattr(who, "session_id", None)
     elif hasattr(who, "client_id"):  # a KazooClient, whose client_id is None while it is not connected
@@ -56,16 +56,16 @@ def session_id_of(who: object, default: int | None = None) -> int:
     return default
 
 
-def name_of(who: object) -> str:
+def client_label(who: object) -> str:
     """Return a session id in hexadecimal, as reports show it, or the ``repr`` of a client."""
     return hexadecimal(who) if isinstance(who, int) else repr(who)
 
 
-def sessions_of(engine: Engine, who: object) -> list[Session]:
+def matching_sessions(engine: Engine, who: object) -> list[Session]:
     """Return the sessions that *who* names. ``"all"`` names all sessions that are alive.
 
     Raises:
-        ValueError: *who* is none of the types above.
+        ValueError: *who* is neither a client, nor a session id, nor ``"all"``.
         LookupError: The session is not alive on this server, or the client has none.
     """
     alive = engine.sessions.alive
@@ -73,7 +73,9 @@ def sessions_of(engine: Engine, who: object) -> list[Session]:
         return list(alive.values())
     session = alive.get(session_id_of(who))
     if session is None:
-        raise LookupError(f"no session {'' if isinstance(who, int) else 'of '}{name_of(who)} is alive on this server")
+        raise LookupError(
+            f"no session {'' if isinstance(who, int) else 'of '}{client_label(who)} is alive on this server"
+        )
     return [session]
 
 
@@ -85,7 +87,7 @@ def follow(who: object) -> Callable[[], int] | None:
             the result is None.
 
     Raises:
-        ValueError: *who* is none of the types above.
+        ValueError: *who* is neither a client, nor a session id, nor ``"all"``.
     """
     if who is None or is_all(who):
         return None
@@ -108,23 +110,25 @@ def expire(interceptor: Interceptor, engine: Engine, who: object) -> None:
     """Expire sessions, and close their connections, whether or not they are paused.
 
     Raises:
-        ValueError: *who* is none of the types above.
+        ValueError: *who* is neither a client, nor a session id, nor ``"all"``.
         LookupError: The session is not alive on this server, or the client has none.
     """
-    for session in sessions_of(engine, who):
+    for session in matching_sessions(engine, who):
         engine.expire(session)
         interceptor.paused.pop(session.id, None)
     interceptor.recheck()
 
 
-def drop(daemon: Daemon, session_ids: set[int], *, everybody: bool) -> None:
-    """Close the connections of sessions. With *everybody*, close all connections, including ones without a session."""
+def drop(daemon: Daemon, session_ids: set[int], *, all_connections: bool) -> None:
+    """Close the connections of sessions. With *all_connections*, close all connections, including ones without a
+    session.
+    """
     for socket in list(daemon.connections.open.values()):
         connection = socket.connection
         if connection is None:
             continue
         session = connection.client.session
-        if everybody or (session is not None and session.id in session_ids):
+        if all_connections or (session is not None and session.id in session_ids):
             connection.connection_lost()
             socket.abort()
 
@@ -142,7 +146,7 @@ def resume(interceptor: Interceptor, who: object) -> None:
     """Serve sessions again, whether or not they are still alive.
 
     Raises:
-        ValueError: *who* is none of the types above.
+        ValueError: *who* is neither a client, nor a session id, nor ``"all"``.
         LookupError: The session is not paused, or the client has none.
     """
     if is_all(who):
@@ -151,12 +155,12 @@ def resume(interceptor: Interceptor, who: object) -> None:
     else:
         session_id = session_id_of(who)
         if session_id not in interceptor.paused:
-            raise LookupError(f"{name_of(who)} is not paused")
+            raise LookupError(f"{client_label(who)} is not paused")
         del interceptor.paused[session_id]
     interceptor.recheck()
 
 
-def authority_of(servers: Iterable[Any], hosts: str) -> str | None:
+def trusted_ca_file(servers: Iterable[Any], hosts: str) -> str | None:
     """Return the file of the authority that clients of a server must trust, or None without TLS.
 
     Args:

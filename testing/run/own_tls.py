@@ -13,7 +13,9 @@ from ...server.net.tls_settings import TlsSettings
 
 
 def make_tls(owner: object) -> tuple[ssl.SSLContext, str]:
-    """Return a TLS context and the file of the authority that clients must trust. The file is deleted with *owner*.
+    """Return a TLS context and the file of the authority that clients must trust.
+
+    The file is deleted when *owner* is garbage-collected.
 
     Raises:
         ValueError: ``cryptography`` is not installed.

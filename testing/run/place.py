@@ -19,7 +19,7 @@ class Place:
         turn: Maximum number of seconds to serve one connection before the next.
         refuse_connections: Function that refuses new connections to a daemon.
         accept_connections: Function that accepts connections to a daemon again.
-        at_once: Whether a server can start to listen without waiting.
+        without_waiting: Whether a server can start to listen without waiting.
         clock: The clock of the place, or None for a separate clock per server.
         seed: Seed to repeat a run in this place, or None for a separate seed per server.
     """
@@ -27,7 +27,7 @@ class Place:
     turn: float
     refuse_connections: Callable[[Daemon], None]
     accept_connections: Callable[[Daemon], None]
-    at_once: bool = True
+    without_waiting: bool = True
     clock: Clock | None = None
     seed: int | None = None
 

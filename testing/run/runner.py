@@ -43,7 +43,7 @@ connects to a later one.
 """
 
 
-def daemon_of(connect: ConnectionFactory, clock: Clock | None = None, turn: float = TURN) -> Daemon:
+def make_daemon(connect: ConnectionFactory, clock: Clock | None = None, turn: float = TURN) -> Daemon:
     """Return a daemon for the running loop, for a server whose connections, made by *connect*, need no engine.
 
     The daemon's own engine has nothing to do.
@@ -76,12 +76,12 @@ class Runner:
 
     Attributes:
         daemons: Function that returns the daemons for :meth:`call`, which sets their time and sends their events.
-        state: The state, as drawn above.
+        state: The state; the module's docstring shows the transitions.
         context: The TLS context of the port, or None for a port without TLS.
         after_start: Coroutine function to await inside the loop once the daemon listens.
         before_stop: Coroutine function to await inside the loop before the daemon stops.
         after_stop: Function to call once the daemon has stopped.
-        at_once: Whether :meth:`open` does not wait, so that it can be called from plain code in the loop.
+        without_waiting: Whether :meth:`open` does not wait, so that it can be called from plain code in the loop.
         after_call: Function to call after each function of :meth:`call`, before its events are sent.
     """
 
@@ -100,7 +100,7 @@ class Runner:
         self.before_stop: Callable[[], Awaitable[None]] | None = None
         self.after_stop: Callable[[], None] = lambda: None
         self.after_call: Callable[[], None] = lambda: None
-        self.at_once = False
+        self.without_waiting = False
         self._port = 0
         self._pid = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,7 +130,7 @@ class Runner:
 
     async def close(self) -> None:
         """Stop the server that :meth:`open` has started."""
-        if self.is_ours():
+        if self.runs_here():
             self._mark_stopped()
             await self._stop_daemon()
 
@@ -177,7 +177,7 @@ class Runner:
         Raises:
             RuntimeError: The server was started by :meth:`open`.
         """
-        if not self.is_ours():
+        if not self.runs_here():
             return
         if self._thread is None:
             raise RuntimeError("this Server was started with 'async with', whose end stops it; do not call stop()")
@@ -209,7 +209,7 @@ class Runner:
         self._stopping = asyncio.Event()
         if daemon is not None:
             port = self._requested_port or self._port
-            self._port = await daemon.start(self._host, port, self.context, at_once=self.at_once)
+            self._port = await daemon.start(self._host, port, self.context, without_waiting=self.without_waiting)
             if self._port in _USED and self.state is RunnerState.NOT_STARTED:
                 self.move()
             _USED.add(self._port)
@@ -269,20 +269,20 @@ class Runner:
         """
         return host_and_port(self._host, self.port)
 
-    def is_ours(self) -> bool:
+    def runs_here(self) -> bool:
         """Return whether the server runs in this process. A forked child does not run its parent's servers."""
         return self.running and self._pid == os.getpid()
 
     # --- calls into the loop ---
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the server's loop. In the server's own thread it must not have to wait.
+        """Run a coroutine in the server's loop. In the server's own thread, it must complete without waiting.
 
         Raises:
             RuntimeError: The server is not running, or the coroutine has to wait in the server's thread.
             TimeoutError: The coroutine did not complete within :data:`CALL_TIMEOUT`.
         """
-        self.check_callable()
+        self.check_can_call()
         if not self.in_server_thread():
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT)
         try:
@@ -294,7 +294,7 @@ class Runner:
 
     def run_soon(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the server's loop, and wait for it unless this is the server's thread."""
-        self.check_callable()
+        self.check_can_call()
         if self.in_server_thread():
             task = self._loop.create_task(coroutine)
             self._tasks.add(task)
@@ -302,7 +302,7 @@ class Runner:
         else:
             asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT)
 
-    def check_callable(self) -> None:
+    def check_can_call(self) -> None:
         """Raise a RuntimeError unless the server runs in this process."""
         __tracebackhide__ = True
         self.check_running()
@@ -330,7 +330,7 @@ class Runner:
             TimeoutError: The loop is blocked.
         """
         __tracebackhide__ = True
-        self.check_callable()
+        self.check_can_call()
         if self.in_server_thread():
             return self._call_now(function)
         outcome: Future[T] = Future()

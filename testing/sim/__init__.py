@@ -19,7 +19,7 @@ You can repeat a failing run exactly with its seed.
 from __future__ import annotations
 
 from .loop import StuckError, TooLongError, describe_pending_tasks
-from .network import Network
+from .network import SimNetwork
 from .simulation import Simulation
 
-__all__ = ["Network", "Simulation", "StuckError", "TooLongError", "describe_pending_tasks"]
+__all__ = ["SimNetwork", "Simulation", "StuckError", "TooLongError", "describe_pending_tasks"]

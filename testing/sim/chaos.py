@@ -1,4 +1,7 @@
-"""The chaos of a schedule apart from late messages; the schedule decides about each kind at each request."""
+"""Chaos other than late messages: lost requests and replies, expired sessions, outages, failures of a cluster.
+
+A schedule decides at each request which kinds of chaos follow.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class Chaos:
 
     def __init__(self, server: Endpoint, schedule: Schedule) -> None:
         for kind, needed in NEEDS.items():
-            if schedule.can_happen(kind) and not server.can_have(kind):
+            if schedule.can_happen(kind) and not server.supports_chaos(kind):
                 raise ValueError(f"{kind} needs a {needed}; {server!r} does not support it")
         self._server = server
         self._cluster = cast("Cluster", server)  # used only for the kinds that need a cluster
@@ -103,7 +106,7 @@ class Chaos:
         self.stop()
 
     async def attempt(self, coroutine: Coroutine[Any, Any, T], by: Hashable = "") -> T:
-        """Run a coroutine that the schedule may cancel.
+        """Run a coroutine that the schedule may cancel, and return its result.
 
         Args:
             coroutine: The coroutine; it runs in its own task.

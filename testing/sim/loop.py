@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from ..state.clock import MANUAL_CLOCK_START
-from .network import Network
+from .network import SimNetwork
 
 
 class StuckError(RuntimeError):
@@ -32,7 +32,7 @@ def describe_pending_tasks(loop: asyncio.AbstractEventLoop) -> str:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """An event loop with virtual time, whose connections go through a :class:`Network`.
+    """An event loop with virtual time, whose connections go through a :class:`SimNetwork`.
 
     Args:
         rng: The network's source of randomness.
@@ -53,7 +53,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._clock_resolution = 1e-9
         self._now = 0.0
         self._limit = limit
-        self.network = Network(self, rng)
+        self.network = SimNetwork(self, rng)
 
     def __del__(self) -> None:
         if not self.is_closed():  # a loop that is still open here was never run, so nothing can leak
@@ -133,5 +133,5 @@ class LoopClock:
         monotonic_ms = int(self._loop.time() * 1000)
         return MANUAL_CLOCK_START + monotonic_ms, monotonic_ms
 
-    def forgive(self, milliseconds: int) -> None:
+    def subtract_pause(self, milliseconds: int) -> None:
         """Do nothing: a loop with virtual time is never late."""

@@ -15,7 +15,7 @@ _FIRST_PORT: Final = 40_000
 _HIGH_WATER: Final = 1 << 16
 
 
-class Network:
+class SimNetwork:
     """All connections between the clients and servers of a simulation.
 
     Sent bytes arrive complete and in order, some milliseconds later, in fragments of any size. Bytes of a dropped
@@ -41,7 +41,7 @@ class Network:
         self._connected: dict[int, int] = {}  # number of connections made to each port
         self._listening: dict[int, Callable[[], Any]] = {}
         self._last_port = _FIRST_PORT
-        self._ends: dict[_End, None] = {}
+        self._ends: dict[_SimTransport, None] = {}
         self._refused: set[int] = set()
         self._paused = False
         self._delayed: list[Callable[[], None]] = []  # arrivals during a pause
@@ -100,7 +100,7 @@ class Network:
         """Stop listening on a port."""
         self._listening.pop(port, None)
 
-    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[_End, Any]:
+    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[_SimTransport, Any]:
         """Connect to the server that listens on the port when the request arrives.
 
         Raises:
@@ -125,13 +125,16 @@ class Network:
         client_end.begin(protocol)
         return client_end, protocol
 
-    def _make_ends(self, port: int) -> tuple[_End, _End]:
-        client_end, server_end = _End(self._loop, self, port, False), _End(self._loop, self, port, True)
+    def _make_ends(self, port: int) -> tuple[_SimTransport, _SimTransport]:
+        client_end, server_end = (
+            _SimTransport(self._loop, self, port, False),
+            _SimTransport(self._loop, self, port, True),
+        )
         client_end.number = server_end.number = self._connected[port] = self._connected.get(port, 0) + 1
         client_end.peer, server_end.peer = server_end, client_end
         return client_end, server_end
 
-    def _make_echo(self, port: int, server_factory: Callable[[], Any]) -> _End:
+    def _make_echo(self, port: int, server_factory: Callable[[], Any]) -> _SimTransport:
         """Connect a client that sends nothing and ignores all input; return the server's end for an echo."""
         client_end, server_end = self._make_ends(port)
         client_end.begin(asyncio.Protocol())
@@ -141,7 +144,9 @@ class Network:
 
     # --- for the ends of connections ---
 
-    def call_after_latency(self, earliest: float, callback: Callable[[], None], sender: _End | None = None) -> float:
+    def call_after_latency(
+        self, earliest: float, callback: Callable[[], None], sender: _SimTransport | None = None
+    ) -> float:
         """Call *callback* after a random latency, but later than *earliest*; return the time of the call.
 
         Args:
@@ -173,7 +178,7 @@ class Network:
         offset = self._rng.randrange(1, len(data))
         return [data[:offset], data[offset:]]
 
-    def forget(self, end: _End) -> None:
+    def forget(self, end: _SimTransport) -> None:
         """Remove a closed end."""
         self._ends.pop(end, None)
 
@@ -181,7 +186,7 @@ class Network:
 class ListeningServer:
     """The result of ``create_server``, instead of an ``asyncio.Server``."""
 
-    def __init__(self, network: Network, host: str, port: int) -> None:
+    def __init__(self, network: SimNetwork, host: str, port: int) -> None:
         self._network = network
         self._port = port
         self.sockets = [_BoundSocket(host, port)]
@@ -204,7 +209,7 @@ class _BoundSocket:
         return self._address
 
 
-class _End(asyncio.Transport):
+class _SimTransport(asyncio.Transport):
     """One end of a connection.
 
     Args:
@@ -219,16 +224,16 @@ class _End(asyncio.Transport):
         echo: The server's end of a duplicate, which also receives the first bytes written here.
     """
 
-    peer: _End
+    peer: _SimTransport
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, network: Network, port: int, serves: bool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, network: SimNetwork, port: int, serves: bool) -> None:
         super().__init__()
         self._loop = loop
         self._network = network
         self.port = port
         self.serves = serves
         self.number = 0
-        self.echo: _End | None = None
+        self.echo: _SimTransport | None = None
         self._protocol: Any = None
         self._last_arrival = 0.0  # new data must arrive later than this
         self._closing = self._lost = self._eof_sent = False

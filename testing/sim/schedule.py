@@ -20,7 +20,7 @@ RATES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 LATEST: Final = (0.005, 0.05, 0.5)
 """Maximum delays of late messages in seconds; each seed picks one."""
 MAX_RUNS: Final = 200
-"""The most runs for reducing a failing schedule."""
+"""Maximum number of runs to reduce a failing schedule."""
 
 
 class Deviation(NamedTuple):

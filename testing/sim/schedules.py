@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ..frames.requests import RecordedRequest, view_of
+from ..frames.requests import RecordedRequest, recorded_view
 from ..recording.recording import Recording
 from ..signatures import CompatName
 from ..state.clock import MANUAL_CLOCK_START
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ...client import Client
 
 Test = Callable[..., Coroutine[Any, Any, object]]
-OURS: Final = ("sim", "server", "cluster", "connect", "chaos")
+PROVIDED: Final = ("sim", "server", "cluster", "connect", "chaos")
 """The parameters that the decorator passes to a test; all others are fixtures."""
 _NO_FAILURES: Final = ("Skipped", "Exit", "XFailed")
-"""Outcomes that pytest raises for tests that did not fail; like its failures, they are not Exceptions."""
+"""Names of the exceptions that pytest raises for tests that did not fail. Most are not subclasses of Exception."""
 LINES: Final = 60
-"""The most lines of a story; only the last lines of a longer story are shown."""
+"""Maximum number of lines of a story. Only the last lines of a longer story are shown."""
 
 
 def zoolet_schedules(
@@ -99,11 +99,13 @@ def zoolet_schedules(
         "partitions": partitions,
         "lags": lags,
     }
-    return partial(_decorate, _Plan(count, seed, probabilities, members, limit, {"config": config, "compat": compat}))
+    return partial(
+        _decorate, _ScheduleOptions(count, seed, probabilities, members, limit, {"config": config, "compat": compat})
+    )
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _ScheduleOptions:
     """The arguments of the decorator.
 
     Raises:
@@ -139,12 +141,12 @@ class _Plan:
         return f"@zoolet_schedules(1, seed={seed}{''.join(f', {name}={options[name]!r}' for name in options)})"
 
 
-def _decorate(plan: _Plan, test: Test) -> Callable[..., None]:
+def _decorate(plan: _ScheduleOptions, test: Test) -> Callable[..., None]:
     """Return a function that runs an asyncio test under each schedule; its parameters are the test's fixtures."""
     if not inspect.iscoroutinefunction(test):
         raise TypeError(f"@zoolet_schedules needs an async test; {test.__qualname__} is not async")
     signature = inspect.signature(test)
-    passed = [name for name in OURS if name in signature.parameters]
+    passed = [name for name in PROVIDED if name in signature.parameters]
     missing, instead = ("server", "cluster") if plan.members is not None else ("cluster", "server")
     if missing in passed:
         with_members = "with" if plan.members is not None else "without"
@@ -190,7 +192,7 @@ class _Run:
         passed: The test's parameters that the decorator passes.
     """
 
-    def __init__(self, plan: _Plan, seed: int, test: Test, passed: list[str]) -> None:
+    def __init__(self, plan: _ScheduleOptions, seed: int, test: Test, passed: list[str]) -> None:
         self._plan = plan
         self._seed = seed
         self._test = test
@@ -270,7 +272,7 @@ class _Run:
             names.setdefault(request.session, f"client {len(names) + 1}")
             sessions[request.connection] = request.session
         lines = [
-            (request.time - MANUAL_CLOCK_START / 1000, 1, names[request.session], view_of(request).summary)
+            (request.time - MANUAL_CLOCK_START / 1000, 1, names[request.session], recorded_view(request).summary)
             for request in self._requests
         ]
         for deviation in self._schedule.deviations.values():

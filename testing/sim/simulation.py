@@ -45,7 +45,7 @@ class Simulation:
             inf,  # no limit for turns, because the real clock would make runs differ
             lambda daemon: network.refuse_connections(daemon.port),
             lambda daemon: network.accept_connections(daemon.port),
-            at_once=False,  # the network never waits
+            without_waiting=False,  # the network never waits
             clock=LoopClock(self._loop),
             seed=seed,
         )

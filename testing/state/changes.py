@@ -84,7 +84,7 @@ def delete(engine: Engine, path: str, *, recursive: bool) -> None:
     below = [at for at, _ in engine.tree.walk(path)]
     if len(below) > 1 and not recursive:
         raise NotEmptyError(path, "the node has children; use delete(path, recursive=True) to delete them as well")
-    for at in reversed(below):  # parents come first
+    for at in reversed(below):  # children first, because walk() yields parents first
         engine.zxid += 1
         engine.apply(DeleteTxn(at), 0)
 

@@ -42,7 +42,7 @@ class ManualClock:
         """Return the wall-clock time since the epoch, and the time since the clock was created, in milliseconds."""
         return self._epoch + self.monotonic_ms, self.monotonic_ms
 
-    def forgive(self, milliseconds: int) -> None:
+    def subtract_pause(self, milliseconds: int) -> None:
         """Do nothing: only :meth:`move_to` moves this clock."""
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
@@ -82,7 +82,7 @@ class SkewedClock:
 
     @property
     def call_later(self) -> CallLater:
-        """Function that calls a function after some seconds of a manual clock, or else of the running loop."""
+        """The function that starts a timer: of a manual clock, or else of the running loop."""
         return self.inner.call_later if isinstance(self.inner, ManualClock) else asyncio.get_running_loop().call_later
 
     def read(self) -> tuple[int, int]:
@@ -90,9 +90,9 @@ class SkewedClock:
         now, monotonic_ms = self.inner.read()
         return now + self.skew_ms, monotonic_ms
 
-    def forgive(self, milliseconds: int) -> None:
+    def subtract_pause(self, milliseconds: int) -> None:
         """Subtract the duration of a pause of the server from the monotonic clock, if the clock includes it."""
-        self.inner.forgive(milliseconds)
+        self.inner.subtract_pause(milliseconds)
 
 
 class Due(Protocol):

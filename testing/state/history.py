@@ -14,7 +14,7 @@ from ...server.core.engine import Engine
 from ...server.core.tree import UndoRecord
 
 
-class Snapshot:
+class TreeSnapshot:
     """A state of the tree that its server can restore.
 
     Args:
@@ -24,7 +24,7 @@ class Snapshot:
 
     __slots__ = ("before", "history", "undo_records")
 
-    def __init__(self, history: History, before: Snapshot | None) -> None:
+    def __init__(self, history: TreeHistory, before: TreeSnapshot | None) -> None:
         self.history = history
         self.before = before
         self.undo_records: list[UndoRecord] = []
@@ -33,7 +33,7 @@ class Snapshot:
         """
 
 
-class History:
+class TreeHistory:
     """The history of an engine's tree, which starts when this object is created.
 
     Args:
@@ -49,19 +49,19 @@ class History:
         engine.acls.keep = True
         engine.tree.packs = False
         engine.tree.begin()
-        self.current = Snapshot(self, None)
+        self.current = TreeSnapshot(self, None)
         self.start = self.current
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TreeSnapshot:
         """Return a snapshot of the current tree. It is the same object until the tree changes."""
         undo_records = self._engine.tree.pop_undo_records()
         if undo_records:
-            current = Snapshot(self, self.current)
+            current = TreeSnapshot(self, self.current)
             current.undo_records = undo_records
             self.current = current
         return self.current
 
-    def restore_to(self, target: Snapshot) -> None:
+    def restore_to(self, target: TreeSnapshot) -> None:
         """Restore the tree of a snapshot, without the ephemeral nodes of sessions that are no longer alive.
 
         Raises:
@@ -91,7 +91,7 @@ class History:
             tree.ephemerals.pop(owner, None)
 
 
-def _path_from_start(snapshot: Snapshot) -> list[Snapshot]:
+def _path_from_start(snapshot: TreeSnapshot) -> list[TreeSnapshot]:
     path = [snapshot]
     while (before := path[-1].before) is not None:
         path.append(before)

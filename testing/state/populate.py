@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...protocol import paths
-from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, entries_of
+from ...protocol.acl import ACL, OPEN_ACL_UNSAFE, AclList, acl_entries
 from ...protocol.codec import Record
 from ...protocol.node_spec import node_problem
 from ...protocol.txns import CreateContainerTxn, CreateTTLTxn, CreateTxn, SetDataTxn
@@ -18,7 +18,7 @@ from ...server.core.node import int32
 
 @dataclass(frozen=True)
 class Znode:
-    """A node for :func:`populate` with more than data.
+    """A node for :meth:`~zoolet.testing.Server.populate` that needs more than data, such as an ACL list.
 
     Args:
         data: Data of the node. Text is encoded as UTF-8.
@@ -80,7 +80,7 @@ def flatten(nodes: Mapping[str, Any]) -> dict[str, Znode]:
 def _nearest(found: Collection[str]) -> dict[str, str]:
     """Return the nearest ancestor of each path among the paths, or an empty string.
 
-    This takes time and memory in proportion to the paths. All prefixes of one deep path would take the square of it.
+    Time and memory are proportional to the size of the paths. Storing all prefixes of a deep path would be quadratic.
     """
     nearest: dict[str, str] = {}
     line: list[str] = []
@@ -123,7 +123,7 @@ def acl_list(path: str, acl: object) -> AclList:
         ValueError: *acl* is not a list or tuple of ACLs, or is empty.
     """
     with suppress(TypeError):
-        entries = tuple(entries_of(acl)) if isinstance(acl, list | tuple) else ()
+        entries = tuple(acl_entries(acl)) if isinstance(acl, list | tuple) else ()
         if entries and all(map(_is_complete, entries)):
             return entries
     raise ValueError(f"{path}: acl must be a list of ACLs from zoolet.client.acl or kazoo, not {acl!r}")

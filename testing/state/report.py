@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.hexadecimal import hexadecimal
-from ...protocol.messages import reason_of
+from ...protocol.messages import file_error_reason
 from ...protocol.operations import OpCode
-from ...protocol.recipe_names import NodeName, by_number, contender
+from ...protocol.recipe_names import NodeName, contender, sort_by_number
 from ..frames.interceptor import Interceptor
-from ..frames.requests import OpView, RecordedRequest, shortened, view_of
+from ..frames.requests import OpView, RecordedRequest, recorded_view, shorten_data
 from ..signatures import Direction
 from . import views
 from .views import NodeView, SessionView
@@ -29,7 +29,9 @@ Sections = Mapping[str, list[str]]
 """The sections of a report: lines by title."""
 
 
-def of_server(engine: Engine, interceptor: Interceptor, sessions: Mapping[int, SessionView] | None = None) -> Sections:
+def server_report(
+    engine: Engine, interceptor: Interceptor, sessions: Mapping[int, SessionView] | None = None
+) -> Sections:
     """Return the state of a server. Sections about faults, pauses and locks are included only if they are not empty.
 
     Args:
@@ -43,14 +45,14 @@ def of_server(engine: Engine, interceptor: Interceptor, sessions: Mapping[int, S
         "sessions": [_session(view, interceptor) for view in sessions.values()],
         "watches": [f"{watch.path} {watch.kind} {hexadecimal(watch.session)}" for watch in views.watches(engine)],
     }
-    return {**sections, **_optional("locks and elections", _queues(tree)), **of_interceptor(interceptor)}
+    return {**sections, **_optional("locks and elections", _queues(tree)), **interceptor_report(interceptor)}
 
 
 def _direction(direction: Direction) -> str:
     return "" if direction == "both" else f" ({direction} only)"
 
 
-def of_interceptor(interceptor: Interceptor) -> Sections:
+def interceptor_report(interceptor: Interceptor) -> Sections:
     """Return the faults, pauses and requests of a server or proxy."""
     waiting = [
         entry for connection in interceptor.connections.values() if (entry := connection.waiting_request()) is not None
@@ -70,19 +72,19 @@ def of_interceptor(interceptor: Interceptor) -> Sections:
         ),
         **_optional("active faults", [f"{fault!r}, {fault.hits} hits" for fault in interceptor.faults]),
         **_optional("paused clients", paused),
-        f"last {MAX_OPERATIONS} operations": operations([*map(view_of, requests[-MAX_OPERATIONS:])]),
+        f"last {MAX_OPERATIONS} operations": operations([*map(recorded_view, requests[-MAX_OPERATIONS:])]),
     }
 
 
 def operations(ops: Sequence[OpView]) -> list[str]:
     """Return a line for each operation: the seconds since the first operation, the client, and the details."""
-    known = _known()
+    known = _session_names()
     return [
         f"+{op.time - ops[0].time:.3f} s  {known.get(op.client) or hexadecimal(op.client)}  {op.details}" for op in ops
     ]
 
 
-def _known() -> dict[int, str]:
+def _session_names() -> dict[int, str]:
     """Return the names of sessions."""
     return {id: name for session_id, name in names.items() if (id := session_id())}
 
@@ -106,11 +108,11 @@ def _node(node: NodeView) -> str:
         f"ttl {node.ttl} s" if node.ttl is not None else "",
         f"version {node.version}" if node.version else "",
     ]
-    return " ".join([node.path, shortened(node.data), *filter(None, kinds)])
+    return " ".join([node.path, shorten_data(node.data), *filter(None, kinds)])
 
 
 def _session(view: SessionView, interceptor: Interceptor) -> str:
-    name = f" {known[view.id]}" if view.id in (known := _known()) else ""
+    name = f" {known[view.id]}" if view.id in (known := _session_names()) else ""
     last = interceptor.last.get(view.id)
     now = interceptor.now()
     ago = f", {now - last.time:.1f} s ago" if last is not None else ""
@@ -123,7 +125,7 @@ def _session(view: SessionView, interceptor: Interceptor) -> str:
 
 
 def _title(request: RecordedRequest | None) -> str:
-    return view_of(request).title if request is not None else "none"
+    return recorded_view(request).title if request is not None else "none"
 
 
 def _queues(tree: Mapping[str, NodeView]) -> list[str]:
@@ -134,7 +136,7 @@ def _queues(tree: Mapping[str, NodeView]) -> list[str]:
             queues.setdefault(path.rpartition("/")[0] or "/", []).append(found)
     lines = []
     for lock, nodes in sorted(queues.items()):
-        paths = [node.name for node in by_number(nodes)]
+        paths = [node.name for node in sort_by_number(nodes)]
         entries = [f"{hexadecimal(tree[path].ephemeral_owner)} {path.rpartition('/')[2]}" for path in paths]
         lines += [f"{lock}: {len(paths)} contenders, first come first", *(f"  {entry}" for entry in entries)]
     return lines
@@ -222,5 +224,5 @@ def write_page(directory: str | Path, test: str, failure: str, servers: Mapping[
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(as_html(test, failure, servers), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        return f"cannot write {path}: {reason_of(error)}"
+        return f"cannot write {path}: {file_error_reason(error)}"
     return str(path)

@@ -13,7 +13,7 @@ from ...protocol.paths import is_internal
 from ...protocol.records import Stat
 from ...server.core.engine import Engine
 from ...server.core.node import Node
-from ...server.core.watches import CHILD, DATA, kinds_of
+from ...server.core.watches import CHILD, DATA, watch_kinds
 from ..frames.requests import RecordedRequest
 
 
@@ -175,7 +175,7 @@ def watches(engine: Engine) -> tuple[WatchView, ...]:
         owner = client.session_id
         for store in (DATA, CHILD):
             for path, modes in client.modes[store].items():
-                shown += [WatchView(path, owner, kind) for kind in kinds_of(store, modes)]
+                shown += [WatchView(path, owner, kind) for kind in watch_kinds(store, modes)]
     return tuple(dict.fromkeys(shown))  # a persistent watch is in both stores
 
 

@@ -1,4 +1,4 @@
-"""The process: its end, and its descriptors."""
+"""The process: its exit on SIGTERM, and its file descriptors."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ....protocol.node_json import acl_text
 from ..acl_text import parse_acl
 from ..command import command
-from ..errors import CommandError, UsageError
+from ..errors import ShellCommandError, ShellUsageError
 from ..flags import Flag, Parsed
 from ..texts import acl_lines, stat_json, stat_lines
 from ..walk import walk
@@ -49,14 +49,14 @@ async def set_acl(shell: Shell, arguments: Parsed) -> None:
     """Replace the ACL list of a node, with ``-R`` also the lists of all nodes below.
 
     Raises:
-        CommandError: The list is empty, or the version is invalid.
+        ShellCommandError: The list is empty, or the version is invalid.
         InvalidACLError: The server rejects an entry of the list.
         ZooKeeperError: The server rejects the request.
     """
     path = shell.path(arguments.words[0])
     acl = parse_acl(arguments.words[1], shell.out)
     if not acl:
-        raise CommandError("Acl is not valid : null")
+        raise ShellCommandError("Acl is not valid : null")
     expected = version(arguments)
     chosen = [path]
     if arguments.has("R"):
@@ -72,11 +72,11 @@ async def add_auth(shell: Shell, arguments: Parsed) -> None:
     """Authenticate the session with a scheme.
 
     Raises:
-        UsageError: The credentials are missing.
+        ShellUsageError: The credentials are missing.
         AuthFailedError: The server rejects the credentials. This closes the session.
     """
     if len(arguments.words) < 2 and arguments.words[0] != "world":
-        raise UsageError
+        raise ShellUsageError
     await shell.client.add_auth(arguments.words[0], arguments.word(1).encode("utf-8", "surrogateescape"))
     shell.out.show({"authenticated": arguments.words[0]}, ())
 

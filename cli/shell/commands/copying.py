@@ -14,7 +14,7 @@ from ....protocol import paths
 from ....protocol.errors import BadVersionError, ZooKeeperError
 from ...progress import Progress
 from ..command import command
-from ..errors import CommandError
+from ..errors import ShellCommandError
 from ..flags import Flag, Parsed
 from ..texts import stat_json
 
@@ -36,22 +36,22 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
     """Copy a subtree.
 
     Raises:
-        CommandError: The source or the target's parent does not exist, the target is inside the source, or some nodes
-            could not be copied.
+        ShellCommandError: The source or the target's parent does not exist, the target is inside the source, or some
+            nodes could not be copied.
         ZooKeeperError: The server rejects the request.
     """
-    from ...transfer.source import Source
-    from ...transfer.target import Target, copy, into_itself
+    from ...transfer.source import SourceTree
+    from ...transfer.target import Target, copy, nested_target_error
 
     source_path, target_path = (shell.path(word) for word in arguments.words[:2])
     if paths.is_within(target_path, source_path):
-        raise CommandError(into_itself(source_path, target_path))
+        raise ShellCommandError(nested_target_error(source_path, target_path))
     client = shell.client
     if target_path != "/" and await client.exists(paths.parent(target_path)) is None:
-        raise CommandError(f"Node does not exist: {paths.parent(target_path)}")
+        raise ShellCommandError(f"Node does not exist: {paths.parent(target_path)}")
     if await client.exists(source_path) is None:
-        raise CommandError(f"Node does not exist: {source_path}")
-    source = Source(client, source_path)
+        raise ShellCommandError(f"Node does not exist: {source_path}")
+    source = SourceTree(client, source_path)
     await source.count()
     target = Target(client, target_path, dry_run=arguments.has("n"))
     with Progress("copying") as progress:
@@ -68,12 +68,12 @@ async def cp(shell: Shell, arguments: Parsed) -> None:
     }
     would = "would be " if arguments.has("n") else ""
     left_out = f"; {source.ephemerals:,} ephemeral left out" if source.ephemerals else ""
-    line = f"{would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, {outcome.same:,} the same"
+    line = f"{would}{outcome.created.count:,} created, {outcome.changed.count:,} changed, {outcome.same:,} unchanged"
     shell.out.show(value, [line + left_out])
     wrong = [f"{path}: {reason}" for path, reason in outcome.failed.items()]
     wrong += [f"Insufficient permission : {path}" for path in source.unreadable]
     if wrong:
-        raise CommandError("\n".join(wrong[:20]))
+        raise ShellCommandError("\n".join(wrong[:20]))
 
 
 @command("edit", "path", "edit the data of a node in $VISUAL or $EDITOR", least=1, paths=1, most=1, ours=True)
@@ -81,15 +81,15 @@ async def edit(shell: Shell, arguments: Parsed) -> None:
     """Open the data of a node in an editor, and write the changed data unless another client has changed the node.
 
     Raises:
-        CommandError: The editor failed, or the data could not be written. Changed text is saved in a file, which the
-            message names.
+        ShellCommandError: The editor failed, or the data could not be written. Changed text is saved in a file, which
+            the message names.
         NoNodeError: The node does not exist.
     """
     path = shell.path(arguments.words[0])
     data, stat = await shell.client.get(path)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with shell.lent_terminal():
-        changed = await asyncio.to_thread(_edited, editor, path, data or b"")
+        changed = await asyncio.to_thread(_edit_data, editor, path, data or b"")
     if changed == (data or b""):
         shell.out.show({"path": path, "changed": False}, [f"{path} is unchanged"])
         return
@@ -101,15 +101,15 @@ async def edit(shell: Shell, arguments: Parsed) -> None:
     except ZooKeeperError as error:
         changed_by_others = isinstance(error, BadVersionError)
         why = f"{path} was changed by another client in the meantime" if changed_by_others else shell.explained(error)
-        raise CommandError(f"{why}; your text is saved in {_keep(changed)}") from None
+        raise ShellCommandError(f"{why}; your text is saved in {_keep(changed)}") from None
     shell.out.show({"path": path, "changed": True, "stat": stat_json(new)}, [f"{path} now has version {new.version}"])
 
 
-def _edited(editor: str, path: str, data: bytes) -> bytes:
+def _edit_data(editor: str, path: str, data: bytes) -> bytes:
     """Return the data after it was edited.
 
     Raises:
-        CommandError: The editor cannot be run, or exited with an error.
+        ShellCommandError: The editor cannot be run, or exited with an error.
     """
     with tempfile.TemporaryDirectory(prefix="zoolet-") as folder:
         file = Path(folder, (paths.name(path) or "root")[:80])
@@ -118,12 +118,12 @@ def _edited(editor: str, path: str, data: bytes) -> bytes:
             code = subprocess.call([*shlex.split(editor), str(file)])
             changed = file.read_bytes()
         except (OSError, ValueError) as error:
-            raise CommandError(f"cannot run {editor}: {error}; set EDITOR to an editor command") from None
+            raise ShellCommandError(f"cannot run {editor}: {error}; set EDITOR to an editor command") from None
     if changed == data + b"\n" or (changed.endswith(b"\n") and not data.endswith(b"\n")):
         changed = changed[:-1]  # editors add a newline at the end, which most values do not have
     if code:
         kept = f"; your text is saved in {_keep(changed)}" if changed != data else ""
-        raise CommandError(f"{editor} exited with code {code}; {path} is unchanged{kept}")
+        raise ShellCommandError(f"{editor} exited with code {code}; {path} is unchanged{kept}")
     return changed
 
 

@@ -7,7 +7,7 @@ import binascii
 from typing import TYPE_CHECKING, Any, Final
 
 from ....client.wire.operations import NewNode
-from ....client.wire.watches import Kind
+from ....client.wire.watches import WatchKind
 from ....protocol import records as r
 from ....protocol.acl import OPEN_ACL_UNSAFE
 from ....protocol.enums import MAX_TTL, SEQUENTIAL_MODES, CreateMode, is_ttl_ms
@@ -15,7 +15,7 @@ from ....protocol.errors import ErrorCode, InvalidACLError, NoNodeError
 from ....protocol.node_json import data_json
 from ..acl_text import parse_acl
 from ..command import command, find
-from ..errors import CommandError, UsageError, checked_path, plain_text, text_of
+from ..errors import ShellCommandError, ShellUsageError, checked_path, error_text, plain_text
 from ..flags import Flag, Parsed
 from ..texts import data_text, hexdump, stat_json, stat_lines
 from ..walk import walk
@@ -27,7 +27,7 @@ STAT: Final = Flag("s", "Print znode stats additionally")
 WATCH: Final = Flag("w", "Watch for changes on the znode")
 
 
-def deprecated(form: str, instead: str) -> str:
+def deprecation_remark(form: str, instead: str) -> str:
     """Return zkCli's remark about a form of older releases."""
     return f"'{form}' has been deprecated. Please use '{instead}' instead."
 
@@ -44,14 +44,14 @@ def number(text: str, error: str) -> int:
     """Return a number from the command line.
 
     Raises:
-        CommandError: *text* is not a 64-bit number; the message is *error*.
+        ShellCommandError: *text* is not a 64-bit number; the message is *error*.
     """
     try:
         value = int(text)
     except ValueError:
-        raise CommandError(error) from None
+        raise ShellCommandError(error) from None
     if not -(1 << 63) <= value < 1 << 63:
-        raise CommandError(error)
+        raise ShellCommandError(error)
     return value
 
 
@@ -59,13 +59,13 @@ def version(arguments: Parsed) -> int:
     """Return the value of ``-v``; -1 for any version.
 
     Raises:
-        CommandError: The value is not a 32-bit number.
+        ShellCommandError: The value is not a 32-bit number.
     """
     text = arguments.flags.get("v", "-1")
     reason = f"-v must be a version (a 32-bit number), not {text}"
     value = number(text, reason)
     if not -(1 << 31) <= value < 1 << 31:
-        raise CommandError(reason)
+        raise ShellCommandError(reason)
     return value
 
 
@@ -87,7 +87,7 @@ async def create(shell: Shell, arguments: Parsed) -> None:
     """Create a node, and print its path.
 
     Raises:
-        CommandError: The ACL list is invalid, or the flags contradict each other.
+        ShellCommandError: The ACL list is invalid, or the flags contradict each other.
         ZooKeeperError: The server rejects the request.
     """
     node = _new_node(arguments)
@@ -95,12 +95,12 @@ async def create(shell: Shell, arguments: Parsed) -> None:
     data = arguments.words[1].encode("utf-8", "surrogateescape") if len(arguments.words) > 1 else None
     acl = OPEN_ACL_UNSAFE if len(arguments.words) < 3 else parse_acl(arguments.words[2], shell.out)
     if not acl:
-        raise CommandError("Acl is not valid : null", advice=plain_text(ErrorCode.INVALID_ACL, None))
+        raise ShellCommandError("Acl is not valid : null", advice=plain_text(ErrorCode.INVALID_ACL, None))
     below = shell.client.add_chroot(path + "0")[:-1] if node.mode in SEQUENTIAL_MODES else shell.client.add_chroot(path)
     try:
         reply = await shell.request(*node.request(below, data, acl), path)
     except InvalidACLError as error:
-        raise CommandError(text_of(error), advice=plain_text(ErrorCode.INVALID_ACL, path)) from None
+        raise ShellCommandError(error_text(error), advice=plain_text(ErrorCode.INVALID_ACL, path)) from None
     created = shell.client.strip_chroot(reply.path)
     shell.out.remark(f"Created {created}", {"created": created})
 
@@ -115,14 +115,14 @@ def _new_path(shell: Shell, word: str, mode: CreateMode) -> str:
 def _new_node(arguments: Parsed) -> NewNode:
     ephemeral, sequential, container = arguments.has("e"), arguments.has("s"), arguments.has("c")
     if container and (ephemeral or sequential):
-        raise CommandError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
+        raise ShellCommandError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
     if not arguments.has("t"):
         return NewNode.of(ephemeral, sequential, container, None)
     ttl = number(arguments.flags["t"], "-t argument must be a long value")
     if ephemeral or container:
-        raise CommandError(f"TTLs cannot be used with {'Ephemeral' if ephemeral else 'Container'} znodes")
+        raise ShellCommandError(f"TTLs cannot be used with {'Ephemeral' if ephemeral else 'Container'} znodes")
     if not is_ttl_ms(ttl):
-        raise CommandError(f"ttl must be positive and cannot be larger than: {MAX_TTL}")
+        raise ShellCommandError(f"ttl must be positive and cannot be larger than: {MAX_TTL}")
     return NewNode(CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL, ttl)
 
 
@@ -132,7 +132,7 @@ def _new_node(arguments: Parsed) -> NewNode:
 async def read(shell: Shell, path: str, watch: bool) -> tuple[bytes | None, r.Stat]:
     """Read a node, and set a watch if *watch* is true."""
     if watch:
-        data, stat = await shell.watches.set(Kind.DATA, path)
+        data, stat = await shell.watches.set(WatchKind.DATA, path)
     else:
         data, stat = await shell.client.get(path)
     return data, stat
@@ -158,7 +158,7 @@ async def get(shell: Shell, arguments: Parsed) -> None:
         ZooKeeperError: The server rejects the request.
     """
     if len(arguments.words) > 1:
-        shell.out.remark(deprecated("get path [watch]", "get [-s] [-w] path"))
+        shell.out.remark(deprecation_remark("get path [watch]", "get [-s] [-w] path"))
     path = shell.path(arguments.words[0])
     data, stat = await read(shell, path, arguments.has("w") or len(arguments.words) > 1)
     if data is None:
@@ -189,7 +189,7 @@ async def set_data(shell: Shell, arguments: Parsed) -> None:
     """Replace the data of a node.
 
     Raises:
-        CommandError: The data is not valid base64 although ``-b`` is given, or the version is invalid.
+        ShellCommandError: The data is not valid base64 although ``-b`` is given, or the version is invalid.
         BadVersionError: The version of the node differs from ``-v``.
         ZooKeeperError: The server rejects the request.
     """
@@ -199,7 +199,7 @@ async def set_data(shell: Shell, arguments: Parsed) -> None:
         try:
             data = base64.b64decode(data, validate=True)
         except binascii.Error as error:
-            raise CommandError(f"data is not valid base64: {error}") from None
+            raise ShellCommandError(f"data is not valid base64: {error}") from None
     if not arguments.has("v") and len(arguments.words) == 3 and arguments.words[2].lstrip("-").isdigit():
         arguments.flags["v"] = arguments.words[2]  # release 3.4 has this notation
     stat = await shell.client.set(path, data, version(arguments))
@@ -214,10 +214,10 @@ async def stat(shell: Shell, arguments: Parsed) -> None:
         NoNodeError: The node does not exist.
     """
     if len(arguments.words) > 1:
-        shell.out.remark(deprecated("stat path [watch]", "stat [-w] path"))
+        shell.out.remark(deprecation_remark("stat path [watch]", "stat [-w] path"))
     path = shell.path(arguments.words[0])
     if arguments.has("w") or len(arguments.words) > 1:
-        result = await shell.watches.set(Kind.EXIST, path)
+        result = await shell.watches.set(WatchKind.EXIST, path)
     else:
         result = await shell.client.exists(path)
     if result is None:
@@ -242,18 +242,18 @@ async def ls(shell: Shell, arguments: Parsed) -> None:
     """Print the names of a node's children, or with ``-R`` the paths of the subtree.
 
     Raises:
-        CommandError: ``-?`` is given; the message is the usage.
-        UsageError: The path is missing.
+        ShellCommandError: ``-?`` is given; the message is the usage.
+        ShellUsageError: The path is missing.
         NoNodeError: The node does not exist.
     """
     if arguments.has("?"):
         row = find("ls")
         assert row is not None
-        raise CommandError(row.usage_text(), advice="\n".join(["usage: ls [options] path", *row.flag_lines()]))
+        raise ShellCommandError(row.usage_text(), advice="\n".join(["usage: ls [options] path", *row.flag_lines()]))
     if not arguments.words and not shell.directory:
-        raise UsageError
+        raise ShellUsageError
     if len(arguments.words) > 1:
-        shell.out.remark(deprecated("ls path [watch]", "ls [-w] path"))
+        shell.out.remark(deprecation_remark("ls path [watch]", "ls [-w] path"))
     path = shell.path(arguments.word(0, "."))
     if arguments.has("R"):
         await _list_all(shell, path, arguments.has("w"))
@@ -269,7 +269,7 @@ async def _list(shell: Shell, path: str, watch: bool, with_stat: bool) -> None:
         NoAuthError: The children of the node may not be listed.
     """
     if watch:
-        names = await shell.watches.set(Kind.CHILD, path)
+        names = await shell.watches.set(WatchKind.CHILD, path)
         result = await shell.client.exists(path) if with_stat else None
     else:
         names, result = await shell.client.children_and_stat(path)
@@ -292,7 +292,7 @@ async def _list_all(shell: Shell, path: str, watch: bool) -> None:
     async for batch in walk(shell.client, path):
         for each in batch:
             if watch:
-                await shell.watches.set(Kind.CHILD, each)
+                await shell.watches.set(WatchKind.CHILD, each)
             shell.out.line({"path": each}, each)
         shell.out.flush()
 
@@ -304,7 +304,7 @@ async def ls2(shell: Shell, arguments: Parsed) -> None:
     Raises:
         NoNodeError: The node does not exist.
     """
-    shell.out.remark(deprecated("ls2", "ls [-s] path"))
+    shell.out.remark(deprecation_remark("ls2", "ls [-s] path"))
     await _list(shell, shell.path(arguments.words[0]), len(arguments.words) > 1, True)
 
 
@@ -316,13 +316,13 @@ async def delete(shell: Shell, arguments: Parsed) -> None:
     """Delete a node that has no children.
 
     Raises:
-        CommandError: The version is invalid.
+        ShellCommandError: The version is invalid.
         NotEmptyError: The node has children.
         BadVersionError: The version of the node differs from ``-v``.
         ZooKeeperError: The server rejects the request.
     """
     if len(arguments.words) > 1 and not arguments.has("v"):
-        shell.out.remark(deprecated("delete path [version]", "delete [-v version] path"))
+        shell.out.remark(deprecation_remark("delete path [version]", "delete [-v version] path"))
         arguments.flags["v"] = arguments.words[1]
     path = shell.path(arguments.words[0])
     await shell.client.delete(path, version(arguments))

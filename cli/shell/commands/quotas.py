@@ -12,7 +12,7 @@ from ....protocol.errors import NodeExistsError, NoNodeError
 from ....protocol.paths import QUOTA
 from ....protocol.quotas import LIMITS, STATS, Amount
 from ..command import command
-from ..errors import CommandError, checked_path
+from ..errors import ShellCommandError, checked_path
 from ..flags import Flag, Parsed
 from ..walk import walk
 
@@ -28,7 +28,7 @@ _LIMITS: Final = (
 )
 _UNSET: Final = {"count": -1, "bytes": -1, "byteHardLimit": -1, "countHardLimit": -1}
 _KEYS: Final = {"n": "count", "b": "bytes", "N": "countHardLimit", "B": "byteHardLimit"}
-"""The number in the text that each flag sets."""
+"""The key in the data of a quota node for each flag."""
 
 
 def _text(numbers: dict[str, int]) -> bytes:
@@ -40,7 +40,7 @@ async def _amount(shell: Shell, path: str) -> Amount | None:
     """Return the numbers in a limits or stats node; None if the node does not exist.
 
     Raises:
-        CommandError: The data of the node is not a quota.
+        ShellCommandError: The data of the node is not a quota.
     """
     try:
         data, _ = await shell.client.get(path)
@@ -49,7 +49,7 @@ async def _amount(shell: Shell, path: str) -> Amount | None:
     try:
         return Amount.parse(data or b"")
     except ValueError as error:
-        raise CommandError(f"{path} does not contain a quota: {error}") from None
+        raise ShellCommandError(f"{path} does not contain a quota: {error}") from None
 
 
 @command(
@@ -65,7 +65,7 @@ async def set_quota(shell: Shell, arguments: Parsed) -> None:
     """Limit the nodes or bytes of a subtree.
 
     Raises:
-        CommandError: The node does not exist, or a node above or below it has a quota.
+        ShellCommandError: The node does not exist, or a node above or below it has a quota.
         ZooKeeperError: The server rejects the request.
     """
     shell.refuse_chroot("quotas are")
@@ -73,12 +73,12 @@ async def set_quota(shell: Shell, arguments: Parsed) -> None:
     if path.startswith(QUOTA):
         shell.out.error(f"cannot set a quota under the path: {QUOTA}")
         return
-    chosen = _chosen(shell, arguments)
+    chosen = _chosen_limit(shell, arguments)
     if chosen is None:
         return
     checked_path(path)
     if await shell.client.exists(path) is None:
-        raise CommandError(f"{path} does not exist.")
+        raise ShellCommandError(f"{path} does not exist.")
     await _refuse_nested(shell, path)
     above = ""
     for name in (QUOTA + path).strip("/").split("/"):
@@ -94,7 +94,7 @@ async def set_quota(shell: Shell, arguments: Parsed) -> None:
     shell.out.show({"path": path, "limits": (limits or Amount()).numbers()}, ())
 
 
-def _chosen(shell: Shell, arguments: Parsed) -> dict[str, int] | None:
+def _chosen_limit(shell: Shell, arguments: Parsed) -> dict[str, int] | None:
     """Return the limit on the command line; None if it is invalid, after printing the reason."""
     ((flag, text),) = arguments.flags.items()
     counts = flag in "nN"
@@ -118,7 +118,7 @@ async def _refuse_nested(shell: Shell, path: str) -> None:
     """Check that no node above or below has a quota, because the server would enforce only the nearest quota.
 
     Raises:
-        CommandError: A node above or below has a quota.
+        ShellCommandError: A node above or below has a quota.
     """
     client = shell.client
     checked_path(QUOTA + path)
@@ -127,13 +127,13 @@ async def _refuse_nested(shell: Shell, path: str) -> None:
             for node in batch:
                 if node.endswith(LIMITS) and node != QUOTA + path + LIMITS:
                     owner = node[len(QUOTA) : -len(LIMITS)]
-                    raise CommandError(f"{path} has a child {owner} which has a quota")
+                    raise ShellCommandError(f"{path} has a child {owner} which has a quota")
     except NoNodeError:
         pass
     above = paths.parent(path)
     while above != "/":
         if await client.exists(QUOTA + above + LIMITS) is not None:
-            raise CommandError(f"{path} has a parent {above} which has a quota")
+            raise ShellCommandError(f"{path} has a parent {above} which has a quota")
         above = paths.parent(above)
 
 
@@ -162,7 +162,7 @@ async def list_quota(shell: Shell, arguments: Parsed) -> None:
     """Print the limits of a subtree, and its number of nodes and bytes.
 
     Raises:
-        CommandError: The path is invalid, or the connection has a chroot.
+        ShellCommandError: The path is invalid, or the connection has a chroot.
         ZooKeeperError: The server rejects the request.
     """
     shell.refuse_chroot("quotas are")
@@ -193,7 +193,7 @@ async def delete_quota(shell: Shell, arguments: Parsed) -> None:
     """Remove the given limits of a subtree; without a flag, all limits.
 
     Raises:
-        CommandError: The path is invalid, or the connection has a chroot.
+        ShellCommandError: The path is invalid, or the connection has a chroot.
         ZooKeeperError: The server rejects the request.
     """
     shell.refuse_chroot("quotas are")

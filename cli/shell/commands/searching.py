@@ -7,17 +7,17 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from ....client.aio.subtree import MAX_IN_FLIGHT, ask
+from ....client.aio.subtree import MAX_IN_FLIGHT, request_each
 from ....protocol import paths
 from ....protocol import records as r
 from ....protocol.errors import NoAuthError, NoNodeError, ZooKeeperError
 from ..command import command
-from ..errors import CommandError
+from ..errors import ShellCommandError
 from ..flags import Flag, Parsed
 from ..matcher import Matcher
 from ..output import BOLD
 from ..texts import stat_json
-from ..walk import report, walk
+from ..walk import raise_if_forbidden, walk
 from .nodes import number
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def find(shell: Shell, arguments: Parsed) -> None:
     """Print the paths in a subtree whose name and Stat match the flags.
 
     Raises:
-        CommandError: A flag has an invalid value, or some nodes may not be read. Readable nodes are printed.
+        ShellCommandError: A flag has an invalid value, or some nodes may not be read. Readable nodes are printed.
         NoNodeError: The root does not exist.
     """
     root = shell.path(arguments.word(0, shell.directory or "/"))
@@ -55,7 +55,7 @@ async def find(shell: Shell, arguments: Parsed) -> None:
             part = named[start : start + MAX_IN_FLIGHT]
             await _show(shell, part, test, forbidden)
             shell.out.flush()
-    report(forbidden)
+    raise_if_forbidden(forbidden)
 
 
 async def _show(shell: Shell, part: list[str], test: _Test, forbidden: set[str]) -> None:
@@ -64,7 +64,7 @@ async def _show(shell: Shell, part: list[str], test: _Test, forbidden: set[str])
         for path in part:
             shell.out.line(None, path)
         return
-    for path, stat in zip(part, await ask(shell.client.exists, part, NoNodeError, NoAuthError), strict=True):
+    for path, stat in zip(part, await request_each(shell.client.exists, part, NoNodeError, NoAuthError), strict=True):
         if isinstance(stat, NoAuthError):
             forbidden.add(path)
         elif isinstance(stat, r.Stat) and test.passes(stat):
@@ -75,7 +75,7 @@ class _Test:
     """The conditions on a Stat that the flags of find set.
 
     Raises:
-        CommandError: A flag has an invalid value.
+        ShellCommandError: A flag has an invalid value.
     """
 
     def __init__(self, arguments: Parsed) -> None:
@@ -88,14 +88,14 @@ class _Test:
             try:
                 self._owner = int(flags["owner"], 0) & 0xFFFFFFFFFFFFFFFF
             except ValueError:
-                raise CommandError(f"-owner must be a session id such as 0x1234, not {flags['owner']}") from None
+                raise ShellCommandError(f"-owner must be a session id such as 0x1234, not {flags['owner']}") from None
         if "larger" in flags:
             self._larger = number(flags["larger"], f"-larger must be a number of bytes, not {flags['larger']}")
         if "changed" in flags:
             try:
                 self._since = (time.time() - float(flags["changed"])) * 1000
             except ValueError:
-                raise CommandError(f"-changed must be a number of seconds, not {flags['changed']}") from None
+                raise ShellCommandError(f"-changed must be a number of seconds, not {flags['changed']}") from None
 
     def passes(self, stat: r.Stat) -> bool:
         """Return whether a node matches the flags."""
@@ -124,7 +124,7 @@ async def grep(shell: Shell, arguments: Parsed) -> None:
     """Print the matching lines of data in a subtree.
 
     Raises:
-        CommandError: No line matches, the pattern is invalid, or some nodes may not be read.
+        ShellCommandError: No line matches, the pattern is invalid, or some nodes may not be read.
         NoNodeError: The root does not exist.
     """
     text = arguments.words[0].encode("utf-8", "surrogateescape")
@@ -138,15 +138,15 @@ async def grep(shell: Shell, arguments: Parsed) -> None:
                 part = batch[start : start + MAX_IN_FLIGHT]
                 matched = await _search(shell, part, matcher, arguments.has("l"), forbidden) or matched
                 shell.out.flush()
-    report(forbidden)
+    raise_if_forbidden(forbidden)
     if not matched:
-        raise CommandError(f"no data below {root} matches {arguments.words[0]}")
+        raise ShellCommandError(f"no data below {root} matches {arguments.words[0]}")
 
 
 async def _search(shell: Shell, paths: list[str], matcher: Matcher, only_paths: bool, forbidden: set[str]) -> bool:
     """Print the matching lines in the data of some nodes; return whether any line matches."""
     matched = False
-    for path, answer in zip(paths, await ask(shell.client.get, paths, NoNodeError, NoAuthError), strict=True):
+    for path, answer in zip(paths, await request_each(shell.client.get, paths, NoNodeError, NoAuthError), strict=True):
         if isinstance(answer, NoAuthError):
             forbidden.add(path)
         if isinstance(answer, ZooKeeperError):

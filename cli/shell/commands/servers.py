@@ -6,14 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ....client.wire.watches import Kind
+from ....client.wire.watches import WatchKind
 from ....protocol import records as r
 from ....protocol.errors import ZooKeeperError
 from ....protocol.node_json import data_json
 from ....protocol.operations import OpCode
 from ....protocol.paths import CONFIG
 from ..command import command
-from ..errors import CommandError, UsageError
+from ..errors import ShellCommandError, ShellUsageError
 from ..flags import Flag, Parsed
 from ..texts import data_text, stat_json, stat_lines
 from .nodes import STAT
@@ -29,7 +29,7 @@ async def sync(shell: Shell, arguments: Parsed) -> None:
     """Wait until this server has applied all earlier writes, and print the result.
 
     Raises:
-        CommandError: The server did not answer in time.
+        ShellCommandError: The server did not answer in time.
     """
     path = shell.path(arguments.words[0])
     try:
@@ -37,7 +37,7 @@ async def sync(shell: Shell, arguments: Parsed) -> None:
             await shell.client.sync(path)
         code = 0
     except TimeoutError:
-        raise CommandError(f"Sync is timeout within {SYNC_SECONDS * 1000:.0f} ms") from None
+        raise ShellCommandError(f"Sync is timeout within {SYNC_SECONDS * 1000:.0f} ms") from None
     except ZooKeeperError as error:
         code = int(error.code)
     text = "Sync is OK" if code == 0 else f"Sync has failed. rc={code}"
@@ -56,12 +56,12 @@ async def config(shell: Shell, arguments: Parsed) -> None:
     """Print the configuration of the ensemble.
 
     Raises:
-        CommandError: ``-w`` is given, and the connection has a chroot.
+        ShellCommandError: ``-w`` is given, and the connection has a chroot.
         NoAuthError: The configuration may not be read.
     """
     if arguments.has("w"):
         shell.refuse_chroot("the watched configuration is")
-        data, stat = await shell.watches.set(Kind.DATA, CONFIG)
+        data, stat = await shell.watches.set(WatchKind.DATA, CONFIG)
     else:
         data, stat = await shell.client.get_config()
     text = data_text(data or b"")
@@ -105,25 +105,25 @@ async def reconfig(shell: Shell, arguments: Parsed) -> None:
     """Change the members of the ensemble, and print them.
 
     Raises:
-        CommandError: Flags contradict each other, the version is not a number, or the file cannot be read.
-        UsageError: Neither members nor changes are given.
+        ShellCommandError: Flags contradict each other, the version is not a number, or the file cannot be read.
+        ShellUsageError: Neither members nor changes are given.
         ZooKeeperError: The server rejects the request.
     """
     joining, leaving, members = (_lower(arguments.flags.get(name)) for name in ("add", "remove", "members"))
     file = arguments.flags.get("file")
     if joining is leaving is members is file is None:
-        raise UsageError
+        raise ShellUsageError
     version = _config_version(arguments.flags.get("v"))
     whole = file is not None or members is not None
     if whole and (joining is not None or leaving is not None):
-        raise CommandError(
+        raise ShellCommandError(
             "Can't use -file or -members together with -add or -remove (mixing incremental and non-incremental modes "
             "is not allowed)"
         )
     if file is not None:
         if members is not None:
-            raise CommandError("Can't use -file and -members together (conflicting non-incremental modes)")
-        members = _members_of(file)
+            raise ShellCommandError("Can't use -file and -members together (conflicting non-incremental modes)")
+        members = _read_members(file)
     reply = await shell.request(OpCode.RECONFIG, r.ReconfigRequest(joining, leaving, members, version), None)
     lines = [f"Committed new configuration:\n{data_text(reply.data or b'')}"]
     value: dict[str, Any] = {"config": data_json(reply.data or b"")}
@@ -142,28 +142,28 @@ def _config_version(text: str | None) -> int:
     """Return the expected version of the configuration; -1 for any.
 
     Raises:
-        CommandError: *text* is not a 64-bit hexadecimal number.
+        ShellCommandError: *text* is not a 64-bit hexadecimal number.
     """
     try:
         version = -1 if text is None else int(text, 16)
     except ValueError:
         version = 1 << 63
     if not -(1 << 63) <= version < 1 << 63:
-        raise CommandError("-v must be followed by a long (configuration version)")
+        raise ShellCommandError("-v must be followed by a long (configuration version)")
     return version
 
 
-def _members_of(file: str) -> str:
+def _read_members(file: str) -> str:
     """Return the members in a file.
 
     Raises:
-        CommandError: The file cannot be read.
+        ShellCommandError: The file cannot be read.
     """
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = f"{file} ({error.strerror})" if isinstance(error, OSError) else str(error)
-        raise CommandError(f"Error processing {file}{reason}") from None
+        raise ShellCommandError(f"Error processing {file}{reason}") from None
     lines = [line.strip() for line in text.splitlines()]
     return "\n".join(line for line in lines if line.startswith("server.")).lower()
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.errors import NoNodeError
 from .. import words
-from ..command import command, find, listed
-from ..errors import CommandError, unknown_command
+from ..command import command, find, sorted_commands
+from ..errors import ShellCommandError, unknown_command
 from ..flags import Parsed
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ async def connect(shell: Shell, arguments: Parsed) -> None:
     """Connect to the given hosts in a new session; by default to the same hosts as before.
 
     Raises:
-        CommandError: The connect string is invalid.
+        ShellCommandError: The connect string is invalid.
     """
     await shell.close()
     shell.directory = ""
@@ -76,17 +76,17 @@ async def redo(shell: Shell, arguments: Parsed) -> None:
     """Execute a line of the history again.
 
     Raises:
-        CommandError: The history has no line with this number, or the line is a redo command.
+        ShellCommandError: The history has no line with this number, or the line is a redo command.
     """
     if not arguments.words:
         return
     text = arguments.words[0]
     place = int(text) if text.isdecimal() and len(text) < 10 else -1
     if not 0 <= place < len(shell.history) - 1:
-        raise CommandError("Command index out of range")
+        raise ShellCommandError("Command index out of range")
     line = shell.history[place]
     if words.split(line)[:1] == ["redo"]:
-        raise CommandError("No redoing redos")
+        raise ShellCommandError("No redoing redos")
     shell.history[-1] = shell.pending = line
 
 
@@ -95,18 +95,18 @@ async def help_command(shell: Shell, arguments: Parsed) -> None:
     """Print all commands, or the usage of one command.
 
     Raises:
-        CommandError: The command is unknown.
+        ShellCommandError: The command is unknown.
     """
     if arguments.words:
         row = find(arguments.words[0])
         if row is None:
-            raise CommandError(unknown_command(arguments.words[0]))
+            raise ShellCommandError(unknown_command(arguments.words[0]))
         shell.out.show(
             {"name": row.name, "usage": row.usage, "summary": row.summary},
             [f"{row.name} {row.usage}", f"  {row.summary}", *row.flag_lines()],
         )
         return
-    rows = listed()
+    rows = sorted_commands()
     width = max(len(row.name) for row in rows)
     shell.out.show(
         [{"name": row.name, "usage": row.usage, "summary": row.summary} for row in rows],

@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ....client.aio.subtree import MAX_IN_FLIGHT, ask
+from ....client.aio.subtree import MAX_IN_FLIGHT, request_each
 from ....protocol import records as r
 from ....protocol.errors import NoAuthError, NoNodeError, ZooKeeperError
 from ...progress import Progress
 from ..command import command
-from ..errors import CommandError
+from ..errors import ShellCommandError
 from ..flags import Flag, Parsed
 from ..nodes_text import shown_data
-from ..walk import children_of, report, walk
+from ..walk import list_children, raise_if_forbidden, walk
 from .nodes import number
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
-BATCH: Final = 1000
+DELETE_BATCH: Final = 1000
 """Number of concurrent requests of deleteall."""
 
 
@@ -36,14 +36,14 @@ async def delete_all(shell: Shell, arguments: Parsed) -> None:
     """Delete a subtree.
 
     Raises:
-        CommandError: The batch size is invalid.
+        ShellCommandError: The batch size is invalid.
         NoNodeError: The node does not exist.
         NoAuthError: The children of a node may not be listed; no node was deleted.
     """
-    text = arguments.flags.get("b", str(BATCH))
+    text = arguments.flags.get("b", str(DELETE_BATCH))
     batch = number(text, "-b argument must be an int value")
     if not 0 < batch < 1 << 31:
-        raise CommandError(f"-b must be a number from 1 to {(1 << 31) - 1}, not {text}")
+        raise ShellCommandError(f"-b must be a number from 1 to {(1 << 31) - 1}, not {text}")
     await _delete_all(shell, shell.path(arguments.words[0]), batch)
 
 
@@ -86,7 +86,7 @@ async def rmr(shell: Shell, arguments: Parsed) -> None:
         NoAuthError: The children of a node may not be listed; no node was deleted.
     """
     shell.out.remark("The command 'rmr' has been deprecated. Please use 'deleteall' instead.")
-    await _delete_all(shell, shell.path(arguments.words[0]), BATCH)
+    await _delete_all(shell, shell.path(arguments.words[0]), DELETE_BATCH)
 
 
 # --- tree ---
@@ -107,11 +107,12 @@ async def tree(shell: Shell, arguments: Parsed) -> None:
 
     Raises:
         NoNodeError: The root does not exist.
-        CommandError: ``-L`` is invalid, or the children of some nodes may not be listed. Readable nodes are printed.
+        ShellCommandError: ``-L`` is invalid, or the children of some nodes may not be listed. Readable nodes are
+            printed.
     """
     path = shell.path(arguments.word(0, shell.directory or "/"))
     depth = _levels(arguments, "1000000")
-    (first,) = await children_of(shell.client, [path])
+    (first,) = await list_children(shell.client, [path])
     if isinstance(first, ZooKeeperError):
         raise first
     texts = await _texts(shell, [path]) if arguments.has("d") else [""]
@@ -126,7 +127,7 @@ async def tree(shell: Shell, arguments: Parsed) -> None:
     if not shell.out.as_json:
         shell.out.show(None, ["", f"{count + 1:,} node{'s' * (count > 0)}"])
     shell.out.flush()
-    report(forbidden)
+    raise_if_forbidden(forbidden)
 
 
 class _Level(NamedTuple):
@@ -148,7 +149,7 @@ class _Level(NamedTuple):
 async def _branches(
     shell: Shell, siblings: list[str], depth: int, with_data: bool, forbidden: set[str]
 ) -> AsyncIterator[tuple[str, str]]:
-    """Yield each node below and its line. The children of siblings are read in batches."""
+    """Yield the path and the drawn line of each node of the subtrees. Children of siblings are read in batches."""
     levels = [_Level(siblings, [], "")] if depth > 0 else []
     while levels:
         level = levels.pop()
@@ -168,7 +169,7 @@ async def _ask(
     shell: Shell, paths: list[str], with_children: bool, with_data: bool, forbidden: set[str]
 ) -> list[tuple[list[str], str]]:
     """Return the children of each node and the text after its name. Nodes that may not be listed have no children."""
-    below = await children_of(shell.client, paths) if with_children else [[] for _ in paths]
+    below = await list_children(shell.client, paths) if with_children else [[] for _ in paths]
     forbidden |= {path for path, names in zip(paths, below, strict=True) if isinstance(names, NoAuthError)}
     texts = await _texts(shell, paths) if with_data else [""] * len(paths)
     return [(names if isinstance(names, list) else [], text) for names, text in zip(below, texts, strict=True)]
@@ -177,7 +178,7 @@ async def _ask(
 async def _texts(shell: Shell, paths: list[str]) -> list[str]:
     """Return the text after the name of each node."""
     texts = []
-    for answer in await ask(shell.client.get, paths, NoNodeError, NoAuthError):
+    for answer in await request_each(shell.client.get, paths, NoNodeError, NoAuthError):
         text = "" if isinstance(answer, ZooKeeperError) else shown_data(answer[0])
         texts.append(f"  {text}" if text else "")
     return texts
@@ -200,7 +201,7 @@ async def du(shell: Shell, arguments: Parsed) -> None:
 
     Raises:
         NoNodeError: The root does not exist.
-        CommandError: ``-L`` is invalid, or some nodes may not be read. Readable nodes are counted.
+        ShellCommandError: ``-L`` is invalid, or some nodes may not be read. Readable nodes are counted.
     """
     root = shell.path(arguments.word(0, shell.directory or "/"))
     depth = _levels(arguments, "1")
@@ -212,7 +213,7 @@ async def du(shell: Shell, arguments: Parsed) -> None:
             for start in range(0, len(batch), MAX_IN_FLIGHT):
                 part = batch[start : start + MAX_IN_FLIGHT]
                 for path, stat in zip(
-                    part, await ask(shell.client.exists, part, NoNodeError, NoAuthError), strict=True
+                    part, await request_each(shell.client.exists, part, NoNodeError, NoAuthError), strict=True
                 ):
                     if isinstance(stat, NoAuthError):
                         forbidden.add(path)
@@ -224,7 +225,7 @@ async def du(shell: Shell, arguments: Parsed) -> None:
         size, nodes = sums[path]
         shell.out.line({"path": path, "bytes": size, "nodes": nodes}, f"{size:>14,} bytes {nodes:>10,} nodes  {path}")
     shell.out.flush()
-    report(forbidden)
+    raise_if_forbidden(forbidden)
 
 
 def _add(sums: dict[str, list[int]], root: str, path: str, depth: int, size: int) -> None:
@@ -242,7 +243,7 @@ def _levels(arguments: Parsed, default: str) -> int:
     """Return the value of ``-L``.
 
     Raises:
-        CommandError: The value is not a number.
+        ShellCommandError: The value is not a number.
     """
     text = arguments.flags.get("L", default)
     return number(text, f"-L must be a number of levels, not {text}")

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....client.wire.states import Event
-from ....client.wire.watches import Kind
+from ....client.wire.watches import WatchKind
 from ....protocol.enums import EventType
 from ....protocol.errors import NoAuthError, NoNodeError
 from ....protocol.hexadecimal import hexadecimal
 from ....protocol.node_json import data_json
 from ..command import command
-from ..errors import CommandError, UsageError
+from ..errors import ShellCommandError, ShellUsageError
 from ..flags import Flag, Parsed
 from ..nodes_text import shown_data
 
 if TYPE_CHECKING:
     from ..shell import Shell
 
-MODES: Final = {"PERSISTENT": Kind.PERSISTENT, "PERSISTENT_RECURSIVE": Kind.RECURSIVE}
+MODES: Final = {"PERSISTENT": WatchKind.PERSISTENT, "PERSISTENT_RECURSIVE": WatchKind.RECURSIVE}
 SIGNS: Final = {
     EventType.NODE_CREATED: "+",
     EventType.NODE_DELETED: "-",
@@ -39,15 +39,15 @@ async def add_watch(shell: Shell, arguments: Parsed) -> None:
     """Set a persistent watch, which is recursive by default.
 
     Raises:
-        UsageError: The mode is unknown.
+        ShellUsageError: The mode is unknown.
         UnimplementedError: The server is older than 3.6.
     """
     kind = MODES.get(arguments.flags.get("m", "PERSISTENT_RECURSIVE").upper())
     if kind is None:
-        raise UsageError
+        raise ShellUsageError
     path = shell.path(arguments.words[0])
     await shell.watches.set(kind, path)
-    shell.out.show({"watching": path, "recursive": kind is Kind.RECURSIVE}, ())
+    shell.out.show({"watching": path, "recursive": kind is WatchKind.RECURSIVE}, ())
 
 
 @command(
@@ -67,15 +67,15 @@ async def remove_watches(shell: Shell, arguments: Parsed) -> None:
     """Remove the watches of this session on a node.
 
     Raises:
-        CommandError: The node has no such watches.
+        ShellCommandError: The node has no such watches.
         ZooKeeperError: The server rejects the request.
     """
-    kinds: tuple[Kind, ...] = tuple(Kind)
+    kinds: tuple[WatchKind, ...] = tuple(WatchKind)
     for name, chosen in (
-        ("c", (Kind.CHILD,)),
-        ("d", (Kind.DATA, Kind.EXIST)),
-        ("p", (Kind.PERSISTENT,)),
-        ("r", (Kind.RECURSIVE,)),
+        ("c", (WatchKind.CHILD,)),
+        ("d", (WatchKind.DATA, WatchKind.EXIST)),
+        ("p", (WatchKind.PERSISTENT,)),
+        ("r", (WatchKind.RECURSIVE,)),
     ):
         if arguments.has(name):
             kinds = chosen
@@ -109,13 +109,13 @@ async def watch(shell: Shell, arguments: Parsed) -> None:
     """Print the changes of a subtree as they happen, until Ctrl-C.
 
     Raises:
-        CommandError: The number of events is invalid.
+        ShellCommandError: The number of events is invalid.
         ZooKeeperError: The server rejects the request.
     """
     path = shell.path(arguments.words[0])
     text = arguments.flags.get("n", "0")
     if not text.isdecimal() or len(text) > 9 or (arguments.has("n") and int(text) == 0):
-        raise CommandError(f"-n must be a whole number from 1, not {text!r}")
+        raise ShellCommandError(f"-n must be a whole number from 1, not {text!r}")
     if await shell.client.exists(path) is None:
         shell.out.remark(f"{path} does not exist yet", {"path": path, "exists": False})
     left = int(text)

@@ -2,8 +2,8 @@
 
 - ``TABLE`` maps an op code to its decoder and its handler, with one look-up per request.
 - ``WRITES`` maps the op code of a write to its ``perform`` and ``reply``.
-- ``RUNS`` and ``PARTS`` map the op code of a frequent request to its straight form, which does the same in one
-  function: as a request, and as an operation of a multi.
+- ``STRAIGHT_REQUESTS`` and ``STRAIGHT_OPERATIONS`` map the op code of a frequent operation to its *straight form*: one
+  generated function for all steps, of a request or of an operation inside a multi.
 - ``APPLIES`` maps the class of a transaction record to the function that applies it.
 
 A read is one function, which returns the encoded body of its reply. A write is two: *perform* checks the fields of the
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ....protocol.codec import Record, compiled, pack_int
+from ....protocol.codec import Record, ensure_compiled, pack_int
 from ....protocol.errors import ErrorCode, NotReadOnlyError, ZooKeeperError
 from ....protocol.operations import OPERATIONS, OpCode
 from ..client_connection import ClientConnection
@@ -30,9 +30,9 @@ from ..state import ServerState
 
 Decode = Callable[[bytes, int, int], Any]
 Handle = Callable[[ServerState, ClientConnection, Any], bytes]
-Run = Callable[[ServerState, ClientConnection, bytes, int, int], bytes]
+StraightRequest = Callable[[ServerState, ClientConnection, bytes, int, int], bytes]
 """A straight form of a request: a function from the place of its body to the frame of its reply."""
-Part = Callable[[ServerState, ClientConnection, bytes, int, int, list[bytes]], int]
+StraightOperation = Callable[[ServerState, ClientConnection, bytes, int, int, list[bytes]], int]
 """A straight form of an operation of a multi: a function from the place of its record to the place of the next
 operation. It adds its encoded result to a list. It returns 0, before it changes anything, if the operation needs the
 general form.
@@ -89,11 +89,11 @@ class DispatchEntry(NamedTuple):
     costly: bool
 
 
-DispatchTuple = tuple[Decode, Handle, bool, Run | None]
+DispatchTuple = tuple[Decode, Handle, bool, StraightRequest | None]
 Dispatch = dict[int, DispatchTuple]
-"""A dispatch table: decoder, handler, whether the operation is costly, and the straight form, if there is one. Decoder
-and handler are not called if there is one, so a table that wraps the handlers must replace it by None. The entries are
-plain tuples: unpacking a named tuple costs 3 % of a get (Python 3.11).
+"""A dispatch table. An entry contains the decoder, the handler, whether the operation is costly, and the straight form
+or None. A straight form is called instead of decoder and handler, so a table that wraps the handlers must replace it
+by None. The entries are plain tuples, because unpacking a named tuple costs 3 % of a get (Python 3.11).
 """
 
 
@@ -105,11 +105,11 @@ class Write(NamedTuple):
 
 
 class UnfinishedError(ZooKeeperError):
-    """Signal (not an error) that a read takes long. The connection continues it as long as its turn lasts.
+    """A request takes long. This is not an error, but a signal to the connection, which continues the request in steps.
 
     Args:
-        steps: Iterator that does a part of the work with each item. The reply is sent after the last item, without a
-            body.
+        steps: Iterator that does a part of the work for each item. The connection advances it during its turns, and
+            sends a reply without a body after the last item.
     """
 
     code = ErrorCode.SYSTEM_ERROR
@@ -122,13 +122,13 @@ class UnfinishedError(ZooKeeperError):
 
 TABLE: dict[int, DispatchEntry] = {}
 WRITES: dict[int, Write] = {}
-RUNS: dict[int, Run] = {}
-PARTS: dict[int, Part] = {}
+STRAIGHT_REQUESTS: dict[int, StraightRequest] = {}
+STRAIGHT_OPERATIONS: dict[int, StraightOperation] = {}
 APPLIES: dict[type[Record], Apply] = {}
 
 
 def reads(*ops: int, decode: Decode | None = None, costly: bool = False) -> Callable[[Handle], Handle]:
-    """Register the handler of operations that do not change the tree."""
+    """Register a handler for operations that do not change the tree. For the arguments see :class:`DispatchEntry`."""
 
     def register(handle: Handle) -> Handle:
         for op in ops:
@@ -139,12 +139,12 @@ def reads(*ops: int, decode: Decode | None = None, costly: bool = False) -> Call
 
 
 def writes(replies: dict[OpCode, Reply]) -> Callable[[Perform], Perform]:
-    """Register the function that performs these operations. Each has its own reply."""
+    """Register the function that performs some writes. *replies* maps their op codes to encoders of their replies."""
 
     def register(perform: Perform) -> Perform:
         for op, reply in replies.items():
             WRITES[op] = Write(perform, reply)
-            if op != OpCode.CHECK:  # clients can send a check only inside a transaction
+            if op != OpCode.CHECK:  # outside a transaction, a check is not supported
                 TABLE[op] = DispatchEntry(None, _handler(op, WRITES[op]), True)
         return perform
 
@@ -189,8 +189,8 @@ def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatc
     A record's decoder is compiled by the first request that needs it, and replaces its placeholder in the table.
 
     Args:
-        read_only: Whether writes and sync are rejected.
-        writable: Whether writes are executed. They are rejected while they cannot be logged.
+        read_only: Whether writes and sync are rejected, with NotReadOnlyError.
+        writable: Whether writes are executed. False rejects them in the same way, while they cannot be logged.
 
     Source: ReadOnlyRequestProcessor.
     """
@@ -202,7 +202,7 @@ def build_dispatch(*, read_only: bool = False, writable: bool = True) -> Dispatc
             table[op] = _skip_body, _refuse, False, None
         else:
             decode = entry.decode or _compiling_decoder(table, op)
-            table[op] = decode, entry.handle, entry.costly, RUNS.get(op)
+            table[op] = decode, entry.handle, entry.costly, STRAIGHT_REQUESTS.get(op)
     return table
 
 
@@ -215,7 +215,7 @@ def late_decoder(table: Dispatch, op: int) -> Decode:
 
 def _compiling_decoder(table: Dispatch, op: int) -> Decode:
     def decode(buf: bytes, offset: int, end: int) -> Record:
-        compiled_decode = compiled(_request_of(op)).decode
+        compiled_decode = ensure_compiled(_request_of(op)).decode
         table[op] = compiled_decode, *table[op][1:]
         return compiled_decode(buf, offset, end)
 
@@ -223,7 +223,9 @@ def _compiling_decoder(table: Dispatch, op: int) -> Decode:
 
 
 def zxid_on_decode_error(compat: Compat) -> frozenset[int]:
-    """Return the writes that use up a zxid even if they cannot be decoded. A multi always uses its zxid first."""
+    """Return the op codes of the writes that use up a zxid even if they cannot be decoded. A multi is not included: its
+    handler uses the zxid before it decodes anything.
+    """
     return frozenset(WRITES.keys() - {OpCode.RECONFIG}) if compat.undecodable_write_takes_zxid else frozenset()
 
 

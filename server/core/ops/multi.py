@@ -1,7 +1,7 @@
 """Transactions: either all of their operations are applied, or none.
 
-Each operation is performed before the next one, so it sees the changes of those before it. The first one that fails
-rolls all of them back.
+Each operation is performed before the next one is read, and sees the changes of all earlier operations. The first
+operation that fails rolls back the whole transaction.
 
 ``make straight`` copies functions of this module into ``straight.py``, which serves clients. Run it after each change.
 
@@ -16,34 +16,39 @@ from typing import Any, Final
 from ....protocol import multi as wire
 from ....protocol import records as r
 from ....protocol.acl import AclList
-from ....protocol.codec import Bool, Int, Record, struct_of
+from ....protocol.codec import Bool, Int, Record, combined_struct
 from ....protocol.enums import MODES, PLAIN_MODES, TTL_MODES, CreateMode
 from ....protocol.errors import BadArgumentsError, ErrorCode, MarshallingError, ZooKeeperError
-from ....protocol.operations import OPERATIONS, OpCode, changing
+from ....protocol.operations import OPERATIONS, OpCode, ops_that_change
 from ....protocol.quotas import STATS
 from ....protocol.txns import ErrorTxn
 from ..client_connection import ClientConnection
 from ..compat import Compat
-from ..journal import ERROR, Applied, Parts
+from ..journal import ERROR, Applied, MultiRecords
 from ..node import NodeOrLeaf
 from ..state import ServerState
 from . import writes
-from .dispatch import PARTS, TABLE, WRITES, DispatchEntry, fields_of, reads
+from .dispatch import STRAIGHT_OPERATIONS, TABLE, WRITES, DispatchEntry, fields_of, reads
 
 assert writes  # importing the module registers the operations of a transaction
 Span = tuple[bytes, int, int]
 _SHORT_MODES: Final = PLAIN_MODES - {CreateMode.CONTAINER}
-RECOUNTS: Final = 8
+MAX_RECOUNTS: Final = 8
 """Maximum number of quota statistics that one multi may create. Each create counts all nodes below the quota."""
 _FLAGS: Final = 3  # the place of the flags among the fields of a create
-_HEADER_SIZE: Final = struct_of(r.MultiHeader).size
-_header_at: Final = struct_of(Int, Bool).unpack_from  # its last field has no meaning in a request
+_HEADER_SIZE: Final = combined_struct(r.MultiHeader).size
+_header_at: Final = combined_struct(Int, Bool).unpack_from  # its last field has no meaning in a request
 
 
 def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> bytes:
     """Apply all operations or none. The error of a failed operation is in the results, and the error of the reply is 0.
 
-    Only a malformed request fails as a whole. Except in one case of 3.9, it also uses up its zxid.
+    A request that fails as a whole also uses up its zxid, unless a create in it has a null ACL list (3.9).
+
+    Raises:
+        MarshallingError: The request is malformed, or combines operations that must not be in one multi.
+        PartialResults: An operation has a null path, in 3.8.
+        BadArgumentsError: The request has too many operations, or creates too many nodes of quota statistics.
     """
     assert client.session is not None
     session_id = client.session.id
@@ -51,7 +56,7 @@ def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int,
     span = buf, offset, end
     results: list[bytes] = []
     performed: list[Applied] = []
-    failed: Parts = []
+    failed: MultiRecords = []
     record, limit = state.record, state.settings.max_multi_operations
     if record is not None:
         state.record = performed.append  # the journal gets one transaction
@@ -64,7 +69,7 @@ def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int,
             kind, done = _header_at(buf, offset)
             if done:
                 break
-            part = PARTS.get(kind)
+            part = STRAIGHT_OPERATIONS.get(kind)
             after = part(state, client, buf, at, end, results) if part is not None else 0
             offset = after or perform_part(state, client, kind, buf, at, end, results)
         else:
@@ -80,7 +85,7 @@ def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int,
     finally:
         state.record = record
     if record is not None:
-        parts: Parts = [(kind, txn) for _, _, _, _, kind, txn in performed]  # type: ignore[misc] # none is a multi
+        parts: MultiRecords = [(kind, txn) for _, _, _, _, kind, txn in performed]  # type: ignore[misc] # none is a multi
         record((session_id, client.last_xid, state.zxid, state.now, OpCode.MULTI, parts + failed))
     results.append(wire.END)
     return b"".join(results)
@@ -88,22 +93,23 @@ def multi(state: ServerState, client: ClientConnection, buf: bytes, offset: int,
 
 def _fail(
     state: ServerState, client: ClientConnection, span: Span, offset: int, error: ZooKeeperError, results: list[bytes]
-) -> Parts:
-    """Replace the results of the operations before a failed one by the results of all, after they were rolled back.
+) -> MultiRecords:
+    """Replace *results*, after a rollback, by the results of all operations: OK, the error, and errors for the rest.
 
     Args:
         state: The state of the server.
         client: The connection that sent the request.
         span: The operations.
-        offset: The place of the failed operation.
-        error: Its error.
-        results: The results of those before it.
+        offset: Position of the failed operation in the request.
+        error: The error of that operation.
+        results: The results of the operations before it. They are replaced.
 
     Returns:
-        The records of the failed operations, for the journal.
+        Error records for the journal: of the failed operation, and of the operations after it, which were not tried.
 
     Raises:
-        ZooKeeperError: The request as a whole is malformed.
+        MarshallingError: The request as a whole is malformed.
+        BadArgumentsError: The request exceeds a limit.
     """
     if type(error) is MarshallingError:
         state.details[:] = [detail for detail in state.details if detail[0] != state.zxid]  # the zxid may be used again
@@ -122,11 +128,11 @@ def _fail(
 def perform_part(
     state: ServerState, client: ClientConnection, kind: int, buf: bytes, offset: int, end: int, results: list[bytes]
 ) -> int:
-    """Read and perform one operation, and add its result to *results*. Return the place of the next operation.
+    """Read and perform one operation, and append its result to *results*. Return the offset of the next operation.
 
     Raises:
-        MarshallingError: The whole request is malformed, or contains too much. :func:`_check_operations` finds the
-            first fault.
+        MarshallingError: The whole request fails. The caller uses :func:`_check_operations` to find the first fault,
+            which determines the final error.
         ZooKeeperError: The operation failed.
     """
     operation = _OPERATIONS.get(kind)
@@ -135,13 +141,13 @@ def perform_part(
     op, request, fields_of_record = operation
     record, offset = request.read_from(buf, offset, end)
     fields = fields_of_record(record)
-    if op in _CREATES and (op != OpCode.CREATE or is_special(state, fields[0], fields[2], fields[3])):
+    if op in _CREATES and (op != OpCode.CREATE or needs_checked_create(state, fields[0], fields[2], fields[3])):
         op, fields = _checked_create(state, op, fields)
-    results.append(result_of(op, *WRITES[op].perform(state, client, op, *fields)))
+    results.append(encode_result(op, *WRITES[op].perform(state, client, op, *fields)))
     return offset
 
 
-def is_special(state: ServerState, path: str | None, acl: AclList | None, flags: int) -> bool:
+def needs_checked_create(state: ServerState, path: str | None, acl: AclList | None, flags: int) -> bool:
     """Return whether a CREATE with these fields needs :func:`_checked_create`."""
     return (
         acl is None
@@ -154,41 +160,42 @@ def _checked_create(state: ServerState, op: OpCode, fields: tuple[Any, ...]) -> 
     """Check the rules for creates in a multi, and return the effective op code and fields.
 
     Raises:
-        MarshallingError: The whole request is malformed, or contains too much. :func:`_check_operations` finds the
-            first fault.
+        MarshallingError: The whole request fails. The caller uses :func:`_check_operations` to find the first fault,
+            which determines the final error.
     """
     path, _, acl, flags, *_ = fields
     compat = state.settings.compat
     if compat.multi_checks_flags_first and op != OpCode.CREATE_TTL and (acl is None or flags not in PLAIN_MODES):
         raise _not_plain(path, flags)
     changes = state.quota.changes
-    if path is not None and path.endswith(STATS) and changes is not None and changes.recounts >= RECOUNTS:
-        raise MarshallingError(path, f"a transaction may create at most {RECOUNTS} nodes of quota statistics")
+    if path is not None and path.endswith(STATS) and changes is not None and changes.recounts >= MAX_RECOUNTS:
+        raise MarshallingError(path, f"a transaction may create at most {MAX_RECOUNTS} nodes of quota statistics")
     op, fields = _normalize_create(compat, op, fields)
     if op == OpCode.CREATE and flags in TTL_MODES:
         raise MarshallingError(path, f"the create flags {flags} require a ttl")
     return op, fields
 
 
-def result_of(op: int, path: str, node: NodeOrLeaf) -> bytes:
+def encode_result(op: int, path: str, node: NodeOrLeaf) -> bytes:
     """Return the encoded result of one applied operation."""
     return wire.result(OpCode.CREATE2 if op in _WITH_STAT else op, WRITES[op].reply(path, node))
 
 
 def _check_operations(state: ServerState, client: ClientConnection, span: Span, offset: int, done: int) -> int:
-    """Return the number of operations from the failed one on, after a check for faults of the request as a whole. The
-    first of these faults decides whether the request uses up a zxid.
+    """Check a failed multi for faults that make the whole request fail. Return the number of operations from the failed
+    one on. If there are several faults, the first one determines whether the request uses up a zxid.
 
     Args:
         state: The state of the server.
         client: The connection that sent the request.
         span: The operations.
-        offset: The place of the failed operation. Those before it have no fault.
-        done: Number of operations before it.
+        offset: Position of the failed operation in the request.
+        done: Number of operations before the failed one. They are known to be well-formed.
 
     Raises:
         MarshallingError: The request as a whole is malformed.
-        BadArgumentsError: The request has too many operations.
+        PartialResults: An operation has a null path, in 3.8.
+        BadArgumentsError: The request has too many operations, or creates too many nodes of quota statistics.
     """
     settings = state.settings
     compat = settings.compat
@@ -211,17 +218,17 @@ def _check_operations(state: ServerState, client: ClientConnection, span: Span, 
         if compat.multi_checks_flags_first and isinstance(request, r.CreateRequest):
             if request.acl is None or request.flags not in PLAIN_MODES:
                 _check_as_a_whole(state, span)
-    if recounts > RECOUNTS:
-        raise _too_many(state, client, RECOUNTS, "creates of quota statistics")
+    if recounts > MAX_RECOUNTS:
+        raise _too_many(state, client, MAX_RECOUNTS, "creates of quota statistics")
     return len(operations)
 
 
 def _check_as_a_whole(state: ServerState, span: Span) -> None:
-    """Decode a faulty multi again, operation by operation, and raise the error of the first fault that makes the whole
-    request malformed.
+    """Decode a faulty multi again, operation by operation, to find the first fault that makes the whole request
+    malformed. Return if none is found.
 
     Raises:
-        MarshallingError: The whole request is malformed. If the fault is a null ACL list in a create, 3.9 uses no zxid.
+        MarshallingError: Such a fault was found. For a null ACL list in a create, 3.9 does not use up a zxid.
     """
     checks_flags = state.settings.compat.multi_checks_flags_first
     first_is_read: bool | None = None
@@ -236,8 +243,8 @@ def _check_as_a_whole(state: ServerState, span: Span) -> None:
 
 
 def _check_create_as_a_whole(state: ServerState, request: r.CreateRequest) -> None:
-    """Reject the whole request if a create has unknown flags, flags that need a ttl, or a null ACL list. With a null
-    ACL list it uses no zxid.
+    """Reject the whole request if a create has unknown flags, flags that require a ttl, or a null ACL list. For a null
+    ACL list, give the zxid back.
 
     Raises:
         MarshallingError: The create has one of these faults.
@@ -263,15 +270,15 @@ def _not_plain(path: str | None, flags: int) -> MarshallingError:
 def _too_many(
     state: ServerState, client: ClientConnection, limit: int, what: str = "operations (zoolet.maxMultiOperations)"
 ) -> ZooKeeperError:
-    """Count and log a request that would delay all others, because it cannot be interrupted. Return its error. It is
-    not ThrottledOpError, because that error requests a retry.
+    """Count and log a multi that exceeds a limit, and return its error. The limits exist because a multi cannot be
+    interrupted and would delay all other requests. The error is not ThrottledOpError, because clients retry after that.
     """
     state.metrics.refuse("multi_operations")
     state.warnings.warn("multi", "refusing a multi from %s with more than %d " + what, client.address, limit)
     return BadArgumentsError(None, f"the multi has more than {limit} {what}")
 
 
-_CREATES: Final = frozenset(map(OpCode, changing("create")))
+_CREATES: Final = frozenset(map(OpCode, ops_that_change("create")))
 _OPERATIONS: Final = {
     int(op): (op, request, fields_of(op)) for op in wire.WRITES if (request := OPERATIONS[op].request) is not None
 }
@@ -317,10 +324,10 @@ READS_ONLY: Final = "a multiRead may contain only reads, and no null paths"
 
 
 def _decode_reads(buf: bytes, offset: int, end: int) -> list[tuple[OpCode, str | None]] | list[tuple[OpCode, Record]]:
-    """Decode the operations of a multiRead. They are reads with their paths, or writes, which are rejected later.
+    """Decode the operations of a multiRead: reads with their paths, or writes, which the handler rejects.
 
-    The first operation decides. Its MultiHeader starts at *offset*: the op code is in bytes 0 to 3 (below 256 if the
-    first three are 0), ``done`` is in byte 4, and ``err`` is in bytes 5 to 8.
+    The type of the first operation determines which of the two is decoded. Its MultiHeader starts at *offset*: the op
+    code is in bytes 0 to 3 (below 256 if the first three are 0), ``done`` is in byte 4, and ``err`` is in bytes 5 to 8.
     """
     if (
         end - offset >= 9
@@ -351,6 +358,7 @@ def multi_read(state: ServerState, client: ClientConnection, operations: list[tu
 
     Raises:
         PartialResults: A path is null, or the operations are writes.
+        MarshallingError: A create among the writes has invalid flags or a null ACL list, in 3.9.
         BadArgumentsError: The request has more than ``max_multi_operations`` reads, or the results have more than
             ``max_multi_read`` bytes. They are limited because a short request can name a large node many times.
     """

@@ -8,7 +8,7 @@ Source: FinalRequestProcessor.processRequest.
 from __future__ import annotations
 
 from ....protocol import records as r
-from ....protocol.acl import masked
+from ....protocol.acl import mask_digest
 from ....protocol.codec import pack_int, put_str, put_strs
 from ....protocol.enums import Perm
 from ....protocol.errors import BadArgumentsError, NoNodeError
@@ -24,7 +24,13 @@ NO_NAMES = put_strs([])
 
 @reads(OpCode.GET_DATA)
 def get_data(state: ServerState, client: ClientConnection, request: r.GetDataRequest) -> bytes:
-    """Return data and Stat. The watch is set only if the node exists and may be read."""
+    """Return the data and the Stat of a node. The watch is set only if the node exists and may be read.
+
+    Raises:
+        NoNodeError: The node does not exist, or the path is invalid.
+        NoAuthError: The client has no READ permission.
+        ThrottledOpError: The watch would exceed a limit.
+    """
     node = state.tree.path_cache.get(request.path) or state.tree.find(request.path)
     if node.acl:
         state.acls.check(node.acl, client, Perm.READ, request.path)
@@ -36,7 +42,14 @@ def get_data(state: ServerState, client: ClientConnection, request: r.GetDataReq
 
 @reads(OpCode.EXISTS)
 def exists(state: ServerState, client: ClientConnection, request: r.ExistsRequest) -> bytes:
-    """Return the Stat. The watch is set even if the node does not exist."""
+    """Return the Stat of a node. The watch is set even if the node does not exist.
+
+    Raises:
+        BadArgumentsError: The path contains a NUL.
+        NoAuthError: The client has no READ permission, if the imitated release checks it.
+        ThrottledOpError: The watch would exceed a limit.
+        NoNodeError: The node does not exist.
+    """
     if "\0" in request.path:
         raise BadArgumentsError(request.path)
     node = state.tree.path_cache.get(request.path) or state.tree.get(request.path)
@@ -50,7 +63,13 @@ def exists(state: ServerState, client: ClientConnection, request: r.ExistsReques
 
 
 def children_of(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> tuple[bytes, Node]:
-    """Return the encoded names of a node's children, and the node."""
+    """Set the watch of a request for children. Return the encoded names of the node's children, and the node.
+
+    Raises:
+        NoNodeError: The node does not exist, or the path is invalid.
+        NoAuthError: The client has no READ permission.
+        ThrottledOpError: The watch would exceed a limit.
+    """
     node = state.tree.path_cache.get(request.path) or state.tree.find(request.path)
     if node.acl:
         state.acls.check(node.acl, client, Perm.READ, request.path)
@@ -62,14 +81,14 @@ def children_of(state: ServerState, client: ClientConnection, request: r.GetChil
 
 @reads(OpCode.GET_CHILDREN)
 def get_children(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
-    """Return the names of a node's children."""
+    """Return the names of a node's children. Watches and errors are as for :func:`children_of`."""
     names, _ = children_of(state, client, request)
     return names
 
 
 @reads(OpCode.GET_CHILDREN2)
 def get_children2(state: ServerState, client: ClientConnection, request: r.GetChildrenRequest) -> bytes:
-    """Return the names of a node's children, and the node's Stat."""
+    """Return the names of a node's children and its Stat. Watches and errors are as for :func:`children_of`."""
     names, node = children_of(state, client, request)
     return names + (node.encoding or node.stat())
 
@@ -78,7 +97,11 @@ def get_children2(state: ServerState, client: ClientConnection, request: r.GetCh
 def get_all_children_number(
     state: ServerState, client: ClientConnection, request: r.GetAllChildrenNumberRequest
 ) -> bytes:
-    """Return the number of nodes below a node. With the empty path the root is included.
+    """Return the number of nodes below a node, at any depth. For the empty path, the result includes the root.
+
+    Raises:
+        NoNodeError: The node does not exist, or the path is invalid.
+        NoAuthError: The client has no READ permission.
 
     Source: DataTree.getAllChildrenNumber.
     """
@@ -89,18 +112,25 @@ def get_all_children_number(
 
 @reads(OpCode.GET_ACL, costly=True)
 def get_acl(state: ServerState, client: ClientConnection, request: r.GetACLRequest) -> bytes:
-    """Return the ACL list and the Stat. Digests are masked unless the client has ADMIN permission."""
+    """Return the ACL list and the Stat. Digests are masked unless the client has ADMIN permission.
+
+    Raises:
+        NoNodeError: The node does not exist, or the path is invalid.
+        NoAuthError: The client has neither READ nor ADMIN permission.
+    """
     node = state.tree.find(request.path)
     state.acls.check(node.acl, client, Perm.READ | Perm.ADMIN, request.path)
     acl = state.acls.list(node.acl)
     if not state.acls.allows(node.acl, client, Perm.ADMIN):
-        acl = tuple(masked(entry) for entry in acl)
+        acl = tuple(mask_digest(entry) for entry in acl)
     return r.GetACLResponse(acl, r.Stat.decode(node.stat())).encode()
 
 
 @reads(OpCode.GET_EPHEMERALS, costly=True)
 def get_ephemerals(state: ServerState, client: ClientConnection, request: r.GetEphemeralsRequest) -> bytes:
-    """Return the session's own ephemeral nodes. The prefix is compared as text, not by path parts."""
+    """Return the paths of the session's ephemeral nodes that start with a prefix. The prefix is compared as text, not
+    by path parts. A null or blank prefix, and ``/``, match all paths.
+    """
     assert client.session is not None
     owned = state.tree.ephemerals.get(client.session.id)
     prefix = request.prefixPath or ""
@@ -117,7 +147,7 @@ def sync(state: ServerState, client: ClientConnection, request: r.SyncRequest) -
 
 @reads(OpCode.WHO_AM_I, costly=True)
 def who_am_i(state: ServerState, client: ClientConnection, request: r.EmptyRequest) -> bytes:
-    """Return the connection's identities. For a digest it is only the user name.
+    """Return the connection's identities. A digest identity is reduced to its user name.
 
     Source: AuthUtil.getClientInfos.
     """

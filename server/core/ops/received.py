@@ -1,6 +1,8 @@
-"""Read transactions from requests as they were received, for a history.
+"""Transactions for a history, decoded from the received requests.
 
-A write is cheap if only its bytes are kept until the history is read. The details contain what the bytes do not.
+While requests are executed, only their bytes are kept, which makes a write cheap. They are decoded when the history is
+read. Facts that are not in these bytes, such as the path of a sequential node, come from the details
+(``ServerState.add_detail``).
 """
 
 from __future__ import annotations
@@ -10,20 +12,20 @@ from typing import Any, Final
 
 from ....protocol import multi as wire
 from ....protocol import records as r
-from ....protocol.codec import Int, compiled, struct_of
+from ....protocol.codec import Int, combined_struct, ensure_compiled
 from ....protocol.enums import SEQUENTIAL_MODES
-from ....protocol.operations import OPERATIONS, OpCode, changing
+from ....protocol.operations import OPERATIONS, OpCode, ops_that_change
 from ....protocol.paths import CONFIG
-from ..journal import Change, Requests, Transaction
+from ..journal import Change, RequestBatch, Transaction
 from .dispatch import WRITES
 
-_HEAD: Final = struct_of(Int, r.RequestHeader)
+_HEAD: Final = combined_struct(Int, r.RequestHeader)
 _MULTI: Final = int(OpCode.MULTI)
-_CREATES: Final = changing("create")
+_CREATES: Final = ops_that_change("create")
 _WITH_DATA: Final = _CREATES | {OpCode.SET_DATA}
 
 
-def transactions(requests: Requests) -> Iterator[Transaction]:
+def transactions(requests: RequestBatch) -> Iterator[Transaction]:
     """Yield the transactions of successful requests."""
     buf, session_id, time, zxid, details = requests
     texts: dict[int, list[str]] = {}
@@ -38,7 +40,7 @@ def transactions(requests: Requests) -> Iterator[Transaction]:
         elif op in WRITES:
             request = OPERATIONS[op].request
             assert request is not None, op
-            operations = [(OpCode(op), compiled(request).decode(buf, start, at))]
+            operations = [(OpCode(op), ensure_compiled(request).decode(buf, start, at))]
         else:
             continue
         zxid += 1

@@ -20,7 +20,7 @@ from ....protocol.errors import (
     NewConfigNoQuorumError,
     ReconfigDisabledError,
 )
-from ....protocol.members import MemberLine, Members, encode_config, parse_config, voters_of
+from ....protocol.members import MemberLine, Members, encode_config, parse_config, voter_numbers
 from ....protocol.operations import OpCode
 from ....protocol.paths import CONFIG
 from ....protocol.txns import SetDataTxn
@@ -40,19 +40,37 @@ def reconfig(
     new_members: str | None,
     expected: int,
 ) -> Outcome:
-    """Change the members. The last check is for WRITE permission on ``/zookeeper/config``."""
+    """Change the members. The checks are in the order of the errors below, with the permission last.
+
+    Args:
+        state: The state of the server.
+        client: The connection that sent the request.
+        op: The op code.
+        joining: Members to add or change, as comma-separated ``server.N=...`` lines.
+        leaving: Comma-separated numbers of members to remove.
+        new_members: The complete new list of members, in place of *joining* and *leaving*; None for a relative change.
+        expected: The version that the configuration must have; -1 for any version.
+
+    Raises:
+        ReconfigDisabledError: ``reconfig_enabled`` is off.
+        BadVersionError: The version of the configuration is not *expected*.
+        BadArgumentsError: A line is malformed, an address belongs to a different member, or too few voters remain.
+        MarshallingError: An entry of *leaving* is not a number.
+        NewConfigNoQuorumError: No quorum of the new voters can be reached.
+        NoAuthError: The client has no WRITE permission on ``/zookeeper/config``.
+    """
     if not state.settings.reconfig_enabled:
         raise ReconfigDisabledError(CONFIG)
     node = state.tree.find(CONFIG)
     members, version = parse_config(node.data)
     if expected not in (-1, version):
         raise BadVersionError(CONFIG, f"expected configuration {expected:x}, found {version:x}")
-    before = voters_of(members)
+    before = voter_numbers(members)
     if new_members is not None:
         members = dict(_member(line) for line in re.split("[,\n]", new_members) if line.strip())
     else:
-        members = _changed(members, joining, leaving)
-    voters, least = voters_of(members), min(len(before), 2)
+        members = _change_members(members, joining, leaving)
+    voters, least = voter_numbers(members), min(len(before), 2)
     if len(voters) < least:
         raise BadArgumentsError(CONFIG, f"the new configuration has {len(voters)} participants; it needs {least}")
     if not state.has_quorum(voters):
@@ -66,7 +84,7 @@ def reconfig(
     return CONFIG, node
 
 
-def _changed(members: Members, joining: str | None, leaving: str | None) -> Members:
+def _change_members(members: Members, joining: str | None, leaving: str | None) -> Members:
     members = dict(members)
     for number in _parts(leaving):
         if not re.fullmatch("[0-9]{1,18}", number):

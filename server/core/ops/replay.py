@@ -9,19 +9,19 @@ from __future__ import annotations
 from ....protocol import multi as wire
 from ....protocol.errors import ErrorCode
 from ....protocol.operations import OpCode
-from ..journal import ERROR, Applied, Parts
+from ..journal import ERROR, Applied, MultiRecords
 from ..state import ServerState
 from .dispatch import APPLIES, WRITES
-from .multi import result_of
+from .multi import encode_result
 
 __all__ = ["ERROR", "Applied", "replay"]
 
 
 def replay(state: ServerState, entry: Applied) -> tuple[int, bytes]:
-    """Apply a transaction at its own zxid and time. This cannot fail.
+    """Apply a transaction at its own zxid and time. No check is made, because the transaction has passed its checks.
 
     Args:
-        state: The state after all transactions before this one, and none after it.
+        state: The state after exactly the earlier transactions.
         entry: The transaction.
 
     Returns:
@@ -43,7 +43,7 @@ def replay(state: ServerState, entry: Applied) -> tuple[int, bytes]:
         state.now = now
 
 
-def _replay_multi(state: ServerState, parts: Parts, session_id: int) -> bytes:
+def _replay_multi(state: ServerState, parts: MultiRecords, session_id: int) -> bytes:
     has_failed = any(kind == ERROR for kind, _ in parts)
     results = []
     state.begin()
@@ -52,7 +52,7 @@ def _replay_multi(state: ServerState, parts: Parts, session_id: int) -> bytes:
             results.append(wire.error_result(txn.err if op == ERROR else ErrorCode.OK))  # type: ignore[attr-defined]
         else:
             outcome = APPLIES[type(txn)](state, txn, session_id)
-            results.append(result_of(op, txn.path, outcome))  # type: ignore[attr-defined]
+            results.append(encode_result(op, txn.path, outcome))  # type: ignore[attr-defined]
     state.commit()
     results.append(wire.END)
     return b"".join(results)

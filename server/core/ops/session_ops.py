@@ -18,7 +18,7 @@ from ..client_connection import ClientConnection, Session
 from ..state import ServerState
 from ..warnings import brief
 from .dispatch import applies
-from .writes import note_deleted
+from .writes import finish_delete
 
 
 @applies(CreateSessionTxn)
@@ -39,7 +39,7 @@ def apply_close_session(state: ServerState, txn: CloseSessionTxn, session_id: in
         if concerned or any([node.acl for node in nodes]):
             for path, node in zip(paths, nodes, strict=True):
                 if node.acl or path in concerned:
-                    note_deleted(state, path, node, tree.parent_of(path))
+                    finish_delete(state, path, node, tree.parent_of(path))
     tree.ephemerals.pop(session_id, None)
     state.sessions.close(state.sessions.alive[session_id])
 
@@ -49,10 +49,11 @@ MAX_CREDENTIALS: Final = 4096
 
 
 def authenticate(state: ServerState, client: ClientConnection, packet: AuthPacket) -> bool:
-    """Authenticate a connection: add the identity of an auth packet and return True, or return False.
+    """Add the identity of an auth packet to a connection, and return whether that succeeded.
 
-    It fails if the scheme is not supported, the connection has ``max_identities``, or the packet has more than 4,096
-    bytes.
+    A login fails if the scheme is unknown or disabled, the credentials are null or have more than 4,096 bytes, or the
+    connection would have more than ``max_identities``. Scheme ``x509`` fails without a client certificate.
+    A wrong password for the super user does not fail: the identity is added like any other, as in ZooKeeper.
 
     Source: ZooKeeperServer.processPacket, and handleAuthentication of each provider.
     """
@@ -111,7 +112,7 @@ def certificate_login(state: ServerState, client: ClientConnection, name: str) -
 
 
 def super_login(state: ServerState, client: ClientConnection, scheme: str, name: str = "") -> None:
-    """Add the super user's identity to a connection, which is logged and counted."""
+    """Add the super user's identity to a connection, log the login and count it."""
     client.add_id("super", name)
     state.metrics.super_logins += 1
     state.warnings.warn(f"super {client.host}", "%s logged in as the super user with scheme %s", client.address, scheme)
@@ -130,8 +131,8 @@ def auth_step(state: ServerState, client: ClientConnection, buf: bytes, offset: 
 
 
 def sasl_step(state: ServerState, client: ClientConnection, buf: bytes, offset: int, end: int) -> tuple[bytes, int]:
-    """Execute one step of a SASL exchange. Return the body with the next token, and an error code or 0, as for an auth
-    packet.
+    """Execute one step of a SASL exchange. Return a body with the next token, and an error code as :func:`auth_step`
+    does. The token is null if SASL is disabled, or if a failed login is allowed.
 
     Raises:
         MarshallingError: The request cannot be decoded. The connection is closed without a reply.
@@ -144,7 +145,7 @@ def sasl_step(state: ServerState, client: ClientConnection, buf: bytes, offset: 
 
 LoginStep = Callable[[ServerState, ClientConnection, bytes, int, int], tuple[bytes, int]]
 LOGIN_STEPS: Final[dict[int, LoginStep]] = {OpCode.AUTH: auth_step, OpCode.SASL: sasl_step}
-"""The steps of logins by op code. They are answered even without a session."""
+"""The steps of a login by op code. They are answered even before the client has authenticated."""
 
 
 def _sasl_answer(state: ServerState, client: ClientConnection, token: bytes) -> tuple[bytes | None, int]:

@@ -45,10 +45,10 @@ from ..node import (
     stat_of,
     unpacked,
 )
-from .dispatch import PARTS, RUNS
+from .dispatch import STRAIGHT_OPERATIONS, STRAIGHT_REQUESTS
 from .multi import _HEADER_SIZE, _SHORT_MODES, _fail, _header_at, perform_part
 from .reads import NO_NAMES
-from .writes import bad_version, log, node_at, note_deleted, refuse_flags
+from .writes import bad_version, finish_delete, log, node_at, refuse_flags
 from ..tree import RESERVED, _attach, _detach, _forget_owner, _undo_set_data
 from ..watches import CHILD, DATA, STANDARD
 
@@ -157,7 +157,7 @@ def create(state, client, buf, offset, end, results=None):
         self_9._undo.append((_detach, path_4, name_4, parent_4, node_9, parent_4.creates, parent_4.pzxid))
     children_9[name_4] = node_9
     if children_9.encoding is not None:
-        children_9.add_encoded(name_4)
+        children_9.record_added(name_4)
     creates_9 = parent_4.creates + 1
     parent_4.creates = creates_9 if creates_9 < 2147483648 else int32(creates_9)
     parent_4.pzxid = zxid_9
@@ -235,7 +235,7 @@ def delete(state, client, buf, offset, end, results=None):
     if not children_3:
         parent_1.children = None
     elif children_3.encoding is not None:
-        children_3.drop_encoded(name_1)
+        children_3.record_removed(name_1)
     self_2.path_cache.pop(path, None)
     self_2.size -= 1
     if isinstance(node_1, bytes):
@@ -247,7 +247,7 @@ def delete(state, client, buf, offset, end, results=None):
     parent_1.pzxid = zxid_2
     parent_1.encoding = None
     if state.watches.active or state.quota.active or (not is_packed_1 and node_1.acl):
-        note_deleted(state, path, unpacked(node_1) if isinstance(node_1, bytes) else node_1, parent_1)
+        finish_delete(state, path, unpacked(node_1) if isinstance(node_1, bytes) else node_1, parent_1)
     if state.record is not None:
         log(state, client, 2, DeleteTxn(path))
     if results is not None:
@@ -454,7 +454,7 @@ def create2(state, client, buf, offset, end, results=None):
         self_8._undo.append((_detach, path_3, name_3, parent_3, node_8, parent_3.creates, parent_3.pzxid))
     children_8[name_3] = node_8
     if children_8.encoding is not None:
-        children_8.add_encoded(name_3)
+        children_8.record_added(name_3)
     creates_8 = parent_3.creates + 1
     parent_3.creates = creates_8 if creates_8 < 2147483648 else int32(creates_8)
     parent_3.pzxid = zxid_8
@@ -553,7 +553,7 @@ def multi(state, client, buf, offset, end):
             kind_1, done_1 = _header_at(buf, offset_1)
             if done_1:
                 break
-            part_1 = PARTS.get(kind_1)
+            part_1 = STRAIGHT_OPERATIONS.get(kind_1)
             after_1 = part_1(state, client, buf, at_1, end, results_1) if part_1 is not None else 0
             offset_1 = after_1 or perform_part(state, client, kind_1, buf, at_1, end, results_1)
         else:
@@ -589,5 +589,7 @@ def multi(state, client, buf, offset, end):
     return pack_iiqi(16 + len(rest_0), client.last_xid, state.zxid, 0) + rest_0
 
 
-RUNS.update({3: exists, 4: get_data, 12: get_children2, 1: create, 15: create2, 2: delete, 5: set_data, 14: multi})
-PARTS.update({1: create, 2: delete, 5: set_data, 13: check})
+STRAIGHT_REQUESTS.update(
+    {3: exists, 4: get_data, 12: get_children2, 1: create, 15: create2, 2: delete, 5: set_data, 14: multi}
+)
+STRAIGHT_OPERATIONS.update({1: create, 2: delete, 5: set_data, 13: check})

@@ -20,7 +20,8 @@ from ..tree import RESERVED
 
 
 def apply_tolerantly(engine: Engine, zxid: int, time: int, session_id: int, changes: Iterable[Record]) -> None:
-    """Apply the missing effects of a transaction.
+    """Apply those effects of a transaction that the tree does not contain yet. A change of a missing node, and a create
+    without a parent, are skipped.
 
     Args:
         engine: The engine.

@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Final
 
 from ....protocol import records as r
-from ....protocol.codec import Long, bytes_or_null_at, count_at, pack_int, str_or_null_at, struct_of
+from ....protocol.codec import Long, bytes_or_null_at, combined_struct, count_at, pack_int, str_or_null_at
 from ....protocol.enums import AddWatchMode, EventType
 from ....protocol.errors import BadArgumentsError, MarshallingError, NoWatcherError, ThrottledOpError
 from ....protocol.operations import OpCode
@@ -20,18 +20,24 @@ from ..state import ServerState
 from ..watches import CHILD, DATA, NULL_PATH, PERSISTENT, RECURSIVE, STANDARD
 from .dispatch import Decode, UnfinishedError, reads
 
-WATCHES_A_STEP: Final = 256
+WATCHES_PER_STEP: Final = 256
 """Number of paths of a setWatches that are checked or watched between two reads of the clock. They take less than a
 millisecond.
 """
-Unread = tuple[int, bytes, int, int]
+UndecodedSetWatches = tuple[int, bytes, int, int]
 """A setWatches that is read later: the number of its lists, the bytes, and the offsets of its start and end."""
-_ZXID: Final = struct_of(Long)
+_ZXID: Final = combined_struct(Long)
 
 
 @reads(OpCode.ADD_WATCH, costly=True)
 def add_watch(state: ServerState, client: ClientConnection, request: r.AddWatchRequest) -> bytes:
-    """Set a persistent watch. The path need not exist or be valid."""
+    """Set a persistent watch. The node need not exist, and the path need not be valid.
+
+    Raises:
+        MarshallingError: The mode is unknown.
+        ThrottledOpError: A limit on watches would be exceeded.
+        BadArgumentsError: The path of a recursive watch has more than ``MAX_LEVELS`` levels.
+    """
     if request.mode == AddWatchMode.PERSISTENT:
         stores: tuple[int, ...] = (DATA, CHILD)
         mode = PERSISTENT
@@ -61,7 +67,7 @@ def check_watches(state: ServerState, client: ClientConnection, request: r.Check
     """
     if state.watches.stores_and_modes(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
-    if request.path is None and state.settings.compat.null_watch_path_unchecked:
+    if request.path is None and state.settings.compat.null_watch_path_is_malformed:
         raise MarshallingError(None, "a path must not be null")
     if not state.watches.has(client, _path_or_null(request.path), request.type):
         raise NoWatcherError(request.path)
@@ -70,7 +76,12 @@ def check_watches(state: ServerState, client: ClientConnection, request: r.Check
 
 @reads(OpCode.REMOVE_WATCHES)
 def remove_watches(state: ServerState, client: ClientConnection, request: r.RemoveWatchesRequest) -> bytes:
-    """Remove the connection's watches of this type on exactly this path. No event is sent."""
+    """Remove the connection's watches of this type on exactly this path. No event is sent.
+
+    Raises:
+        NoWatcherError: The connection has no such watch.
+        MarshallingError: The type is unknown.
+    """
     if state.watches.stores_and_modes(request.type) is None:
         raise MarshallingError(request.path, f"unknown watcher type {request.type}")
     if not state.watches.remove(client, _path_or_null(request.path), request.type):
@@ -84,21 +95,23 @@ def _unread(lists: int) -> Decode:
 
 @reads(OpCode.SET_WATCHES, decode=_unread(3), costly=True)
 @reads(OpCode.SET_WATCHES2, decode=_unread(5), costly=True)
-def set_watches(state: ServerState, client: ClientConnection, request: Unread) -> bytes:
+def set_watches(state: ServerState, client: ClientConnection, request: UndecodedSetWatches) -> bytes:
     """Restore the watches of an earlier connection. Those that missed a change since ``relativeZxid`` fire immediately.
 
     As in ZooKeeper, a null list or a null path makes the request fail after the paths before it have been processed.
-    But a null path among the persistent watches is a watch that never fires.
+    An exception is a null path in the lists of persistent watches: it becomes a watch that never fires.
 
-    Clients ignore the reply. If a watch would exceed a limit, the connection is closed, because clients notice that.
+    Clients ignore the error in the reply, but notice a closed connection. So exceeding a limit closes the connection.
 
     Raises:
-        MarshallingError: The request is malformed.
-        UnfinishedError: The request sets more than half of :data:`WATCHES_A_STEP` watches, or any while watches of lost
-            connections are being removed. The client misses no change between two steps: a change fires the watches
-            that are already set, and the later steps find it.
+        MarshallingError: The request is malformed, or contains a null as described above.
+        ThrottledOpError: The request has more than ``max_set_watches`` watches, or would exceed a limit on watches.
+        BadArgumentsError: The path of a recursive watch has more than ``MAX_LEVELS`` levels.
+        UnfinishedError: The request sets at least half of :data:`WATCHES_PER_STEP` watches, or any watches while
+            watches of lost connections are being removed. The client misses no change between two steps: a change fires
+            the watches that are already set, and the later steps find it.
     """
-    steps = _in_larger_steps(state, _closing(state, client, _rewatch_all(state, client, request)))
+    steps = _in_larger_steps(state, _close_on_error(state, client, _rewatch_all(state, client, request)))
     for _ in steps:
         raise UnfinishedError(steps)
     return b""
@@ -107,11 +120,11 @@ def set_watches(state: ServerState, client: ClientConnection, request: Unread) -
 def _in_larger_steps(state: ServerState, steps: Iterator[None]) -> Iterator[None]:
     for done, _ in enumerate(steps, 1):
         # Each watch may have to remove watches of lost connections, which takes 0.2 ms.
-        if not done % WATCHES_A_STEP or state.watches.unswept:
+        if not done % WATCHES_PER_STEP or state.watches.unswept:
             yield
 
 
-def _closing(state: ServerState, client: ClientConnection, steps: Iterator[None]) -> Iterator[None]:
+def _close_on_error(state: ServerState, client: ClientConnection, steps: Iterator[None]) -> Iterator[None]:
     try:
         yield from steps
     except (BadArgumentsError, ThrottledOpError):
@@ -119,8 +132,8 @@ def _closing(state: ServerState, client: ClientConnection, steps: Iterator[None]
         raise
 
 
-def _rewatch_all(state: ServerState, client: ClientConnection, request: Unread) -> Iterator[None]:
-    """Set the watches again. Each item is one path that was checked or watched.
+def _rewatch_all(state: ServerState, client: ClientConnection, request: UndecodedSetWatches) -> Iterator[None]:
+    """Set the watches of a request, and yield after each path that was checked or watched.
 
     The paths are not decoded together, because a list of them would be long, and each collection of the garbage
     collector would traverse the lists of all connections.
@@ -163,9 +176,12 @@ def _rewatch_all(state: ServerState, client: ClientConnection, request: Unread) 
             yield from repeat(None, 1 + path.count("/") // 4)  # the index takes a microsecond for each level
 
 
-def _lists(request: Unread) -> Generator[None, None, list[tuple[int, int]]]:
-    """Check that a request is well-formed. Return the offset of the first path and the number of paths of each list; -1
-    for null. Each item is one path.
+def _lists(request: UndecodedSetWatches) -> Generator[None, None, list[tuple[int, int]]]:
+    """Check that a request is well-formed, and yield after each path. Return the offset of the first path and the
+    number of paths (-1 for null) of each list.
+
+    Raises:
+        MarshallingError: The request is truncated, or a length is invalid.
     """
     lists, buf, offset, end = request
     offset += _ZXID.size

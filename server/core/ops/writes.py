@@ -1,4 +1,4 @@
-"""Create, delete, setData, setACL and check: performed for a client, and applied from a log.
+"""The writes create, delete, setData, setACL and check, and the functions that apply their transaction records.
 
 The order of the checks decides which error a client receives. It is the same as in ZooKeeper.
 
@@ -56,7 +56,7 @@ AnyCreateTxn = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
 
 def log(state: ServerState, client: ClientConnection, op: int, txn: Record) -> None:
-    """Pass the record of a transaction to the journal, which the caller has found to exist."""
+    """Pass the record of a transaction to ``state.record``. The caller must check that it is not None."""
     assert state.record is not None
     state.record((client.session_id, client.last_xid, state.zxid, state.now, op, txn))
 
@@ -74,12 +74,16 @@ def create(
     acl: AclList | None,
     flags: int,
 ) -> Outcome:
-    """Create a persistent or ephemeral node."""
+    """Create a persistent or ephemeral node.
+
+    Raises:
+        ZooKeeperError: The flags are rejected by :func:`refuse_flags`, or a check of :func:`check_create` failed.
+    """
     if flags not in PLAIN_MODES:
         refuse_flags(state, path, flags)
     path, name, acl, parent = check_create(state, client, path, data, acl, flags)
     is_ephemeral = flags & EPHEMERAL != 0
-    owner = client.session.id if is_ephemeral and client.session is not None else 0  # session_id without its call
+    owner = client.session.id if is_ephemeral and client.session is not None else 0  # session_id, inlined
     node = add(state, path, name, parent, data, acl, owner)
     if state.record is not None:
         log(state, client, op, CreateTxn(path, data, acl, is_ephemeral, parent.creates))
@@ -96,7 +100,11 @@ def create_container(
     acl: AclList | None,
     flags: int,
 ) -> Outcome:
-    """Create a container. The only flag with an effect is the flag for a sequence number."""
+    """Create a container. Only the sequence flag has an effect.
+
+    Raises:
+        ZooKeeperError: The flags are rejected by :func:`refuse_flags`, or a check of :func:`check_create` failed.
+    """
     if flags not in PLAIN_MODES:
         refuse_flags(state, path, flags)
     path, name, acl, parent = check_create(state, client, path, data, acl, flags)
@@ -119,8 +127,11 @@ def create_ttl(
 ) -> Outcome:
     """Create a TTL node.
 
-    If the flags are not a TTL mode and the ttl is negative, Apache ZooKeeper stops serving. Here the reply is
-    BadArguments.
+    Raises:
+        BadArgumentsError: The flags are unknown or not a TTL mode, or the ttl is not from 1 to MAX_TTL milliseconds.
+            Apache ZooKeeper stops serving if the flags are not a TTL mode and the ttl is negative.
+        UnimplementedError: The flags are a TTL mode, and TTL nodes are disabled.
+        ZooKeeperError: A check of :func:`check_create` failed.
     """
     if flags not in MODES:
         raise BadArgumentsError(path, f"unknown create flags {flags}")
@@ -136,7 +147,7 @@ def create_ttl(
 
 
 def refuse_flags(state: ServerState, path: str | None, flags: int) -> NoReturn:
-    """Reject flags that are unknown, and flags that need a ttl in a request without one.
+    """Raise the error for create flags that are unknown, or that require a ttl in a request without one.
 
     Raises:
         BadArgumentsError: The flags are unknown, or the ttl is missing.
@@ -155,17 +166,21 @@ def check_create(
     acl: AclList | None,
     flags: int,
 ) -> tuple[str, str, AclList, Node]:
-    """Check the conditions that are common to all creates, in ZooKeeper's order:
+    """Check the conditions that all creates share, in ZooKeeper's order. The first failed check determines the error:
 
-    - The path contains a slash and no NUL.
-    - The ACL list is valid.
-    - The parent exists, and the client has CREATE permission on it.
-    - The name with its number is valid, and the node does not exist.
-    - The parent is not ephemeral.
-    - The quota is not exceeded.
+    - The path is not null (MarshallingError), and contains a slash and no NUL (BadArgumentsError).
+    - The ACL list is valid (InvalidACLError; MarshallingError for some null ids).
+    - The parent exists (NoNodeError), and the client has CREATE permission on it (NoAuthError).
+    - The name, including its sequence number, is valid (BadArgumentsError; NodeExistsError for the root).
+    - The node does not exist (NodeExistsError).
+    - The parent is not ephemeral (NoChildrenForEphemeralsError).
+    - The quota is not exceeded (QuotaExceededError), and its limits can be parsed (MarshallingError).
 
     Returns:
-        The path and the name with their sequence number, the ACL list to store, and the parent.
+        The path and the name, each including a sequence number, the ACL list to store, and the parent.
+
+    Raises:
+        ZooKeeperError: A check failed; the error is the one named above.
     """
     if path is None:
         raise MarshallingError(None, "a path must not be null")
@@ -224,8 +239,16 @@ def add(
 
 @writes({OpCode.DELETE: no_reply})
 def delete(state: ServerState, client: ClientConnection, op: int, path: str | None, version: int) -> Outcome:
-    """Delete a node after these checks, in this order: the path, DELETE permission on the parent, that the node exists,
-    its version, and that it has no children.
+    """Delete a node. The checks are in the order of the errors below.
+
+    Raises:
+        MarshallingError: The path is null.
+        BadArgumentsError: The path contains a NUL or no slash, or the node exists in every tree (:data:`RESERVED`).
+        NoNodeError: The parent does not exist.
+        NoAuthError: The client has no DELETE permission on the parent.
+        NoNodeError: The node does not exist.
+        BadVersionError: The version of the node is a different one.
+        NotEmptyError: The node has children.
     """
     if path is None:
         raise MarshallingError(None, "a path must not be null")
@@ -246,7 +269,7 @@ def delete(state: ServerState, client: ClientConnection, op: int, path: str | No
         raise NotEmptyError(path)
     state.tree.delete(path, name, parent, node, state.zxid)
     if state.watches.active or state.quota.active or (not is_packed and node.acl):  # type: ignore[union-attr]
-        note_deleted(state, path, unpacked(node) if isinstance(node, bytes) else node, parent)
+        finish_delete(state, path, unpacked(node) if isinstance(node, bytes) else node, parent)
     if state.record is not None:
         log(state, client, op, DeleteTxn(path))
     return path, node
@@ -258,11 +281,11 @@ def apply_delete(state: ServerState, txn: DeleteTxn, session_id: int) -> Node:
     above, _, name = txn.path.rpartition("/")
     parent, node = state.tree.find(above), state.tree.find(txn.path)
     state.tree.delete(txn.path, name, parent, node, state.zxid)
-    note_deleted(state, txn.path, node, parent)
+    finish_delete(state, txn.path, node, parent)
     return node
 
 
-def note_deleted(state: ServerState, path: str, node: Node, parent: Node) -> None:
+def finish_delete(state: ServerState, path: str, node: Node, parent: Node) -> None:
     """Fire the watches on a deleted node and on its parent, release its ACL list, and count it for the quotas."""
     if state.watches.active:
         state.watches.deleted(path, node.acl, paths.parent(path), parent.acl, state.zxid)
@@ -276,10 +299,10 @@ def note_deleted(state: ServerState, path: str, node: Node, parent: Node) -> Non
 
 
 def node_at(state: ServerState, path: str | None) -> Node:
-    """Return the node at a path, which must be valid in every part.
+    """Return the node at a path.
 
     Raises:
-        BadArgumentsError: The path is not valid.
+        BadArgumentsError: The path is invalid or null.
         NoNodeError: The node does not exist.
     """
     node = state.tree.get(path) if path else None
@@ -299,7 +322,16 @@ def bad_version(path: str | None, expected: int, found: int) -> BadVersionError:
 def set_data(
     state: ServerState, client: ClientConnection, op: int, path: str | None, data: bytes | None, version: int
 ) -> Outcome:
-    """Replace the data of a node after checks of WRITE permission, the quota and the version, in this order."""
+    """Replace the data of a node. The checks are in the order of the errors below.
+
+    Raises:
+        BadArgumentsError: The path is invalid or null.
+        NoNodeError: The node does not exist.
+        NoAuthError: The client has no WRITE permission.
+        QuotaExceededError: The change would exceed a hard limit.
+        MarshallingError: The limits of the quota cannot be parsed.
+        BadVersionError: The version of the node is a different one.
+    """
     node = (state.tree.path_cache.get(path) if path else None) or node_at(state, path)
     assert path is not None
     if node.acl:
@@ -338,7 +370,16 @@ def replace_data(state: ServerState, path: str, node: Node, data: bytes | None, 
 def set_acl(
     state: ServerState, client: ClientConnection, op: int, path: str | None, acl: AclList | None, version: int
 ) -> Outcome:
-    """Replace the ACL list of a node after checks of the new list, ADMIN permission and the version, in this order."""
+    """Replace the ACL list of a node. The checks are in the order of the errors below.
+
+    Raises:
+        BadArgumentsError: The path is invalid or null.
+        InvalidACLError: The new list is invalid.
+        MarshallingError: An entry of the new list contains a null that ZooKeeper would have to read.
+        NoNodeError: The node does not exist.
+        NoAuthError: The client has no ADMIN permission.
+        BadVersionError: The ACL version of the node is a different one.
+    """
     if (error := paths.path_error(path)) is not None:
         raise BadArgumentsError(path, error)
     assert path is not None
@@ -366,7 +407,14 @@ def apply_set_acl(state: ServerState, txn: SetACLTxn, session_id: int) -> Node:
 
 @writes({OpCode.CHECK: no_reply})
 def check(state: ServerState, client: ClientConnection, op: int, path: str | None, version: int) -> Outcome:
-    """Check that a node exists, that the client may read it, and its version, in this order."""
+    """Check the version of a node, for a transaction. The checks are in the order of the errors below.
+
+    Raises:
+        BadArgumentsError: The path is invalid or null.
+        NoNodeError: The node does not exist.
+        NoAuthError: The client has no READ permission.
+        BadVersionError: The version of the node is a different one.
+    """
     node = node_at(state, path)
     assert path is not None
     state.acls.check(node.acl, client, Perm.READ, path)
