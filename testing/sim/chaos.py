@@ -1,4 +1,4 @@
-"""Chaos other than late messages: lost requests and replies, expired sessions, outages, failures of a cluster.
+"""The chaos of schedules, apart from late messages: lost messages, expired sessions, outages, failures of a cluster.
 
 A schedule decides at each request which kinds of chaos follow.
 """
@@ -20,53 +20,60 @@ if TYPE_CHECKING:
     from ..cluster.member import Member
 
 T = TypeVar("T")
-SOON_S: Final = 0.3
+MAX_CHAOS_DELAY_S: Final = 0.3
 """Maximum seconds between a request and the chaos that follows it."""
-LASTS_S: Final = 10.0
+MAX_OUTAGE_S: Final = 10.0
 """Maximum duration of a pause or an outage in seconds."""
-LATE_S: Final = 1.0
+MAX_LAG_S: Final = 1.0
 """Maximum lag of a cluster member in seconds."""
-NEEDS: Final = {"expire_sessions": "server", "kill_leaders": "cluster", "partitions": "cluster", "lags": "cluster"}
-"""The kinds of chaos that need a specific kind of endpoint, and that kind of endpoint."""
+REQUIRED_ENDPOINTS: Final = {
+    "expire_sessions": "server",
+    "kill_leaders": "cluster",
+    "partitions": "cluster",
+    "lags": "cluster",
+}
+"""The kind of endpoint that each of these kinds of chaos needs."""
 
 
 class AttemptCancelledError(Exception):
     """The schedule cancelled an attempt that :meth:`Chaos.attempt` ran."""
 
+    __module__ = "zoolet.testing"  # programs import it from there, so tracebacks name it
+
 
 class Chaos:
-    """The chaos of one run, active until :meth:`stop`. ``with chaos:`` activates it again for a block.
+    """The chaos of one run, active until :meth:`stop`. ``with chaos:`` activates the chaos again for a block.
 
     Args:
         server: The endpoint that fails: a server, a cluster or a proxy.
-        schedule: Decides about each kind of chaos.
+        schedule: The schedule, which decides about each kind of chaos.
 
     Raises:
         ValueError: The schedule has a kind of chaos that the endpoint does not support.
     """
 
     def __init__(self, server: Endpoint, schedule: Schedule) -> None:
-        for kind, needed in NEEDS.items():
+        for kind, needed in REQUIRED_ENDPOINTS.items():
             if schedule.can_happen(kind) and not server.supports_chaos(kind):
                 raise ValueError(f"{kind} needs a {needed}; {server!r} does not support it")
         self._server = server
         self._cluster = cast("Cluster", server)  # used only for the kinds that need a cluster
         self._schedule = schedule
         self._loop = asyncio.get_running_loop()
-        self._on = True
+        self._is_active = True
         self._timers: list[asyncio.TimerHandle] = []
         self._paused: set[int] = set()
-        self._is_out = False
+        self._has_outage = False
         self._is_divided = False
-        self._late: set[int] = set()
+        self._lagging: set[int] = set()
         self._killed: Member | None = None
-        self._later: dict[str, tuple[Callable[[int, float], None], str]] = {
+        self._delayed_kinds: dict[str, tuple[Callable[[int, float], None], str]] = {
             "close_connections": (self._close, "the connection is lost"),
             "expire_sessions": (self._expire, "the session expires"),
             "pause_sessions": (self._pause, "the session is paused for {}"),
             "outages": (self._outage, "all connections are lost, and new ones are refused for {}"),
             "kill_leaders": (self._kill_leader, "the leader is killed, and restarts after {}"),
-            "partitions": (self._cut_off, "one member is isolated for {}"),
+            "partitions": (self._isolate_member, "one member is isolated for {}"),
             "lags": (self._delay, "one member lags for {}"),
         }
         for kind, action, text in (
@@ -74,19 +81,19 @@ class Chaos:
             ("drop_requests", drop_request(), "the request {} and the connection are lost"),
         ):
             if schedule.can_happen(kind):
-                server.fault(action, when=self._decision(kind, text))
-        if any(map(schedule.can_happen, self._later)):
-            server.fault(delay(0.0), when=self._look)
+                server.fault(action, when=self._make_decision(kind, text))
+        if any(map(schedule.can_happen, self._delayed_kinds)):
+            server.fault(delay(0.0), when=self._schedule_chaos)
 
     def start(self) -> None:
-        """Activate the chaos."""
-        self._on = True
+        """Activate the chaos again after :meth:`stop`."""
+        self._is_active = True
 
     def stop(self) -> None:
         """End all chaos: resume paused sessions, accept connections, start a killed leader, reconnect all members,
-        and end their lags.
+        and end the members' lags.
         """
-        self._on = False
+        self._is_active = False
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -95,7 +102,7 @@ class Chaos:
         self._accept()
         self._start_killed()
         self._connect()
-        for which in list(self._late):
+        for which in list(self._lagging):
             self._catch_up(which)
 
     def __enter__(self) -> Self:
@@ -109,7 +116,7 @@ class Chaos:
         """Run a coroutine that the schedule may cancel, and return its result.
 
         Args:
-            coroutine: The coroutine; it runs in its own task.
+            coroutine: The coroutine, which runs in its own task.
             by: The caller, such as its name. Decisions for different callers are independent.
 
         Raises:
@@ -118,10 +125,10 @@ class Chaos:
         task = asyncio.ensure_future(coroutine)
         chosen = None
         try:
-            chosen = self._schedule.chosen("cancel_attempts", by) if self._on else None
+            chosen = self._schedule.choose("cancel_attempts", by) if self._is_active else None
             if chosen is not None:
                 key, rng = chosen
-                turns, after = rng.choice([(rng.randrange(6), 0.0), (0, rng.uniform(0, SOON_S))])
+                turns, after = rng.choice([(rng.randrange(6), 0.0), (0, rng.uniform(0, MAX_CHAOS_DELAY_S))])
                 self._schedule.note(key, 0, f"an attempt of {by!r} is cancelled", after)
                 self._timers.append(self._loop.call_later(after, self._cancel, task, turns))
             await asyncio.wait([task])
@@ -139,25 +146,29 @@ class Chaos:
         else:
             task.cancel()
 
-    def _decision(self, kind: str, text: str) -> When:
-        """Return a function that decides whether a fault applies to a request; reports show the function's name."""
+    def _make_decision(self, kind: str, text: str) -> When:
+        """Return a function that decides whether a fault applies to a request. Reports show the function's name."""
 
         def decide(op: OpView) -> bool:
-            return self._on and op.op != "connect" and self._schedule.happens(kind, op.client, text.format(op.title))
+            return (
+                self._is_active
+                and op.op != "connect"
+                and self._schedule.happens(kind, op.client, text.format(op.title))
+            )
 
         decide.__qualname__ = f"zoolet_schedules({kind})"
         return decide
 
-    def _look(self, op: OpView) -> bool:
-        """Decide which chaos follows a request; return False, because the request itself is not delayed."""
-        if self._on and op.op != "connect":
-            for kind, (begin, text) in self._later.items():
-                chosen = self._schedule.chosen(kind, op.client)
+    def _schedule_chaos(self, op: OpView) -> bool:
+        """Schedule the chaos that follows a request. Return False, because the request itself is not delayed."""
+        if self._is_active and op.op != "connect":
+            for kind, (begin, text) in self._delayed_kinds.items():
+                chosen = self._schedule.choose(kind, op.client)
                 if chosen is not None:
                     key, rng = chosen
                     after, seconds = (
-                        rng.choice((0.0, rng.uniform(0, SOON_S))),
-                        rng.uniform(0, rng.choice((1.0, LASTS_S))),
+                        rng.choice((0.0, rng.uniform(0, MAX_CHAOS_DELAY_S))),
+                        rng.uniform(0, rng.choice((1.0, MAX_OUTAGE_S))),
                     )
                     self._schedule.note(key, op.client, text.format(f"{seconds * 1000:.0f} ms"), after)
                     self._timers.append(self._loop.call_later(after, begin, op.client, seconds))
@@ -172,7 +183,7 @@ class Chaos:
             self._cluster.expire(session)
 
     def _pause(self, session: int, seconds: float) -> None:
-        if session in self._paused:  # the end of the first pause would also end a second one
+        if session in self._paused:  # the end of the first pause would also end a second pause
             return
         with suppress(LookupError):
             self._server.pause(session)
@@ -185,15 +196,15 @@ class Chaos:
             self._server.resume(session)
 
     def _outage(self, session: int, seconds: float) -> None:
-        if not self._is_out:
-            self._is_out = True
+        if not self._has_outage:
+            self._has_outage = True
             self._server.refuse_connections()
             self._server.drop("all")
             self._timers.append(self._loop.call_later(seconds, self._accept))
 
     def _accept(self) -> None:
-        if self._is_out:
-            self._is_out = False
+        if self._has_outage:
+            self._has_outage = False
             self._server.accept_connections()
 
     # --- chaos of a cluster ---
@@ -208,7 +219,7 @@ class Chaos:
         if killed is not None:
             killed.start()
 
-    def _cut_off(self, session: int, seconds: float) -> None:
+    def _isolate_member(self, session: int, seconds: float) -> None:
         if not self._is_divided:
             self._is_divided = True
             which = int(seconds * 1000) % len(self._cluster)
@@ -222,11 +233,11 @@ class Chaos:
 
     def _delay(self, session: int, seconds: float) -> None:
         which = int(seconds * 1000) % len(self._cluster)
-        self._late.add(which)
-        self._cluster.lag(which, seconds / LASTS_S * LATE_S)
+        self._lagging.add(which)
+        self._cluster.lag(which, seconds / MAX_OUTAGE_S * MAX_LAG_S)
         self._timers.append(self._loop.call_later(seconds, self._catch_up, which))
 
     def _catch_up(self, which: int) -> None:
-        if which in self._late:
-            self._late.discard(which)
+        if which in self._lagging:
+            self._lagging.discard(which)
             self._cluster.lag(which, 0.0)

@@ -11,15 +11,19 @@ from .network import SimNetwork
 
 
 class StuckError(RuntimeError):
-    """A deadlock: no timer is pending, but tasks are still waiting."""
+    """A deadlock of a simulation: no timer is pending, but tasks are still waiting."""
+
+    __module__ = "zoolet.testing"  # programs import it from there, so tracebacks name it
 
 
 class TooLongError(RuntimeError):
-    """The run has exceeded its limit of virtual time."""
+    """A run of a simulation that has exceeded its limit of virtual time."""
+
+    __module__ = "zoolet.testing"  # programs import it from there, so tracebacks name it
 
 
 def describe_pending_tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Return a line for each pending task with the stack of coroutines that it waits in."""
+    """Return a line for each pending task, with the stack of coroutines that it waits in."""
     lines = []
     for task in asyncio.all_tasks(loop):
         awaited: Any = task.get_coro()
@@ -64,7 +68,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self._now
 
     def pass_time(self, seconds: float) -> None:
-        """Advance the time immediately; timers are called when the loop runs again.
+        """Advance the time immediately. Timers that become due are called when the loop runs again.
 
         Raises:
             TooLongError: The time exceeds the limit.
@@ -77,17 +81,17 @@ class SimLoop(asyncio.BaseEventLoop):
             )
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """Do nothing: there are no file descriptors, so there are no events."""
+        """Do nothing, because a loop without file descriptors has no events."""
 
     def _write_to_self(self) -> None:
-        """Do nothing: the loop never sleeps, so it need not be woken."""
+        """Do nothing, because the loop never sleeps and need not be woken."""
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """Listen in the simulated network. Options are ignored."""
+        """Listen on a port of the simulated network. Options are ignored."""
         return self.network.listen(protocol_factory, host, port)
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """Connect in the simulated network.
+        """Connect to a server in the simulated network. Options are ignored.
 
         Raises:
             ConnectionRefusedError: No server listens on the port, or connections are refused.
@@ -106,7 +110,7 @@ class _Selector:
         self._loop = loop
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Advance the time by *timeout* seconds."""
+        """Advance the time by *timeout* seconds. With None, raise a StuckError, because no timer is pending."""
         if timeout is None:
             advice = ""
             if getattr(self._loop, "_default_executor", None) is not None:
@@ -134,4 +138,4 @@ class LoopClock:
         return MANUAL_CLOCK_START + monotonic_ms, monotonic_ms
 
     def subtract_pause(self, milliseconds: int) -> None:
-        """Do nothing: a loop with virtual time is never late."""
+        """Do nothing, because a loop with virtual time is never paused."""

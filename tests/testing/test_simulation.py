@@ -7,12 +7,13 @@ import gc
 import subprocess
 import sys
 import time
+import traceback
 from typing import Final
 
 import pytest
 from support.recorder import Recorder
 from support.simulation import run_simulation
-from support.waiting import DEADLINE_S, repeated
+from support.waiting import DEADLINE_S, repeat_until_fast
 from support.wire import EPHEMERAL, dial
 
 from zoolet.protocol import records as r
@@ -20,16 +21,24 @@ from zoolet.protocol.acl import OPEN_ACL_UNSAFE
 from zoolet.protocol.framing import frame
 from zoolet.protocol.handshake import ConnectRequest
 from zoolet.protocol.operations import OpCode
-from zoolet.testing import Simulation, delay, drop_request, error, hold
-from zoolet.testing.sim import StuckError, TooLongError
+from zoolet.testing import (
+    AttemptCancelledError,
+    Simulation,
+    StuckError,
+    TooLongError,
+    delay,
+    drop_request,
+    error,
+    hold,
+)
 
 DAY: Final = 86_400.0
 
 
-# --- the same again ---
+# --- repeatability ---
 
 
-def trace(seed: int) -> list[tuple[float, bytes]]:
+def trace_run(seed: int) -> list[tuple[float, bytes]]:
     """Return every piece that a busy client receives, with its time."""
 
     async def main(sim: Simulation) -> list[tuple[float, bytes]]:
@@ -54,14 +63,14 @@ def trace(seed: int) -> list[tuple[float, bytes]]:
 
 
 def test_same_seed_gives_same_bytes_and_times() -> None:
-    first, second = trace(3), trace(3)
+    first, second = trace_run(3), trace_run(3)
 
     assert len(first) > 59
     assert first == second
 
 
-def test_other_seed_gives_other_run() -> None:
-    assert len({tuple(trace(seed)) for seed in range(3)}) == 3
+def test_different_seeds_give_different_runs() -> None:
+    assert len({tuple(trace_run(seed)) for seed in range(3)}) == 3
 
 
 def test_random_numbers_of_test_come_from_seed() -> None:
@@ -106,7 +115,7 @@ def test_idle_server_simulates_hour_quickly() -> None:
             await asyncio.sleep(3600)
 
     took: list[float] = []
-    for _ in repeated(took, 0.02):
+    for _ in repeat_until_fast(took, 0.02):
         cpu = time.process_time()
         run_simulation(main)
         took.append(time.process_time() - cpu)
@@ -114,7 +123,7 @@ def test_idle_server_simulates_hour_quickly() -> None:
     assert min(took) < 0.02
 
 
-def test_endless_wait_is_reported_as_stuck() -> None:
+def test_wait_that_cannot_end_is_reported_as_stuck() -> None:
     async def main(sim: Simulation) -> None:
         await asyncio.sleep(5)
         await asyncio.get_running_loop().create_future()
@@ -123,7 +132,7 @@ def test_endless_wait_is_reported_as_stuck() -> None:
         run_simulation(main)
 
 
-def test_stuck_run_leaves_nothing_open() -> None:
+def test_stuck_run_leaks_no_resources() -> None:
     async def main(sim: Simulation) -> None:
         await asyncio.Event().wait()
 
@@ -138,7 +147,7 @@ def test_run_within_time_limit_succeeds() -> None:
     assert sim.time() == pytest.approx(10)
 
 
-def test_aborted_run_leaves_nothing_open() -> None:
+def test_aborted_run_leaks_no_resources() -> None:
     sim = Simulation(1, limit=10)
     cleaned = []
 
@@ -155,7 +164,7 @@ def test_aborted_run_leaves_nothing_open() -> None:
     assert cleaned == [True]
 
 
-def test_error_of_run_is_raised() -> None:
+def test_error_in_simulation_is_raised_by_run() -> None:
     async def main(sim: Simulation) -> None:
         await asyncio.sleep(1)
         raise ZeroDivisionError
@@ -164,7 +173,7 @@ def test_error_of_run_is_raised() -> None:
         run_simulation(main)
 
 
-def test_simulation_runs_only_once() -> None:
+def test_simulation_cannot_be_run_twice() -> None:
     code = """
 import asyncio
 from zoolet.testing import Simulation
@@ -183,12 +192,12 @@ except RuntimeError:
     assert (done.stdout, done.stderr) == ("once\n", "")
 
 
-def test_unused_simulation_leaves_nothing_open() -> None:
+def test_unused_simulation_leaks_no_resources() -> None:
     Simulation()
     gc.collect()  # an unclosed loop would cause a warning, which is an error here
 
 
-def test_no_callback_runs_while_process_stands_still() -> None:
+def test_callbacks_wait_while_process_stands_still() -> None:
     async def main(sim: Simulation) -> tuple[list[float], float, list[float]]:
         called: list[float] = []
         asyncio.get_running_loop().call_later(5, lambda: called.append(sim.time()))
@@ -222,7 +231,7 @@ def test_stuck_run_shows_where_tasks_wait() -> None:
 # --- the features of a server ---
 
 
-def test_server_may_use_other_release_and_first_zxid() -> None:
+def test_release_and_first_zxid_are_configurable() -> None:
     async def main(sim: Simulation) -> tuple[bytes, int]:
         async with sim.server(compat="3.8", initial_zxid=7) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -307,7 +316,7 @@ def test_snapshot_is_restored_in_virtual_time() -> None:
     run_simulation(main)
 
 
-def test_large_reply_arrives_complete() -> None:
+def test_large_reply_arrives_complete_in_simulation() -> None:
     async def main(sim: Simulation) -> None:
         async with sim.server() as server:
             client = await dial(server)
@@ -320,6 +329,11 @@ def test_large_reply_arrives_complete() -> None:
     run_simulation(main)
 
 
-def test_seed_must_be_int() -> None:
+def test_seed_of_simulation_must_be_int() -> None:
     with pytest.raises(ValueError, match="seed must be an int, not 'x'"):
         Simulation(seed="x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [AttemptCancelledError, StuckError, TooLongError])
+def test_tracebacks_name_public_module_of_errors(kind: type[Exception]) -> None:
+    assert traceback.format_exception_only(kind()) == [f"zoolet.testing.{kind.__name__}\n"]
